@@ -10,6 +10,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func TestAnAnswerThatHasExpiredRemainsForNoTime(t *testing.T) {
@@ -44,12 +45,8 @@ func TestALongNoteIsDividedBetweenWords(t *testing.T) {
 				Txt: explanation(status.Answer{Note: tc.note}, time.Now()),
 			}}
 			wire, err := m.Pack()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := m.Unpack(wire); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
+			testkit.Must(t, m.Unpack(wire))
 			texts := stringsOf(wire[len(wire)-int(m.Answer[0].Header().Rdlength):])
 			i := slices.IndexFunc(texts, func(s string) bool { return strings.HasPrefix(s, "note=") })
 			for _, s := range texts[i : len(texts)-1] {

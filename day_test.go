@@ -56,9 +56,7 @@ func newBubble(t *testing.T, upstream time.Duration, alter func(*SafeBrowsing), 
 	}, next)
 	alter(b.plugin)
 	e, release, err := engine.NewRegistry(engine.Edge{Transport: b.google, FirstContact: func() time.Duration { return 0 }}).Acquire(b.plugin.block.Settings, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	b.plugin.block.Use(&e.Service)
 	b.release = release
 	synctest.Wait()

@@ -44,9 +44,7 @@ func oneListedBy(t testing.TB, block config.Block, searcher lookup.Searcher) *Sa
 	s := newPlugin(config.Config{Block: block}, plugin.HandlerFunc(func(context.Context, dns.ResponseWriter, *dns.Msg) (int, error) {
 		return dns.RcodeSuccess, nil
 	}))
-	if err := s.block.ReadOwn(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.block.ReadOwn())
 	t.Cleanup(s.block.End)
 	s.block.Use(engine.ServiceForTests(checking(t, "se-4b", searcher, lookup.HashExpression("suspected.example/"))))
 	return s
@@ -58,16 +56,12 @@ func checking(t testing.TB, list string, searcher lookup.Searcher, hashes ...loo
 	slices.SortFunc(hashes, func(a, b lookup.FullHash) int { return bytes.Compare(a[:], b[:]) })
 	builder := prefixset.NewBuilder(len(hashes))
 	for _, hash := range hashes {
-		if err := builder.Add(hash[:4], 4); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, builder.Add(hash[:4], 4))
 	}
 	database := new(lookup.Database)
 	database.Publish([]lookup.List{{Name: list, Set: builder.Set()}})
 	checker, err := lookup.NewChecker(lookup.Config{Database: database, Searcher: searcher})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(checker.Close)
 	return checker
 }
@@ -211,9 +205,7 @@ func TestPanicOfADecisionInMonitorModeDoesNotEndTheProcess(t *testing.T) {
 func panics(t *testing.T) float64 {
 	t.Helper()
 	families, err := prometheus.DefaultGatherer.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, family := range families {
 		if family.GetName() == "coredns_panics_total" {
 			return family.GetMetric()[0].GetCounter().GetValue()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -53,9 +54,7 @@ func FuzzServeDNS(f *testing.F) {
 		upstream := new(dns.Msg).SetReply(m)
 		for _, text := range records {
 			rr, err := dns.NewRR(text)
-			if err != nil {
-				f.Fatal(err)
-			}
+			testkit.Must(f, err)
 			upstream.Answer = append(upstream.Answer, rr)
 		}
 		reply, _ := upstream.Pack()

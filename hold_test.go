@@ -50,9 +50,7 @@ func suspecting(t *testing.T, threat bool, next plugin.HandlerFunc) *SafeBrowsin
 func blocking(t *testing.T, s *SafeBrowsing, name string) {
 	t.Helper()
 	s.block.Config.Own = []config.OwnFile{{Path: testkit.Write(t, t.TempDir(), "own.txt", name+"\n")}}
-	if err := s.block.ReadOwn(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.block.ReadOwn())
 	t.Cleanup(s.block.End)
 }
 
@@ -403,9 +401,7 @@ func TestShortenedLeavesAllButTTLsAlone(t *testing.T) {
 		"example.org. 300 IN RRSIG A 13 2 300 20270101000000 20261201000000 12345 example.org. AAAA",
 	} {
 		rr, err := dns.NewRR(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		m.Answer = append(m.Answer, rr)
 	}
 	got := shortened(m, 5)

@@ -103,9 +103,7 @@ func checkWarnings(t *testing.T, w *world, page, service, advisory string) {
 	m.SetEdns0(1232, false)
 	m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: 65010}}
 	answer, err := dns.Exchange(m, w.address("udp"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	text, _ := ede(answer)
 	var structured struct {
 		J string
@@ -153,9 +151,7 @@ func TestGooglesAdvisorySurvivesARestartWithoutAServer(t *testing.T) {
 	settings := engine.Settings{Endpoint: gate.URL, Protocol: protocol.DialectV5.Name, Lists: "se-4b mw-4b uws-4b", DB: t.TempDir()}
 	second := func() *relay.Relay {
 		r, err := relay.New(relay.Config{Settings: settings, Listen: "127.0.0.1:0", Edge: engine.Edge{FirstContact: atOnce}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		testkit.Until(w.t, "the lists of the second relay", r.Ready)
 		return r
 	}

@@ -68,9 +68,7 @@ func packages(t *testing.T) []imported {
 func packagesBelow(t *testing.T, dir string) (all []imported) {
 	t.Helper()
 	out, err := exec.Command("go", "-C", dir, "list", "-json=ImportPath,Dir,Imports,GoFiles", "./...").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
 		var p imported
 		switch err := d.Decode(&p); {
@@ -167,9 +165,7 @@ func TestProgramsAreLinkedWithWhatTheyNeed(t *testing.T) {
 		"/internal/relay": {"github.com/coredns/caddy", "github.com/coredns/coredns/core", module + "/internal/config"},
 	} {
 		out, err := exec.Command("go", "list", "-deps", module+path).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for dependency := range strings.FieldsSeq(string(out)) {
 			if slices.ContainsFunc(without, func(not string) bool { return strings.HasPrefix(dependency, not) }) {
 				t.Errorf("%s%s is linked with %s", module, path, dependency)
@@ -197,9 +193,7 @@ func TestNoProgramUsesWhatIsForTests(t *testing.T) {
 				continue
 			}
 			text, err := os.ReadFile(filepath.Join(p.Dir, name))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if strings.Contains(string(text), "ForTests") {
 				t.Errorf("%s: %s uses ForTests", p.ImportPath, name)
 			}
@@ -213,17 +207,13 @@ func TestNoProgramUsesWhatIsForTests(t *testing.T) {
 // Others can import the plugin package: what it exports is a promise.
 func TestThePluginPackageExportsThePluginOnly(t *testing.T) {
 	files, err := filepath.Glob("../*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	files = slices.DeleteFunc(files, func(name string) bool { return strings.HasSuffix(name, "_test.go") })
 	if len(files) > 8 {
 		t.Errorf("Expected eight files at most, since the plugin is the DNS handler only, got %q", files)
 	}
 	out, err := exec.Command("go", "doc", "-short", module).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if got := strings.TrimSpace(string(out)); got != "type SafeBrowsing struct{ ... }" {
 		t.Errorf("Expected SafeBrowsing only, got\n%s", got)
 	}

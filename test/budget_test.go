@@ -75,9 +75,7 @@ func TestABudgetHoldsOverReloadsAndRestarts(t *testing.T) {
 			testkit.WantParts(t, w.why(strings.TrimSuffix(names[5], ".")), "passes for now", "the day's budget of 5 searches is spent")
 			testkit.WantParts(t, lines.Only(t, "of the day's 5 searches are spent"), "[WARNING]", "4 of the day's 5", "When all are spent, suspected names pass until ", "Raise budget")
 			testkit.WantParts(t, lines.Only(t, "budget of 5 searches is spent"), "[WARNING]", "Suspected names pass until", "Raise budget")
-			if err := w.reload(w.corefile(five, "explain", "ttl 30s", "cache 1000")); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, w.reload(w.corefile(five, "explain", "ttl 30s", "cache 1000")))
 			w.wantPassed(names[6], dns.TypeA)
 			w.stop()
 			w.start(w.corefile(five, "explain"))
@@ -89,9 +87,7 @@ func TestABudgetHoldsOverReloadsAndRestarts(t *testing.T) {
 			testkit.Until(w.t, "the line of the second start", func() bool { return len(lines.About("0 left today")) > 0 })
 			testkit.WantParts(t, strings.Join(lines.About(d.Title+" is on"), "\n"), "budget of 5 searches a day, 5 left today",
 				"[WARNING] plugin/safebrowsing: "+d.Title, "budget of 5 searches a day, 0 left today; confirmations are paused until ", " (the day's budget of 5 searches is spent)")
-			if err := w.reload(w.corefile("budget 7 100%")); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, w.reload(w.corefile("budget 7 100%")))
 			w.google.SetBudget(7, time.Now().Add(-time.Hour))
 			testkit.Until(w.t, "a search with the higher budget", func() bool {
 				w.wantPassed(names[8], dns.TypeA)

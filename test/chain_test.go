@@ -161,9 +161,7 @@ func (w *world) chainOf(t *testing.T, order []string, corefile string, blocks bo
 	instance, err := caddy.Start(input(corefile))
 	dnsserver.Directives = stock
 	caddyMu.Unlock()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	asks, close := asksOf(t, instance, 30*time.Second)
 	defer close()
 	testkit.Until(w.t, "the lists", w.ready)

@@ -163,12 +163,8 @@ func TestAReloadKeepsTheDoorAndWhatWasBlocked(t *testing.T) {
 	w.updated(1)
 	w.wantBlocked("sb-reload.example.", dns.TypeA, byOwn)
 	before, err := os.Lstat(w.door().Socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.reload(w.corefile("monitor")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, w.reload(w.corefile("monitor")))
 	after, err := os.Lstat(w.door().Socket)
 	if err != nil || !os.SameFile(before, after) || len(lines.About("The control socket is "+w.db)) != 1 {
 		t.Errorf("another door: %v", err)

@@ -35,16 +35,10 @@ func corefileFolder(t *testing.T) {
 	} {
 		writeFile(t, ".", name, text)
 	}
-	if err := os.Symlink("names.txt", "linked"); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir("adir", 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Symlink("names.txt", "linked"))
+	testkit.Must(t, os.Mkdir("adir", 0o755))
 	socket, err := net.Listen("unix", "socket")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { socket.Close() })
 	t.Setenv(config.KeyVariable, "")
 	t.Setenv("STATE_DIRECTORY", filepath.Join(t.TempDir(), "state"))

@@ -18,9 +18,7 @@ func TestWarningsOfTheCorefileAreLoggedOnceAtTheStart(t *testing.T) {
 	lines := testkit.Capture(t)
 	corefile := "(ours) {\nsafebrowsing {\n" + blockList(t, "blocked.example") + "\nallow old.example.org until 2020-01-01\nallow new.example.org until 2097-01-01\n}\nwhoami\n}\n" +
 		".:0 {\nbind 127.0.0.1\nimport ours\n}\nexample.org:0 {\nbind 127.0.0.1\nimport ours\n}\n"
-	if err := caddy.ValidateAndExecuteDirectives(input(corefile), nil, true); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, caddy.ValidateAndExecuteDirectives(input(corefile), nil, true))
 	if got := lines.About("Corefile:"); len(got) > 0 {
 		t.Errorf("Expected that to read a Corefile logs nothing, got %q", got)
 	}

@@ -49,9 +49,7 @@ func TestQueriesOfTheDashboardAreValid(t *testing.T) {
 		return all
 	}()}}}
 	text, err := json.Marshal(rules) // JSON is YAML
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	promtool(t, "check", "rules", testkit.Write(t, t.TempDir(), "queries.yml", string(text)))
 }
 
@@ -59,15 +57,11 @@ func TestQueriesOfTheDashboardAreValid(t *testing.T) {
 func dashboardQueries(t *testing.T) (all []string) {
 	t.Helper()
 	raw, err := fs.ReadFile(repository, "deploy/grafana/safebrowsing.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var dashboard struct {
 		Panels []struct{ Targets []struct{ Expr string } }
 	}
-	if err := json.Unmarshal(raw, &dashboard); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal(raw, &dashboard))
 	for _, p := range dashboard.Panels {
 		for _, target := range p.Targets {
 			all = append(all, target.Expr)
@@ -116,27 +110,19 @@ func exposed(t *testing.T) map[string][]string {
 func get(t testing.TB, url string) string {
 	t.Helper()
 	response, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return string(text)
 }
 
 func TestDashboardAndAlertsUseMetricsThatExist(t *testing.T) {
 	metrics := exposed(t)
 	rules, err := fs.ReadFile(repository, "deploy/prometheus/rules.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	series, err := fs.ReadFile(repository, "deploy/prometheus/rules_test.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	text := strings.Join(dashboardQueries(t), "\n") + string(rules) + string(series)
 	used := make(map[string]bool)
 	for _, m := range regexp.MustCompile(`\b((?:coredns_safebrowsing|safebrowsing_relay)_[a-z_]+)(?:{([^}]*)})?`).FindAllStringSubmatch(text, -1) {
@@ -170,9 +156,7 @@ func TestDashboardAndAlertsUseMetricsThatExist(t *testing.T) {
 func TestAListThatWasNeverFetchedHasTheSeriesOfItsAlert(t *testing.T) {
 	w := newWorld(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	w.endpoint = "http://" + listener.Addr().String()
 	listener.Close()
 	w.start(w.corefile())

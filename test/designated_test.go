@@ -115,9 +115,7 @@ func upgraded(t *testing.T, rr *dns.SVCB, asked string, roots *x509.CertPool, na
 	}
 	defer conn.Close()
 	query, err := m.Pack()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	raw, err := exchange(query)
 	answer := new(dns.Msg)
 	if err == nil {
@@ -135,9 +133,7 @@ func TestAnEncryptedServerDesignatesItselfToClients(t *testing.T) {
 	lines := testkit.Capture(t)
 	authority := w.encrypting("block " + writeFile(t, t.TempDir(), "own.txt", "blocked.example\n"))
 	text, err := os.ReadFile(authority)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(text)
 	all := w.designated()

@@ -77,9 +77,7 @@ func safeQuery(r *rand.Rand) *dns.Msg {
 // constantUpstream starts a name server whose answer depends on the question alone.
 func constantUpstream(t *testing.T) string {
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	server := &dns.Server{PacketConn: conn, UDPSize: 4096, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, r *dns.Msg) {
 		m := new(dns.Msg).SetReply(r)
 		q := m.Question[0]
@@ -271,9 +269,7 @@ func startBoth(t *testing.T, hosts []string, upstream, with string) {
 		caddyMu.Lock()
 		instance, err := caddy.Start(input(overAll(t, hosts[i], upstream, stanza)))
 		caddyMu.Unlock()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		t.Cleanup(func() {
 			caddyMu.Lock()
 			defer caddyMu.Unlock()

@@ -35,9 +35,7 @@ func documents(t testing.TB) map[string]string {
 		}
 		for _, name := range paths {
 			text, err := fs.ReadFile(repository, name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			all[name] = string(text)
 		}
 	}
@@ -77,9 +75,7 @@ func TestCorefilesOfTheDocumentsAreAccepted(t *testing.T) {
 	dnsCert, dnsKey := testkit.Certificate(t, t.TempDir(), "dns.home.example")
 	replacer := strings.NewReplacer("/etc/coredns/dns.pem", dnsCert, "/etc/coredns/dns.key", dnsKey, "/etc/coredns/relay-client.key", key, "/etc/coredns/relay-ca.pem", ca, "/etc/coredns/safebrowsing.key", key, "/etc/coredns/webrisk.key", key, "/etc/resolv.conf", resolv)
 	example, err := fs.ReadFile(repository, "Corefile.example")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	all := []string{string(example)}
 	for _, text := range documents(t) {
 		all = append(all, blocks(text, "corefile")...)
@@ -104,9 +100,7 @@ func TestNoCorefileIsAnOpenResolver(t *testing.T) {
 	}
 	for _, name := range []string{"Corefile.example", "deploy/package/Corefile", "deploy/image/Corefile"} {
 		text, err := fs.ReadFile(repository, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		all[name] = []string{string(text)}
 	}
 	tried := 0
@@ -217,9 +211,7 @@ func fieldsIn(t *testing.T, dirs ...string) map[string]bool {
 		}
 		for _, name := range names {
 			text, err := fs.ReadFile(repository, name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			for _, m := range regexp.MustCompile("`json:\"([a-z_0-9]+)").FindAllSubmatch(text, -1) {
 				all[string(m[1])] = true
 			}
@@ -248,9 +240,7 @@ func TestFieldsOfTheFormatsExist(t *testing.T) {
 	}
 	for _, name := range []string{"updater/store.go", "internal/relay/history.go", "internal/sharing/store.go"} {
 		source, err := fs.ReadFile(repository, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		found := regexp.MustCompile(`(?:Magic += +|func Prefix.* return )"([^"\\]+)`).FindSubmatch(source)
 		if found == nil || !strings.Contains(text, string(found[1])) {
 			t.Errorf("Expected the page to have the first words of the format of %s, %q", name, found)
@@ -392,15 +382,11 @@ func sameModule(module, dir string) bool {
 func testsOf(t *testing.T, dir string) string {
 	t.Helper()
 	names, err := fs.Glob(repository, path.Join(dir, "*_test.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	all := make(map[string]string)
 	for _, name := range names {
 		text, err := fs.ReadFile(repository, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		all[name] = string(text)
 	}
 	return strings.Join(slices.Collect(maps.Values(all)), "\n")

@@ -129,9 +129,7 @@ func twoServerBlocksAndThreeReloadsMakeOneFirstContact(t *testing.T, w *world) {
 	w.updated(1)
 	w.wantBlocked("evil.example.com.", dns.TypeA, w.blames("social engineering"))
 	for i := range 3 {
-		if err := w.reload(corefile); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, w.reload(corefile))
 		w.wantBlocked("evil.example.com.", dns.TypeA, w.blames("social engineering"))
 		if m := w.ask("evil.example.net.", dns.TypeA); m.Rcode != dns.RcodeRefused {
 			t.Errorf("Reload %d: Expected the other block's own answer, got\n%v", i, m)
@@ -168,9 +166,7 @@ func failedReloadLeavesNothingBehind(t *testing.T, w *world) {
 	w.wantBlocked("evil.example.com.", dns.TypeA, w.blames("social engineering")) // by a search, whose connection is kept
 	before := w.engine()
 	taken, err := net.Listen("tcp", w.host+":0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer taken.Close()
 	_, port, _ := net.SplitHostPort(taken.Addr().String())
 	goroutines := runtime.NumGoroutine()

@@ -140,9 +140,7 @@ func newWrongClock(t *testing.T, shifts []time.Duration) *wrongClock {
 func (k *wrongClock) start(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	output, err := os.Create(k.log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer output.Close()
 	cmd.Env = append(cmd.Env, "GODEBUG=asyncpreemptoff=1")
 	cmd.Stdout, cmd.Stderr = output, output

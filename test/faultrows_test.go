@@ -12,6 +12,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // fault is a row of the matrix: a transportFault, or one of the next four fields.
@@ -150,9 +151,7 @@ type nameServer struct {
 func newNameServer(t *testing.T) *nameServer {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	s := &nameServer{address: conn.LocalAddr().String()}
 	server := &dns.Server{PacketConn: conn, Handler: dns.HandlerFunc(s.answer)}
 	go server.ActivateAndServe()

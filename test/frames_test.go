@@ -1,12 +1,14 @@
 package test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
@@ -72,5 +74,74 @@ func TestFrameOnlyTargetsAreBlocked(t *testing.T) {
 	}
 	if blocked() != 2 || passed() != 0 {
 		t.Errorf("Expected 2 names to be counted as blocked and none as passed, got %v and %v", blocked(), passed())
+	}
+}
+
+func TestUnsureServfailSaysWhy(t *testing.T) {
+	w := newWorld(t)
+	w.threaten("evil.example.com/")
+	w.google.Break("search", 1, protocoltest.Fault{Status: 429})
+	w.start(w.corefile("unsure servfail"))
+	w.updated(1)
+	for i, want := range []uint16{dns.ExtendedErrorCodeNetworkError, dns.ExtendedErrorCodeOther} {
+		m := w.ask("evil.example.com.", dns.TypeA)
+		opt := m.IsEdns0()
+		if m.Rcode != dns.RcodeServerFailure || opt == nil || len(opt.Option) != 1 || opt.Option[0].(*dns.EDNS0_EDE).InfoCode != want {
+			t.Errorf("Query %d: Expected SERVFAIL with EDE %d, got\n%v", i, want, m)
+		}
+	}
+	if n := len(w.google.Requests("search")); n != 1 {
+		t.Errorf("Expected one search, then back-off, got %d", n)
+	}
+}
+
+func TestAFamiliarNameThatIsListedIsLoud(t *testing.T) {
+	testkit.Long(t)
+	lines := testkit.Capture(t)
+	w := newWorld(t)
+	w.threaten("evil.example.com/")
+	w.start(w.corefile())
+	w.updated(1)
+	conn, err := dns.Dial("udp", w.address("udp"))
+	testkit.Must(t, err)
+	defer conn.Close()
+	for range 4000 {
+		if _, _, err := new(dns.Client).ExchangeWithConn(new(dns.Msg).SetQuestion("www.familiar.example.net.", dns.TypeA), conn); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.wantPassed("www.familiar.example.net.", dns.TypeA)
+	w.stop()
+	w.threaten("evil.example.com/", "example.net/")
+	w.google.ClientLostState()
+	w.db = t.TempDir()
+	w.start(w.corefile())
+	w.updated(2)
+	w.wantBlocked("www.familiar.example.net.", dns.TypeA, phishing)
+	w.wantBlocked("www.rare.example.net.", dns.TypeA, phishing)
+	if got := lines.About("is blocked now (suspected social engineering, list se-4b), and was asked for about "); len(got) != 1 || len(lines.About("[WARNING] plugin/safebrowsing: www.familiar.example.net is blocked now")) != 1 {
+		t.Errorf("Expected one WARNING about the familiar name, got %q", got)
+	}
+}
+
+// In the real server, over each transport and for each size that clients take. Who asks by another option gets
+// plain text.
+func TestStructuredErrorsOverEveryTransport(t *testing.T) {
+	asks := transports(t, blockList(t, "blocked.example")+"\nstructured 65010 mailto:help@example.org")
+	for transport, ask := range asks {
+		for _, size := range []uint16{512, 1232} {
+			t.Run(fmt.Sprint(transport, size), func(t *testing.T) {
+				m := new(dns.Msg).SetQuestion(strings.Repeat(strings.Repeat("a", 49)+".", 3)+"blocked.example.", dns.TypeA)
+				m.SetEdns0(size, false)
+				for code, want := range map[uint16]string{65010: `{"c":["mailto:help@example.org"],"j":"blocklist own.txt","s":6,"l":"en"}`, 65011: byOwn} {
+					m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: code}}
+					answer, err := ask(m)
+					testkit.Must(t, err)
+					if text, blocked := ede(answer); !blocked || answer.Truncated || text != want {
+						t.Errorf("%d: got %q in\n%v", code, text, answer)
+					}
+				}
+			})
+		}
 	}
 }

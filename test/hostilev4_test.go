@@ -32,9 +32,7 @@ func hostileList(t *testing.T) []byte {
 	var body bytes.Buffer
 	z := gzip.NewWriter(&body)
 	z.Write(protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), update))
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, z.Close())
 	return body.Bytes()
 }
 
@@ -55,9 +53,7 @@ func TestReloadAndReadyDoNotWaitForAHostileList(t *testing.T) {
 	<-asked
 	time.Sleep(time.Second) // the answer is being decoded now
 	begun := time.Now()
-	if err := w.reload(w.corefile("lists se-4b mw-4b", "cache 77")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, w.reload(w.corefile("lists se-4b mw-4b", "cache 77")))
 	testkit.Until(w.t, "readiness", w.ready)
 	w.wantPassed("clean.example.com.", dns.TypeA)
 	if took := time.Since(begun); took > files.WaitLimit/2 {

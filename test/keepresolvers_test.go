@@ -34,9 +34,7 @@ func TestWhatResolversInFrontSayOfNamesByWhichClientsLeave(t *testing.T) {
 			program := findForwarder(t, f)
 			wantRow(t, f.heading, func(t *testing.T, word string) string {
 				host, port, err := net.SplitHostPort(servers[word].address("udp"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				return runForwarder(t, f, program, strings.ReplaceAll(documentedConfig(t, f.heading), "192.0.2.53", host+f.at+port))
 			})
 		})

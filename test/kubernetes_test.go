@@ -64,9 +64,7 @@ func objects(t *testing.T) map[string]any {
 func documentsOf(t *testing.T, name string) (all []any) {
 	t.Helper()
 	raw, err := fs.ReadFile(repository, path.Join(manifests, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for text := range strings.SplitSeq(string(raw), "\n---\n") {
 		var kind metav1.TypeMeta
 		if err := yaml.Unmarshal([]byte(text), &kind); err != nil {

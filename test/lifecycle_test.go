@@ -50,9 +50,7 @@ func TestReloadWithOtherSettingsKeepsWaitsAndListsWithoutADisk(t *testing.T) {
 	w.updated(1)
 	for i := range 4 {
 		w.google.ClientStarted()
-		if err := w.reload(w.corefile(fmt.Sprint("cache ", 100+i))); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, w.reload(w.corefile(fmt.Sprint("cache ", 100+i))))
 		w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 	}
 	if n := len(w.google.Requests("update")); n != 1 {
@@ -103,9 +101,7 @@ func TestOrphanOfAFailedReloadIsDropped(t *testing.T) {
 	w.failReload(w.corefile())
 	// Nobody tells our plugin, but the next engine finds it out.
 	w.google.ClientStarted()
-	if err := w.reload(w.corefile("cache 77")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, w.reload(w.corefile("cache 77")))
 	if e, holders := engines.Count(); e != 1 || holders != 1 {
 		t.Errorf("Expected one engine with one holder, got %d with %d", e, holders)
 	}
@@ -155,9 +151,7 @@ func TestReadyWhenTheFirstContactHasEnded(t *testing.T) {
 			w.start(strings.Replace(w.corefile(), "errors", "errors\n\tready "+address, 1))
 			ready := func() int {
 				response, err := http.Get("http://" + address + "/ready")
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				defer response.Body.Close()
 				return response.StatusCode
 			}
@@ -197,9 +191,7 @@ func TestReloadAfterAFailedOneFollowsTheEngineThatWentOn(t *testing.T) {
 	w.backedOff()
 	n := len(w.google.Requests("update"))
 	w.google.ClientStarted()
-	if err := w.reload(w.corefile("lists se-4b", "cache 78")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, w.reload(w.corefile("lists se-4b", "cache 78")))
 	w.backedOff()
 	if again := len(w.google.Requests("update")); again != n {
 		t.Errorf("Expected no request during the back-off, got %d", again-n)
@@ -220,16 +212,12 @@ func TestAnOlderFileDoesNotEndABackoff(t *testing.T) {
 	w.db = other
 	w.google.ClientStarted()
 	w.google.Break("update", 1000, protocoltest.Fault{Status: 503})
-	if err := w.reload(w.corefile("lists se-4b")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, w.reload(w.corefile("lists se-4b")))
 	w.backedOff()
 	n := len(w.google.Requests("update"))
 	w.db = one
 	w.google.ClientStarted()
-	if err := w.reload(w.corefile("lists se-4b")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, w.reload(w.corefile("lists se-4b")))
 	w.backedOff()
 	if again := len(w.google.Requests("update")); again != n {
 		t.Errorf("Expected no request during the back-off, got %d", again-n)

@@ -98,13 +98,9 @@ func TestANameThatIsListedLaterIsToldEverywhere(t *testing.T) {
 func secretNames(t *testing.T, pid int, label string) map[string]bool {
 	t.Helper()
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	memory, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer memory.Close()
 	found, read := make(map[string]bool), 0
 	for line := range strings.Lines(string(maps)) {
@@ -205,9 +201,7 @@ func BenchmarkQueryWithLookBack(b *testing.B) {
 		for _, word := range []string{"off", "on"} {
 			c := servers[word]
 			conn, err := dns.Dial("udp", c.address)
-			if err != nil {
-				b.Fatal(err)
-			}
+			testkit.Must(b, err)
 			begun := processorTime(b, c.Pid())
 			for i := range round {
 				_ = conn.WriteMsg(new(dns.Msg).SetQuestion(fmt.Sprintf("www.n%d.example.com.", i*7919%names), dns.TypeA))
@@ -227,9 +221,7 @@ func BenchmarkQueryWithLookBack(b *testing.B) {
 // processorTime returns the processor time that the threads of a process have taken.
 func processorTime(t testing.TB, pid int) (sum time.Duration) {
 	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, task := range tasks {
 		raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/schedstat", pid, task.Name())) // it may have ended
 		if fields := bytes.Fields(raw); len(fields) > 0 {

@@ -36,9 +36,7 @@ func transports(t *testing.T, stanza string) map[string]func(*dns.Msg) (*dns.Msg
 	caddyMu.Lock()
 	instance, err := caddy.Start(input(corefile.String()))
 	caddyMu.Unlock()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	asks, stop := asksOf(t, instance, 2*time.Second)
 	t.Cleanup(stop)
 	return asks
@@ -224,9 +222,7 @@ func TestAnswersThatWouldNotFitLoseWordsNotRecords(t *testing.T) {
 	m := new(dns.Msg).SetQuestion(long, dns.TypeA)
 	m.SetEdns0(512, false)
 	answer, err := asks["udp"](m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	text, blocked := ede(answer)
 	answer.Compress = true // as it was on the wire
 	if !blocked || answer.Truncated || len(answer.Ns) != 1 || answer.Len() > 512 || !strings.HasPrefix(text, "blocklist long-") {
@@ -247,9 +243,7 @@ func TestPaddingIsAnsweredWithPadding(t *testing.T) {
 	m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_PADDING{Padding: make([]byte, 20)}}
 	for transport, ask := range asks {
 		answer, err := ask(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if padded := answer.Len()%468 == 0; padded != (transport != "udp") {
 			t.Errorf("%s: Expected padding everywhere but over UDP, got %d bytes", transport, answer.Len())
 		}

@@ -20,6 +20,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // A middlebox is between a client and its server: a proxy, a captive portal, or an attacker.
@@ -193,18 +195,14 @@ func newMiddlebox(t *testing.T, next http.Handler, secure bool) (box *middlebox,
 func newCertificate(t *testing.T, valid time.Duration) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "test"},
 		NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: time.Now().Add(valid),
 		IsCA: true, BasicConstraintsValid: true, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
 	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}
 }
 

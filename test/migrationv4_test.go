@@ -33,9 +33,7 @@ func migrate(t *testing.T, w *world, restart bool) {
 		w.start(w.corefile())
 		return
 	}
-	if err := w.reload(w.corefile()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, w.reload(w.corefile()))
 }
 
 // v5Fetch returns the nth request of version 5 for lists.
@@ -95,9 +93,7 @@ func TestMigrationToAServerThatKnowsNoneOfTheStates(t *testing.T) {
 	}
 	w.threaten("evil.example.com/", "new.example.com/")
 	w.protocol = protocol.DialectV5
-	if err := w.reload(w.corefile()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, w.reload(w.corefile()))
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 	testkit.Until(w.t, "the full update", func() bool { return isBlocked(w.ask("new.example.com.", dns.TypeA)) })
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
@@ -119,9 +115,7 @@ func TestMigrationOfAListOfMixedLengthsStartsAnew(t *testing.T) {
 	w.updated(1)
 	w.google.Publish("mw-4b", [][]byte{long[:4]})
 	w.protocol = protocol.DialectV5
-	if err := w.reload(w.corefile()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, w.reload(w.corefile()))
 	w.wantBlocked("www.long.example.com.", dns.TypeA, "suspected malware (Safe Browsing)") // until the list is there
 	first := w.v5Fetch(0)
 	if len(first.Versions) != 2 {
@@ -204,9 +198,7 @@ func TestMigrationAfterAFailedOne(t *testing.T) {
 	testkit.Until(w.t, "the update by version 4", func() bool { return isBlocked(w.ask("new.example.com.", dns.TypeA)) })
 	old := w.engine()
 	firstContact(t, time.Hour) // nothing of version 5 comes meanwhile
-	if err := w.reload(w.corefile()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, w.reload(w.corefile()))
 	w.wantBlocked("new.example.com.", dns.TypeA, phishing)
 	testkit.Until(w.t, "the lists of version 4 to be let go of", old.Schedule.Over)
 }
@@ -228,9 +220,7 @@ func TestMigrationAfterAFailedOneAtTheStart(t *testing.T) {
 	w.updated(1)
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 	firstContact(t, time.Hour)
-	if err := w.reload(w.corefile("cache 77")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, w.reload(w.corefile("cache 77")))
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 }
 

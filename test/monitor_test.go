@@ -75,9 +75,7 @@ func TestLogAsJSONIsAsDocumented(t *testing.T) {
 	examples := documents(t)["docs/corefile.md"]
 	documented, _, _ := strings.Cut(examples[strings.Index(examples, `{"time"`):], "\n")
 	var got, want map[string]any
-	if err := errors.Join(json.Unmarshal([]byte(logged), &got), json.Unmarshal([]byte(documented), &want)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(json.Unmarshal([]byte(logged), &got), json.Unmarshal([]byte(documented), &want)))
 	if at, err := time.Parse(time.RFC3339, got["time"].(string)); err != nil || time.Since(at).Abs() > time.Minute {
 		t.Errorf("time %v: %v", got["time"], err)
 	}
@@ -100,4 +98,53 @@ func TestShutdownSaysHowManyNamesWereLeftOutOfTheLog(t *testing.T) {
 	if left := lines.About("more name"); logged < 60 && len(left) == 0 {
 		t.Errorf("Expected the shutdown to tell of %d names, got %q", 60-logged, left)
 	}
+}
+
+// recipe starts the Corefile of a section of a document, with the servers of the test in
+// place of those on the internet.
+func (w *world) recipe(document, heading string, replace ...string) {
+	w.t.Helper()
+	_, text, ok := strings.Cut(documents(w.t)[document], "\n## "+heading+"\n")
+	text, _, _ = strings.Cut(text, "\n## ")
+	corefiles := blocks(text, "corefile")
+	if !ok || len(corefiles) != 1 {
+		w.t.Fatalf("Expected a section %q with one Corefile, got %d", heading, len(corefiles))
+	}
+	w.start(strings.NewReplacer(append(replace,
+		"bind 192.168.1.2\n", "bind "+w.host+"\n", "bind 127.0.0.1\n", "bind "+w.host+"\n", ". {", ".:0 {",
+		"api_key_file /etc/coredns/safebrowsing.key", "endpoint "+w.endpoint+"\n\tconfirm_timeout 4s\n\tdb "+w.db,
+		"testdata/", "../testdata/",
+		"forward . 9.9.9.9", "forward . "+w.upstream,
+	)...).Replace(corefiles[0]))
+}
+
+func TestRecipeOfOtherRulesForSomeClients(t *testing.T) {
+	lines := testkit.Capture(t)
+	w := newWorld(t)
+	w.threaten("evil.example.com/")
+	const child, adult = "127.0.0.77", "127.0.0.78"
+	w.recipe("docs/network.md", "Other rules for some clients", "192.168.2.0/24", child+"/32")
+	w.updated(1)
+	for _, name := range []string{"malware.example.", "evil.example.com."} {
+		if m := w.askFrom(child, name); !isBlocked(m) {
+			t.Errorf("Expected %s to be blocked for children, got\n%v", name, m)
+		}
+		if m := w.askFrom(adult, name); m.Rcode != dns.RcodeSuccess || len(m.Answer) == 0 {
+			t.Errorf("Expected %s to pass for adults, got\n%v", name, m)
+		}
+	}
+	testkit.Until(w.t, "the line about the adult", func() bool { return len(lines.About("evil.example.com. A for "+adult+" would be blocked")) == 1 })
+}
+
+func TestRecipeOfNewlyRegisteredDomains(t *testing.T) {
+	w := newWorld(t)
+	w.threaten("evil.example.com/")
+	registered, allowed := newListServer(t, "# registered this week\nnew.example\ntool.example\n"), newListServer(t, "tool.example\n")
+	w.recipe("docs/lists.md", "Lists by URL",
+		"https://lists.example.org", registered.URL, "https://intranet.example.org", allowed.URL, "resolver 9.9.9.9", "")
+	w.updated(1)
+	testkit.Until(w.t, "both lists", func() bool {
+		return isBlocked(w.ask("new.example.", dns.TypeA)) && !isBlocked(w.ask("tool.example.", dns.TypeA))
+	})
+	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 }

@@ -111,9 +111,7 @@ func (w *world) askHostile(t *testing.T, kind, name string) {
 			m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: 65010}}
 		}
 		answer, err := dns.Exchange(m, w.address("udp"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		text, blocked := ede(answer)
 		if !blocked {
 			t.Errorf("%s: %s is not blocked: %v", kind, name, answer)
@@ -189,9 +187,7 @@ func (w *world) wantLogged(t *testing.T, lines *testkit.Lines, form, mark, name 
 func wantNoNamesInMetrics(t *testing.T) {
 	t.Helper()
 	all, err := prometheus.DefaultGatherer.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, family := range all {
 		if text := family.String(); strings.Contains(text, marked) || strings.Contains(text, "forged") {
 			t.Errorf("A name is in a metric: %s", text)
@@ -234,9 +230,7 @@ func dnstapExtras(t *testing.T) *taps {
 func dnstapSink(t *testing.T, each func(raw []byte)) (address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { listener.Close() })
 	go func() {
 		for {

@@ -27,9 +27,7 @@ import (
 func notify(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile("../deploy/notify/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return string(text)
 }
 
@@ -83,9 +81,7 @@ func templated(t *testing.T, template string, value any) string {
 func TestRecipeOfHomeAssistant(t *testing.T) {
 	testkit.Long(t)
 	var recipe homeAssistant
-	if err := yaml.UnmarshalStrict([]byte(notify(t, "home-assistant.yaml")), &recipe); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, yaml.UnmarshalStrict([]byte(notify(t, "home-assistant.yaml")), &recipe))
 	if !apart(t) {
 		return
 	}
@@ -97,9 +93,7 @@ func TestRecipeOfHomeAssistant(t *testing.T) {
 	url := w.pageURL(lines) + "status.json"
 	read := func(part string) (v map[string]any) {
 		w.made(url, part)
-		if err := json.Unmarshal([]byte(get(t, url)), &v); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, json.Unmarshal([]byte(get(t, url)), &v))
 		return v
 	}
 	rest := recipe.Rest[0]
@@ -211,9 +205,7 @@ func TestRecipeOfAlertmanagerSendsEachAlert(t *testing.T) {
 	var log bytes.Buffer
 	c := exec.Command(program, "--config.file", writeFile(t, dir, "alertmanager.yml", config), "--storage.path", dir, "--web.listen-address", address, "--cluster.listen-address=")
 	c.Stdout, c.Stderr = &log, &log
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, c.Start())
 	t.Cleanup(func() {
 		c.Process.Kill()
 		c.Wait()
@@ -222,9 +214,7 @@ func TestRecipeOfAlertmanagerSendsEachAlert(t *testing.T) {
 		}
 	})
 	rules, err := os.ReadFile("../deploy/prometheus/rules.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var alerts []map[string]any
 	waiting := map[string]bool{}
 	alert := func(name string) {
@@ -251,9 +241,7 @@ func TestRecipeOfAlertmanagerSendsEachAlert(t *testing.T) {
 				Status string
 				Alerts []struct{ Labels, Annotations map[string]string }
 			}
-			if err := json.Unmarshal([]byte(strings.TrimPrefix(message, ": ")), &sent); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, json.Unmarshal([]byte(strings.TrimPrefix(message, ": ")), &sent))
 			for _, a := range sent.Alerts {
 				name := a.Labels["alertname"]
 				if name == "DiskFull" || sent.Status != "firing" || a.Annotations["summary"] != "about "+name {

@@ -32,9 +32,7 @@ func newRouter(t *testing.T, options map[string][]string) *router {
 	t.Helper()
 	r := &router{t, t.TempDir(), t.TempDir()}
 	installed, err := fs.ReadFile(repository, openwrt+"safebrowsing.config")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, m := range regexp.MustCompile(`(?m)^\t(?:option|list) (\w+) '(.*)'$`).FindAllStringSubmatch(string(installed), -1) {
 		if m[2] != "" {
 			r.set("safebrowsing.main."+m[1], m[2])
@@ -201,9 +199,7 @@ func TestOpenWrtCommandsAskTheServer(t *testing.T) {
 		}
 	}
 	script, err := fs.ReadFile(repository, openwrt+"safebrowsing.init")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, command := range []string{"why", "pause", "allow"} {
 		if !regexp.MustCompile(`(?m)^EXTRA_COMMANDS='.*\b` + command + `\b`).Match(script) {
 			t.Errorf("%s is no command of the script", command)
@@ -231,21 +227,15 @@ func TestOpenWrtKeyIsInAFileOfItsOwn(t *testing.T) {
 // The fix for OpenWrt's own coredns, run on the plugin.cfg of CoreDNS.
 func TestFixOfOpenWrtsCoreDNSPutsThePluginBeforeCache(t *testing.T) {
 	document, err := fs.ReadFile(repository, "deploy/openwrt/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	fix := regexp.MustCompile(`\$\(SED\) '([^']+)'`).FindSubmatch(document)
 	if fix == nil {
 		t.Fatal("Expected the fix in deploy/openwrt/README.md")
 	}
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/coredns/coredns").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	fixed, err := exec.Command("sed", "-e", string(fix[1]), filepath.Join(strings.TrimSpace(string(dir)), "plugin.cfg")).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if n := strings.Count(string(fixed), "\nsafebrowsing:"+module+"\ncache:cache\n"); n != 1 {
 		t.Errorf("Expected the plugin directly before cache, found that %d times", n)
 	}

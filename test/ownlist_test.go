@@ -1,7 +1,9 @@
 package test
 
 import (
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -104,5 +106,155 @@ func (w *world) ask10k(worker int, address string, interval time.Duration, stop 
 			return took
 		}
 		took = append(took, time.Since(begun))
+	}
+}
+
+// What a zone file says of a name holds, but for a respond in the Corefile. Only
+// passthru is above that.
+func TestAnswersOfAPolicyZone(t *testing.T) {
+	zone := writeFile(t, t.TempDir(), "policy.rpz", `$TTL 1h
+@ SOA localhost. root.localhost. 1 2h 30m 1w 1h
+nx.example CNAME .
+*.nx.example CNAME *.
+nodata.example CNAME *.
+local.example A 192.0.2.66
+garden.example CNAME walled.example.
+pass.example CNAME rpz-passthru.
+local-zone: "refused.example." always_refuse
+`)
+	for _, test := range []struct {
+		name, Mode string
+		rcodes     map[string]int
+	}{
+		{"none", "", map[string]int{
+			"nx.example.": dns.RcodeNameError, "www.nx.example.": dns.RcodeSuccess, "nodata.example.": dns.RcodeSuccess, "local.example.": dns.RcodeNameError,
+			"garden.example.": dns.RcodeNameError, "x.refused.example.": dns.RcodeRefused,
+		}},
+		{"nxdomain", "respond nxdomain", map[string]int{"www.nx.example.": dns.RcodeNameError, "nodata.example.": dns.RcodeNameError, "refused.example.": dns.RcodeNameError}},
+		{"refused", "respond refused", map[string]int{"nx.example.": dns.RcodeRefused, "nodata.example.": dns.RcodeRefused, "local.example.": dns.RcodeRefused}},
+		{"sinkhole", "respond sinkhole 192.0.2.99", map[string]int{"nx.example.": dns.RcodeSuccess, "nodata.example.": dns.RcodeSuccess}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			all := transports(t, "block "+zone+"\n"+test.Mode)
+			ask := func(name string) *dns.Msg {
+				m := new(dns.Msg).SetQuestion(name, dns.TypeA)
+				m.SetEdns0(1232, false)
+				answer, err := all["tcp"](m)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return answer
+			}
+			for name, rcode := range test.rcodes {
+				m := ask(name)
+				if _, blocked := ede(m); !blocked || m.Rcode != rcode {
+					t.Errorf("%s: Expected %s and to be blocked, got\n%v", name, dns.RcodeToString[rcode], m)
+				}
+				if sinks := strings.HasPrefix(test.Mode, "respond sinkhole"); sinks != (len(m.Answer) == 1) {
+					t.Errorf("%s: got the records %v", name, m.Answer)
+				}
+			}
+			if m := ask("pass.example."); isBlocked(m) || m.Rcode != dns.RcodeSuccess {
+				t.Errorf("Expected passthru to pass, got\n%v", m)
+			}
+		})
+	}
+}
+
+func TestANameThatAPolicyZoneDropsGetsNoAnswer(t *testing.T) {
+	testkit.Long(t)
+	if !apart(t) {
+		return
+	}
+	zone := writeFile(t, t.TempDir(), "drop.rpz", "drop.example CNAME rpz-drop.\n")
+	counted := testkit.Metric(t, "blocked_total", "list", zone)
+	all := transports(t, "block "+zone)
+	var asked sync.WaitGroup
+	for transport, exchange := range all {
+		asked.Go(func() {
+			m, err := exchange(new(dns.Msg).SetQuestion("drop.example.", dns.TypeA))
+			if timeout, ok := errors.AsType[net.Error](err); transport != "https" && (!ok || !timeout.Timeout()) {
+				t.Errorf("%s: Expected no answer, got %v\n%v", transport, err, m)
+			}
+			if transport == "https" && err == nil && len(m.Question) > 0 { // HTTP has to have an answer: the server's is the status 500
+				t.Errorf("Expected no answer over HTTPS, got\n%v", m)
+			}
+		})
+	}
+	asked.Wait()
+	for transport, exchange := range all {
+		if m, err := exchange(new(dns.Msg).SetQuestion("www.drop.example.", dns.TypeA)); err != nil || m.Rcode != dns.RcodeSuccess {
+			t.Errorf("%s: Expected the server to go on, got %v\n%v", transport, err, m)
+		}
+	}
+	if n := testkit.Metric(t, "blocked_total", "list", zone) - counted; n != float64(len(all)) {
+		t.Errorf("Expected %d names to be counted as blocked, got %v", len(all), n)
+	}
+	over := transports(t, "respond nodata\nblock "+zone)
+	if m, err := over["udp"](new(dns.Msg).SetQuestion("drop.example.", dns.TypeA)); err != nil || m.Rcode != dns.RcodeSuccess || len(m.Ns) != 1 {
+		t.Errorf("Expected respond to win, got %v\n%v", err, m)
+	}
+}
+
+func TestATargetThatAPolicyZoneDropsGetsNoAnswer(t *testing.T) {
+	testkit.Long(t)
+	t.Parallel()
+	zone := writeFile(t, t.TempDir(), "drop.rpz", "tracker.example CNAME rpz-drop.\n")
+	w := newWorld(t)
+	w.upstream = startUpstreamWith(t, func(q dns.Question) []dns.RR {
+		header := dns.RR_Header{Name: q.Name, Rrtype: dns.TypeCNAME, Class: dns.ClassINET, Ttl: 300}
+		return []dns.RR{&dns.CNAME{Hdr: header, Target: "tracker.example."}}
+	})
+	w.start(w.corefile("inspect cname", "block "+zone))
+	w.updated(1)
+	c := &dns.Client{Timeout: 2 * time.Second}
+	m, _, err := c.Exchange(new(dns.Msg).SetQuestion("www.shop.example.", dns.TypeA), w.address("udp"))
+	if timeout, ok := errors.AsType[net.Error](err); !ok || !timeout.Timeout() {
+		t.Errorf("Expected no answer, got %v\n%v", err, m)
+	}
+}
+
+// A hosts file of the local network must not block its machines.
+func TestHostsLinesWithAnotherAddressDoNotBlock(t *testing.T) {
+	w := newWorld(t)
+	block := writeFile(t, t.TempDir(), "hosts", "192.168.1.10 nas.home.arpa nas\n0.0.0.0 null.example\n127.0.0.1 loop.example\n192.0.2.99 sunk.example other.example\n")
+	w.start(w.corefile("block "+block) + strings.Replace(w.corefile("block "+block, "respond sinkhole 192.0.2.99"), ".:0", "sunk.example:0", 1))
+	w.updated(1)
+	w.wantPassed("nas.home.arpa.", dns.TypeA)
+	w.wantBlocked("null.example.", dns.TypeA, "blocklist hosts")
+	w.wantBlocked("loop.example.", dns.TypeA, "blocklist hosts")
+	// The address blocks where it is the sinkhole's, and only there.
+	w.wantPassed("other.example.", dns.TypeA)
+	if m := w.ask("sunk.example.", dns.TypeA); len(m.Answer) != 1 || m.Answer[0].(*dns.A).A.String() != "192.0.2.99" {
+		t.Errorf("Expected the sinkhole, got\n%v", m)
+	}
+}
+
+func TestDamagedFileIsReportedSetAsideAndFetchedAgain(t *testing.T) {
+	testkit.Long(t)
+	if !apart(t) {
+		return
+	}
+	lines := testkit.Capture(t)
+	w := newWorld(t)
+	w.google.SetMinimumWait("se-4b", time.Second)
+	w.threaten("evil.example.com/")
+	w.start(w.corefile("lists se-4b"))
+	w.updated(1)
+	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
+	w.stop()
+	list := []byte(testkit.Read(t, w.db+"/se-4b.list"))
+	list[len(list)/2] ^= 1
+	writeFile(t, w.db, "se-4b.list", string(list))
+	w.google.ClientStarted()
+	w.start(w.corefile("lists se-4b"))
+	w.wantPassed("other.example.com.", dns.TypeA)
+	if got := lines.About("damaged"); len(got) != 1 || !strings.Contains(got[0], "se-4b") {
+		t.Errorf("Expected one line about the damaged list, got %q", got)
+	}
+	testkit.Until(w.t, "the list", func() bool { return isBlocked(w.ask("evil.example.com.", dns.TypeA)) })
+	requests := w.fetches()
+	if last := requests[len(requests)-1]; len(requests) < 2 || len(requests[1].Versions) != 0 {
+		t.Errorf("Expected to ask for the whole list, got %+v", last)
 	}
 }

@@ -90,9 +90,7 @@ func (m move) make(t *testing.T, w *world) {
 		w.start(corefile)
 		return
 	}
-	if err := w.reload(corefile); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, w.reload(corefile))
 }
 
 func TestListsStayInForceUntilTheOtherProtocolHasDelivered(t *testing.T) {

@@ -32,9 +32,7 @@ func TestALineIsProtectedByAValueOfThePROXYProtocol(t *testing.T) {
 		"bind 192.0.2.20", "bind 127.0.0.1", "192.0.2.10/32", "127.0.0.0/8", "9.9.9.9", startUpstream(t, 0), ". {\n", ".:"+port+" {\n",
 	).Replace(corefiles[0])
 	instance, err := caddy.Start(input(corefile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer func() { _ = instance.Stop() }()
 	for what, line := range map[string]struct {
 		values  string
@@ -59,15 +57,11 @@ func TestALineIsProtectedByAValueOfThePROXYProtocol(t *testing.T) {
 func askBehindProxy(t *testing.T, address, values, name string) *dns.Msg {
 	t.Helper()
 	conn, err := net.Dial("udp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
 	query, err := new(dns.Msg).SetQuestion(name, dns.TypeA).SetEdns0(1232, false).Pack()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	header := []byte("\r\n\r\n\x00\r\nQUIT\n\x21\x12") // version 2, IPv4 over UDP
 	header = binary.BigEndian.AppendUint16(header, uint16(12+len(values)))
 	header = append(header, 198, 51, 100, 7, 192, 0, 2, 1, 0x30, 0x39, 0, 53)
@@ -80,8 +74,6 @@ func askBehindProxy(t *testing.T, address, values, name string) *dns.Msg {
 	if err == nil {
 		err = m.Unpack(raw[:n])
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return m
 }

@@ -1,18 +1,22 @@
 package test
 
 import (
+	"io/fs"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/miekg/dns"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -154,9 +158,7 @@ func TestMetricsAreWellNamed(t *testing.T) {
 	w.updated(1)
 	w.wantBlocked("frame.example.com.", dns.TypeA, phishing)
 	families, err := prometheus.DefaultGatherer.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, family := range families {
 		if !strings.HasPrefix(family.GetName(), "coredns_safebrowsing_") {
 			continue
@@ -174,5 +176,83 @@ func TestWordsOfVerdictsAreInTheReference(t *testing.T) {
 		if !strings.Contains(text, "`"+d.String()+"`") {
 			t.Errorf("Expected %q among the values of decided_by", d)
 		}
+	}
+}
+
+// listing is the plugin's page for https://coredns.io/explugins.
+const listing = "deploy/coredns.io/safebrowsing.md"
+
+// The page is read at another place: its links are whole URLs. What it says of properties and
+// metrics is what docs/corefile.md says.
+func TestThePageForCoreDNSAgreesWithTheReference(t *testing.T) {
+	head, text, _ := strings.Cut(documents(t)[listing], "\n+++\n")
+	repo := regexp.MustCompile(`(?m)^repo = "(https://.+)"$`).FindStringSubmatch(head)
+	if repo == nil {
+		t.Fatal("Expected the page to begin with fields between two lines of +++")
+	}
+	syntax := strings.Split(section(t, "Syntax"), "\n")
+	for line := range strings.SplitSeq(blocks(text, "txt")[0], "\n") {
+		if !slices.Contains(syntax, line) {
+			t.Errorf("Expected the line %q in the syntax of docs/corefile.md", line)
+		}
+	}
+	for _, metric := range regexp.MustCompile("`coredns_[^`]+`").FindAllString(text, -1) {
+		if !strings.Contains(section(t, "Metrics"), metric) {
+			t.Errorf("Expected %s in docs/corefile.md", metric)
+		}
+	}
+	links := regexp.MustCompile(`\]\(([^)]+)\)`).FindAllStringSubmatch(text, -1)
+	for _, m := range links {
+		target, ok := strings.CutPrefix(m[1], repo[1]+"/blob/main/")
+		file, anchor, _ := strings.Cut(target, "#")
+		page := documents(t)[path.Clean(file)]
+		if !ok || page == "" || anchor != "" && !slices.Contains(anchors(page), anchor) {
+			t.Errorf("Expected a URL of a document of the repository, got %s", m[1])
+		}
+	}
+	if len(links) < 3 || !strings.Contains(text, "\nsafebrowsing:"+strings.TrimPrefix(repo[1], "https://")+"\ncache:cache\n") {
+		t.Error("Expected links to the documents, and the line of plugin.cfg before cache")
+	}
+}
+
+// Each task that a document names is in the Makefile, with a line for "make help".
+func TestTasksOfTheDocumentsExist(t *testing.T) {
+	makefile, err := fs.ReadFile(repository, "Makefile")
+	testkit.Must(t, err)
+	tasks := make(map[string]bool)
+	for _, m := range regexp.MustCompile(`(?m)^([a-z-]+):(.*)$`).FindAllStringSubmatch(string(makefile), -1) {
+		tasks[m[1]] = true
+		if !strings.HasPrefix(m[2], " ## ") {
+			t.Errorf("Expected %s to have a line for make help, got %q", m[1], m[2])
+		}
+	}
+	tried := 0
+	for name, text := range documents(t) {
+		for _, m := range regexp.MustCompile("(?m)(?:^|`)make ([a-z]+(?:-[a-z]+)*)").FindAllStringSubmatch(text, -1) {
+			if tried++; !tasks[m[1]] {
+				t.Errorf("%s: expected a task %s in the Makefile", name, m[1])
+			}
+		}
+	}
+	if tried < 3 {
+		t.Errorf("Expected the documents to name tasks, got %d", tried)
+	}
+}
+
+// The recipes name files that exist: rooms are moved. Names of tests: TestNamesOfTestsInTheDocumentsExist.
+func TestRecipesNameWhatExists(t *testing.T) {
+	_, recipes, ok := strings.Cut(documents(t)["CONTRIBUTING.md"], "\n## Recipes\n")
+	if !ok {
+		t.Fatal("Expected recipes")
+	}
+	tried := 0
+	for _, m := range regexp.MustCompile("`([a-zA-Z_./]+\\.go|\\.ci/[a-z]+)`").FindAllStringSubmatch(recipes, -1) {
+		tried++
+		if _, err := fs.Stat(repository, m[1]); err != nil {
+			t.Errorf("Expected a file, got %v", err)
+		}
+	}
+	if tried < 12 {
+		t.Errorf("Expected the recipes to name files and tests, got %d", tried)
 	}
 }

@@ -101,9 +101,7 @@ func TestListsOutliveAChangeOfRelays(t *testing.T) {
 			for _, endpoints := range []string{a + " " + b, b + " " + a, b} {
 				before := len(second.Requests("search"))
 				second.ClientLostState() // who asks other endpoints is another client, as with another key
-				if err := w.reload(corefile(endpoints)); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, w.reload(corefile(endpoints)))
 				w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 				if before == 0 {
 					testkit.Until(w.t, "an update by the second relay", func() bool { return len(second.Requests("update")) == 1 })
@@ -143,9 +141,7 @@ func TestTheCertificateOfTLSIsShownAndRenewed(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		text, err := os.ReadFile(want)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		block, _ := pem.Decode(text)
 		if len(shown) == 0 || !bytes.Equal(shown[len(shown)-1], block.Bytes) {
 			t.Errorf("Expected the last of %d requests to come with the certificate of the file", len(shown))

@@ -24,9 +24,7 @@ const newServers = 4
 // reloadVariants returns the cycle of TestReloads, which changes each setting of an engine.
 func (w *world) reloadVariants(t *testing.T, other, secure *world) []reloadVariant {
 	taken, err := net.Listen("tcp", w.host+":0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { taken.Close() })
 	_, port, _ := net.SplitHostPort(taken.Addr().String())
 	elsewhere, nowhere, webrisk := *w, *w, *w

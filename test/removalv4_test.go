@@ -6,15 +6,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // CONTRIBUTING.md lists what goes on the day version 4 ends. The list is all that is version
 // 4's alone, and no other file of the programs or of the test server needs it.
 func TestTheListOfVersion4IsWhole(t *testing.T) {
 	page, err := fs.ReadFile(repository, "CONTRIBUTING.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	_, list, _ := strings.Cut(string(page), "\n## When version 4 has ended\n")
 	_, list, _ = strings.Cut(list, "\n~~~ txt\n")
 	list, _, _ = strings.Cut(list, "~~~")
@@ -41,9 +41,7 @@ func TestTheListOfVersion4IsWhole(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	slices.Sort(listed)
 	slices.Sort(own)
 	if !slices.Equal(listed, own) {

@@ -65,9 +65,7 @@ func TestARouterIsProtectedSoonAfterItsRouteIsThere(t *testing.T) {
 // behindRoute returns the URL of the world's server at an address to which there is no route yet.
 func behindRoute(t *testing.T, w *world) string {
 	l, err := net.Listen("tcp", "0.0.0.0:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	server := &http.Server{Handler: w.google}
 	go server.Serve(l)
 	t.Cleanup(func() { server.Close() })
@@ -79,9 +77,7 @@ func behindRoute(t *testing.T, w *world) string {
 // knows that all names are there.
 func nameServerBehindRoute(t *testing.T) string {
 	conn, err := net.ListenPacket("udp", "0.0.0.0:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	server := &dns.Server{PacketConn: conn, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, r *dns.Msg) {
 		m := new(dns.Msg).SetReply(r)
 		if q := r.Question[0]; q.Qtype == dns.TypeA {

@@ -80,17 +80,13 @@ func TestTheStatusPageSaysWhatProtectsAndWhatWasBlocked(t *testing.T) {
 	if got := len(w.searches()); got != searches {
 		t.Errorf("Expected the page to ask no server, got %d more searches", got-searches)
 	}
-	if err := w.reload(w.corefile("status 127.0.0.1:0 names", "block "+own, "budget 100", "monitor")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, w.reload(w.corefile("status 127.0.0.1:0 names", "block "+own, "budget 100", "monitor")))
 	w.made(url, "NOT protected")
 	wantPage(t, get(t, url), []string{"NOT protected", "The server block for . has monitor", "blocked.example.org"}, []string{"in part"})
 	if got := lines.About("The status page is at "); len(got) != 1 {
 		t.Errorf("Expected one page over the reload, got %q", got)
 	}
-	if err := w.reload(w.corefile("budget 100")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, w.reload(w.corefile("budget 100")))
 	if response, err := http.Get(url); err == nil {
 		response.Body.Close()
 		t.Error("Expected the page to end with the property status")
@@ -100,9 +96,7 @@ func TestTheStatusPageSaysWhatProtectsAndWhatWasBlocked(t *testing.T) {
 func TestAStatusPageThatCannotBeServedIsAnErrorAndNamesAreChecked(t *testing.T) {
 	lines := testkit.Capture(t)
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer taken.Close()
 	w := newWorld(t)
 	w.start(w.corefile("status "+taken.Addr().String(), blockList(t, "sb-test.example")))
@@ -135,9 +129,7 @@ func TestStatusJSONIsWhatTheControlSocketSays(t *testing.T) {
 		return strings.Contains(page, "evil.example.com")
 	})
 	text, err := w.door().Get(t.Context(), "/status", nil, new(truth.Report))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if door = string(text); strings.TrimSpace(timeless(page)) != strings.TrimSpace(timeless(door)) {
 		t.Errorf("The page says\n%s\nand the socket\n%s", page, door)
 	}
@@ -154,9 +146,7 @@ func TestPackagesAndTheImageServeThePageWithoutNames(t *testing.T) {
 	for _, file := range []string{"deploy/package/Corefile", "deploy/image/Corefile"} {
 		t.Run(file, func(t *testing.T) {
 			text, err := fs.ReadFile(repository, file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if got := regexp.MustCompile(`(?m)^\s+status .*?( #|$)`).FindAllString(string(text), -1); len(got) != 1 || strings.TrimRight(strings.TrimSpace(got[0]), " #") != "status 127.0.0.1:8053" {
 				t.Errorf("Expected the page on loopback, got %q", got)
 			}

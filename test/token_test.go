@@ -2,6 +2,7 @@ package test
 
 import (
 	"bytes"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -11,8 +12,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coredns/caddy"
+
 	"github.com/miekg/dns"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
@@ -35,12 +41,8 @@ func tokenWorld(t *testing.T) (w *world, file string) {
 // putToken replaces the token in a file, as a helper of the operator's would.
 func putToken(t *testing.T, file, token string) {
 	t.Helper()
-	if err := os.WriteFile(file+".new", []byte(token+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(file+".new", file); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file+".new", []byte(token+"\n"), 0o600))
+	testkit.Must(t, os.Rename(file+".new", file))
 }
 
 // wantProtected waits for the name to be blocked, and wants no token in the log or in db.
@@ -142,5 +144,153 @@ func TestANewTokenEndsTheBackoffOfTheOldOne(t *testing.T) {
 				t.Errorf("Expected the minimum waits to stay, got %d requests for lists, want %d", n, want)
 			}
 		})
+	}
+}
+
+// gathered returns all metrics of the process.
+func gathered(t *testing.T) string {
+	t.Helper()
+	all, err := prometheus.DefaultGatherer.Gather()
+	testkit.Must(t, err)
+	return fmt.Sprint(all)
+}
+
+// A key is in the right place, in a list's URL, and in what servers answer.
+func TestAKeyIsOnNoPageInNoMetricAndInNoLog(t *testing.T) {
+	testkit.Long(t)
+	if !apart(t) {
+		return
+	}
+	t.Setenv(config.KeyVariable, "")
+	lines := testkit.Capture(t)
+	w := newWorld(t)
+	w.google.SetKey(testkit.Key)
+	w.threaten("evil.example.com/")
+	repeats := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Location", "http://"+testkit.Key+".example/"+testkit.Token)
+		rw.WriteHeader(http.StatusFound)
+	}))
+	defer repeats.Close()
+	key := writeFile(t, t.TempDir(), "key", testkit.Key+"\n")
+	w.start(w.corefile("status 127.0.0.1:0 names", "log json", "api_key_file "+key, "resolver 127.0.0.1:1",
+		"block "+repeats.URL+"/hosts?key="+testkit.Key+"&token="+testkit.Token))
+	w.updated(1)
+	url := w.pageURL(lines)
+	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
+	testkit.Until(w.t, "the failure of the list", func() bool { return len(lines.About("cannot be updated")) > 0 })
+	writeFile(t, filepath.Dir(key), "key", "'"+testkit.Token+"'")
+	testkit.Until(w.t, "the refusal of the new key", func() bool { return len(lines.About("Cannot replace the API key")) > 0 })
+	for what, text := range map[string]string{
+		"the page": get(t, url), "the page of a name": get(t, url+"?name=evil.example.com"), "a metric": gathered(t), "the log": fmt.Sprint(lines.About("")),
+	} {
+		for _, secret := range []string{testkit.Key, testkit.Token} {
+			if testkit.Leaks(text, secret) {
+				t.Errorf("%s has the secret:\n%s", what, text)
+			}
+		}
+	}
+}
+
+// What CoreDNS prints when it does not start goes to a journal.
+func TestAKeyInAWrongPlaceIsNotInTheErrorOfTheStart(t *testing.T) {
+	t.Setenv(config.KeyVariable, "")
+	t.Setenv("STATE_DIRECTORY", t.TempDir())
+	for _, stanza := range testkit.Stanzas(config.Usages(), testkit.Key) {
+		caddyMu.Lock()
+		err := caddy.ValidateAndExecuteDirectives(input(".:0 {\n"+stanza+"\n}\n"), nil, true)
+		caddyMu.Unlock()
+		if err != nil && testkit.Leaks(err.Error(), testkit.Key) {
+			t.Errorf("%q: %v", stanza, err)
+		}
+	}
+}
+
+// Two engines of the same lists are told apart.
+func TestGaugesTellEnginesApart(t *testing.T) {
+	one, other := newWorld(t), newWorld(t)
+	one.threaten("evil.example.com/")
+	other.threaten("evil.example.com/", "bad.example.com/", "worse.example.com/")
+	one.start(one.corefile("lists se-4b"))
+	other.start(other.corefile("lists se-4b"))
+	one.updated(1)
+	other.updated(1)
+	for _, tc := range []struct {
+		w    *world
+		want float64
+	}{{one, 1}, {other, 3}} {
+		testkit.Until(tc.w.t, "the list", func() bool { return testkit.Metric(t, "list_entries", "endpoint", tc.w.endpoint) == tc.want })
+		if got := testkit.Metric(t, "list_entries", "db", tc.w.db); got != tc.want {
+			t.Errorf("Expected %v entries, got %v", tc.want, got)
+		}
+	}
+}
+
+// A key that is replaced in its file is used within seconds, and has a first contact
+// of its own. So has one that is replaced in the Corefile.
+func TestARepairedKeyIsUsedAtOnce(t *testing.T) {
+	testkit.Long(t)
+	const bad, good = "AIzaBAD", "AIzaGOOD"
+	lines := testkit.Capture(t)
+	for name, tc := range map[string]struct {
+		db     string
+		repair func(w *world, file string) error
+	}{
+		"in the file": {"", func(_ *world, file string) error {
+			if err := os.WriteFile(file+".new", []byte(good+"\n"), 0o600); err != nil {
+				return err
+			}
+			return os.Rename(file+".new", file)
+		}},
+		"in the Corefile":                  {"", func(w *world, _ string) error { return w.reload(w.corefile("api_key " + good)) }},
+		"in the Corefile, without a db":    {"off", func(w *world, _ string) error { return w.reload(w.corefile("api_key " + good)) }},
+		"in the file after it was emptied": {"", emptied(good)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			if tc.db != "" {
+				w.db = tc.db
+			}
+			w.google.SetKey(good)
+			w.threaten("evil.example.com/")
+			file := writeFile(t, t.TempDir(), "key", bad)
+			w.start(w.corefile("api_key_file " + file))
+			testkit.Until(w.t, "the refusal", func() bool {
+				requests := w.google.Requests("update")
+				return len(requests) == 1 && requests[0].Status == http.StatusForbidden
+			})
+			testkit.Until(w.t, "readiness", engines.Ready)
+			w.wantPassed("evil.example.com.", dns.TypeA)
+			testkit.Must(t, tc.repair(w, file))
+			testkit.Until(w.t, "protection", func() bool { return isBlocked(w.ask("evil.example.com.", dns.TypeA)) })
+			wantNoKey(t, w, lines, bad, good)
+		})
+	}
+}
+
+// emptied returns a repair that finds the file empty for a while.
+func emptied(good string) func(w *world, file string) error {
+	return func(_ *world, file string) error {
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			return err
+		}
+		time.Sleep(6 * time.Second)
+		return os.WriteFile(file, []byte(good), 0o600)
+	}
+}
+
+// wantNoKey fails if a key is in the log or in a file of the folder.
+func wantNoKey(t *testing.T, w *world, lines *testkit.Lines, keys ...string) {
+	t.Helper()
+	for _, key := range keys {
+		if got := lines.About(key); len(got) > 0 {
+			t.Errorf("The key is in the log: %q", got)
+		}
+		files, _ := filepath.Glob(filepath.Join(w.db, "*"))
+		for _, file := range files {
+			if raw, _ := os.ReadFile(file); bytes.Contains(raw, []byte(key)) {
+				t.Errorf("The key is in %s", file)
+			}
+		}
 	}
 }

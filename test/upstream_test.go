@@ -19,22 +19,14 @@ func TestThePatchForLocalAnswersResolverArpa(t *testing.T) {
 	t.Parallel()
 	git := testkit.Program(t, "git")
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/coredns/coredns").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	patch, err := filepath.Abs("../deploy/upstream/local.patch")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	const plugin = "plugin/local"
 	source, copied := strings.TrimSpace(string(out)), t.TempDir()
-	if err := os.CopyFS(filepath.Join(copied, plugin), os.DirFS(filepath.Join(source, plugin))); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.CopyFS(filepath.Join(copied, plugin), os.DirFS(filepath.Join(source, plugin))))
 	files, err := filepath.Glob(filepath.Join(copied, plugin, "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	replace := make(map[string]string)
 	for _, file := range files {
 		if err := os.Chmod(file, 0o600); err != nil { // those in the module cache cannot be written
@@ -49,9 +41,7 @@ func TestThePatchForLocalAnswersResolverArpa(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	overlay, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	tests := filepath.Join(copied, "local.test")
 	build := exec.Command("go", "test", "-c", "-vet=off", "-o", tests, "-overlay", testkit.Write(t, copied, "overlay.json", string(overlay)), module+"/deploy/upstream/local")
 	if out, err := build.CombinedOutput(); err != nil {

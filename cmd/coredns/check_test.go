@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func TestACorefileIsCheckedWithoutAStart(t *testing.T) {
@@ -28,9 +30,7 @@ func TestACorefileIsCheckedWithoutAStart(t *testing.T) {
 		}
 		t.Run(tc.name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "Corefile")
-			if err := os.WriteFile(file, []byte(tc.corefile), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(file, []byte(tc.corefile), 0o600))
 			c := exec.Command(os.Args[0], "-check", "-conf", file)
 			c.Env = append(os.Environ(), asServer+"=1")
 			var out bytes.Buffer

@@ -55,12 +55,8 @@ type chartPlugin struct {
 func helmValues(t *testing.T) (v chartValues) {
 	t.Helper()
 	raw, err := os.ReadFile("../../deploy/helm/values.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.UnmarshalStrict(raw, &v); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, yaml.UnmarshalStrict(raw, &v))
 	return v
 }
 
@@ -94,9 +90,7 @@ func (v chartValues) corefile(without ...string) string {
 // The Corefile starts with this build, in a cluster whose API does not answer; in a build
 // without the plugin kubernetes it starts without that.
 func TestTheCorefileOfTheChartStarts(t *testing.T) {
-	if err := dnsserver.SetDirectives(directives()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, dnsserver.SetDirectives(directives()))
 	api := httptest.NewServer(nil) // everything is not found
 	defer api.Close()
 	v, here := helmValues(t), t.TempDir()
@@ -137,7 +131,5 @@ func TestTheCorefileOfTheChartStarts(t *testing.T) {
 
 func writeKey(t *testing.T, path string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte("AIza"+strings.Repeat("k", 35)+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(path, []byte("AIza"+strings.Repeat("k", 35)+"\n"), 0o600))
 }

@@ -51,9 +51,7 @@ func TestTheHeadroomDependsOnTheMemory(t *testing.T) {
 func logOfStart(t *testing.T, port uint16, env ...string) string {
 	t.Helper()
 	conf := filepath.Join(t.TempDir(), "Corefile")
-	if err := os.WriteFile(conf, fmt.Appendf(nil, ".:%d {\n bind 127.0.0.1\n debug\n whoami\n}\n", port), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(conf, fmt.Appendf(nil, ".:%d {\n bind 127.0.0.1\n debug\n whoami\n}\n", port), 0o600))
 	output := new(testkit.Output)
 	server := exec.Command(os.Args[0], "-conf", conf)
 	for _, e := range os.Environ() {
@@ -63,9 +61,7 @@ func logOfStart(t *testing.T, port uint16, env ...string) string {
 	}
 	server.Env = append(append(server.Env, asServer+"=1"), env...)
 	server.Stdout, server.Stderr = output, output
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, server.Start())
 	defer func() {
 		server.Process.Kill()
 		server.Wait()

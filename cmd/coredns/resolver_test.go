@@ -84,9 +84,7 @@ quic://.:0 {
 
 func TestAResolverWithEachOfThesePluginsAnswers(t *testing.T) {
 	testkit.Long(t)
-	if err := dnsserver.SetDirectives(directives()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, dnsserver.SetDirectives(directives()))
 	t.Setenv("SAFEBROWSING_API_KEY", "")
 	here := t.TempDir()
 	testkit.Write(t, here, "zone", "@ 60 IN SOA ns.zone.example. a.zone.example. 1 60 60 60 60\n@ 60 IN NS ns.zone.example.\n@ 60 IN A 192.0.2.3\n")
@@ -94,9 +92,7 @@ func TestAResolverWithEachOfThesePluginsAnswers(t *testing.T) {
 	pair := certificate(t, here)
 	corefile := strings.ReplaceAll(resolver, "HERE", here)
 	instance, err := caddy.Start(caddy.CaddyfileInput{Filepath: "Corefile", Contents: []byte(corefile), ServerTypeName: "dns"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer func() {
 		if err := errors.Join(errors.Join(instance.ShutdownCallbacks()...), instance.Stop()); err != nil {
 			t.Error(err)
@@ -160,9 +156,7 @@ func certificate(t *testing.T, dir string) *x509.CertPool {
 	server.StartTLS()
 	defer server.Close()
 	key, err := x509.MarshalPKCS8PrivateKey(server.TLS.Certificates[0].PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	testkit.Write(t, dir, "cert.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
 	testkit.Write(t, dir, "key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})))
 	roots := x509.NewCertPool()

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // share listens on an address as CoreDNS does, and returns the socket's entry in /proc/self/fd.
@@ -28,16 +30,12 @@ func share(t *testing.T, address netip.AddrPort) (at netip.AddrPort, entry strin
 	}
 	file := os.NewFile(uintptr(fd), "") // owns fd: it would be closed as soon as nothing refers to file
 	t.Cleanup(func() { file.Close() })
-	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1))
 	if err := unix.Bind(fd, to); err != nil {
 		withoutIPv6(t, err)
 	}
 	conn, err := net.FilePacketConn(file) // a copy
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer conn.Close()
 	at = netip.MustParseAddrPort(conn.LocalAddr().String())
 	return at, fmt.Sprintf("/proc/self/fd/%d", fd)
@@ -57,30 +55,20 @@ func process(t *testing.T, entries ...string) string {
 	t.Helper()
 	folder := t.TempDir()
 	for _, name := range []string{"fd", "net"} {
-		if err := os.Mkdir(filepath.Join(folder, name), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Mkdir(filepath.Join(folder, name), 0o700))
 	}
 	for i, entry := range entries {
 		target, err := os.Readlink(entry)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Symlink(target, filepath.Join(folder, "fd", fmt.Sprint(i))); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
+		testkit.Must(t, os.Symlink(target, filepath.Join(folder, "fd", fmt.Sprint(i))))
 	}
 	for _, name := range []string{"udp", "udp6"} {
 		text, err := os.ReadFile("/proc/self/net/" + name)
 		if errors.Is(err, fs.ErrNotExist) && name == "udp6" { // a kernel without IPv6
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(folder, "net", name), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
+		testkit.Must(t, os.WriteFile(filepath.Join(folder, "net", name), text, 0o600))
 	}
 	return folder
 }
@@ -112,9 +100,7 @@ func TestTwoProcessesOnOnePortAreSeenByBoth(t *testing.T) {
 // Who starts a second server looks at the end of its log, and nowhere later.
 func TestTheLogOfAStartNamesAPortThatIsTaken(t *testing.T) {
 	tcp, err := net.Listen("tcp", "127.0.0.1:0") // CoreDNS needs both
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	at, _ := share(t, netip.MustParseAddrPort(tcp.Addr().String()))
 	tcp.Close()
 	warning := fmt.Sprintf("[WARNING] Another process listens on %s, too: each of the two gets a part of the queries. Stop one of them", at)

@@ -125,9 +125,7 @@ func TestDoctorWarnsOfRedisInClearText(t *testing.T) {
 		"redis://cache.example": say.Warning, "redis+cluster://127.0.0.1,192.0.2.1": say.Warning,
 	} {
 		target, err := sharing.Parse(url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if d := redisTLS(target); d.Status != want {
 			t.Errorf("%s: Expected %s, got %+v", url, want, d)
 		}

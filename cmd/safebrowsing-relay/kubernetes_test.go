@@ -22,9 +22,7 @@ func relayOfTheManifests(t *testing.T) corev1.Container {
 	for text := range strings.SplitSeq(read(t, filepath.Join("..", "..", "deploy", "kubernetes", "relay.yaml")), "\n---\n") {
 		var d appsv1.Deployment
 		if strings.Contains(text, "kind: Deployment") {
-			if err := yaml.UnmarshalStrict([]byte(text), &d); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, yaml.UnmarshalStrict([]byte(text), &d))
 			return d.Spec.Template.Spec.Containers[0]
 		}
 	}

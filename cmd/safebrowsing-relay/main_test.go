@@ -7,9 +7,15 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coredns/caddy"
+
+	"github.com/urfave/cli/v3"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
@@ -49,9 +55,7 @@ func TestTheRelayServesItsFolder(t *testing.T) {
 	w := filled(t)
 	endpoint, errOut := startRelay(t, "-db", w.dir, "-endpoint", w.endpoint, "-lists", "se-4b,mw-4b,uws-4b", "-budget", "1000")
 	client, err := protocol.NewV5(protocol.Config{Endpoint: endpoint, UserAgent: "test/1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer client.Close()
 	evil := lookup.HashExpression("evil.example/")
 	var answer lookup.Answer
@@ -86,9 +90,7 @@ func TestTheRelayServesItsFolder(t *testing.T) {
 // The relay takes the key of a systemd credential.
 func TestTheRelayTakesTheKeyOfACredential(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, config.Credential), []byte("FROMCRED\n"), 0o400); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, config.Credential), []byte("FROMCRED\n"), 0o400))
 	t.Setenv("CREDENTIALS_DIRECTORY", dir)
 	t.Setenv(config.KeyVariable, "FROMENV")
 	cfg := relayConfigOf(t, "-db", t.TempDir())
@@ -201,9 +203,7 @@ func TestTheRelayKeepsItsKey(t *testing.T) {
 	endpoint, errOut := startRelay(t, "-db", t.TempDir(), "-endpoint", w.endpoint, "-api-key-file", key)
 	for _, path := range []string{"/v5/hashLists", "/v5/hashes:search", "/"} {
 		answer, err := http.Get(endpoint + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		answer.Body.Close()
 	}
 	if strings.Contains(errOut.String(), "SECRET") {
@@ -216,9 +216,7 @@ func TestTheServiceManagerOfTheRelayIsTold(t *testing.T) {
 	w := newWorld(t)
 	socket := &net.UnixAddr{Name: filepath.Join(t.TempDir(), "notify"), Net: "unixgram"}
 	manager, err := net.ListenUnixgram("unixgram", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { // after the relay has ended
 		defer manager.Close()
 		if got := heard(t, manager); got != "STOPPING=1" {
@@ -243,4 +241,49 @@ func heard(t *testing.T, manager *net.UnixConn) string {
 		t.Error(err)
 	}
 	return string(buffer[:n])
+}
+
+// What the relay prints can be copied: the parser wants braces and properties on lines of their own.
+func TestTheRelayPrintsAStanzaThatThePluginTakes(t *testing.T) {
+	key := t.TempDir() + "/key"
+	write(t, key, "KEYOFONECLIENT\n")
+	for name, cfg := range map[string]relay.Config{"open": {}, "with keys": {ClientKeyFile: "keys.txt"}} {
+		text := corefileOfClients(cfg, "https://192.168.1.2:8099")
+		if got := strings.Contains(text, "api_key_file FILE # with one of the keys in keys.txt"); got != (cfg.ClientKeyFile != "") {
+			t.Errorf("%s: %s", name, text)
+		}
+		c := caddy.NewTestController("dns", strings.ReplaceAll(text, " FILE ", " "+key+" "))
+		c.ServerBlockKeys = []string{"."}
+		if parsed, err := config.Parse(c, ""); err != nil || parsed.Endpoint != "https://192.168.1.2:8099" {
+			t.Errorf("%s: the plugin takes %q as %q, %v", name, text, parsed.Endpoint, err)
+		}
+	}
+}
+
+// Each command line of the documents has flags that the program knows.
+func TestCommandsOfTheDocuments(t *testing.T) {
+	line := regexp.MustCompile("(?m)(?:^|`|/usr/bin/)safebrowsing-relay ((?:-|doctor )[^`#\n]*)")
+	found := 0
+	for _, pattern := range []string{"*.md", "docs/*.md", "deploy/*/*.md"} {
+		documents, err := filepath.Glob(filepath.Join("..", "..", filepath.FromSlash(pattern)))
+		testkit.Must(t, err)
+		for _, name := range documents {
+			for _, m := range line.FindAllStringSubmatch(read(t, name), -1) {
+				c, words := command(), strings.Fields(m[1])
+				if words[0] == "doctor" {
+					c = c.Command("doctor")
+				}
+				for _, word := range words {
+					flag := strings.TrimLeft(word, "-")
+					if word != flag && !slices.ContainsFunc(c.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), flag) }) {
+						t.Errorf("%s: safebrowsing-relay %s: there is no flag %s", name, m[1], word)
+					}
+				}
+				found++
+			}
+		}
+	}
+	if found < 6 {
+		t.Errorf("found %d command lines", found)
+	}
 }

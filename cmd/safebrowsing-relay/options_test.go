@@ -36,9 +36,7 @@ func relayConfigOf(t *testing.T, args ...string) (cfg relay.Config) {
 		cfg, err = relayConfig(c)
 		return err
 	}
-	if err := c.Run(t.Context(), append([]string{"safebrowsing-relay"}, args...)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, c.Run(t.Context(), append([]string{"safebrowsing-relay"}, args...)))
 	return cfg
 }
 
@@ -47,16 +45,12 @@ func newRelay(t *testing.T, cfg relay.Config) protocol.Client {
 	t.Helper()
 	cfg.Edge.FirstContact = func() time.Duration { return 0 }
 	r, err := relay.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(r.Close)
 	server := httptest.NewServer(r)
 	t.Cleanup(server.Close)
 	client, err := protocol.NewV5(protocol.Config{Endpoint: server.URL, UserAgent: "test/1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(client.Close)
 	for range 4000 {
 		if r.Ready() {
@@ -102,9 +96,7 @@ func TestOptionsOfARelay(t *testing.T) {
 		}},
 		"resolver": {func(t *testing.T, w *world) string {
 			u, err := url.Parse(w.endpoint)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			w.endpoint = "http://sb.internal:" + u.Port()
 			return "resolver " + nameServer(t)
 		}, wantThreat},
@@ -199,9 +191,7 @@ func TestABudgetMeansTheSameInAFlagAndInACorefile(t *testing.T) {
 	for property, want := range map[string][2]int{"budget 20": {20, 10}, "budget 20 100%": {20, 100}, "budget unlimited": {0, 0}} {
 		w := newWorld(t)
 		parsed, err := config.Parse(caddy.NewTestController("dns", "safebrowsing {\nendpoint "+w.endpoint+"\ndb "+w.dir+"\n"+property+"\n}\n"), "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		file := engine.Settings(parsed.Engine)
 		flags := relayConfigOf(t, "-endpoint", w.endpoint, "-db", w.dir, "-budget", strings.ReplaceAll(strings.TrimPrefix(property, "budget "), " ", ",")).Settings
 		if got := [2]int{file.Budget, file.Share}; got != want || flags != file {
@@ -228,9 +218,7 @@ func keyFile(t *testing.T, content string) string {
 func nameServer(t *testing.T) string {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	server := &dns.Server{PacketConn: conn, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, r *dns.Msg) {
 		m := new(dns.Msg).SetReply(r)
 		if r.Question[0].Qtype == dns.TypeA {

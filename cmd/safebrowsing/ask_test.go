@@ -80,9 +80,7 @@ func serve(t *testing.T) (r *running, folder string) {
 	r, folder = new(running), t.TempDir()
 	r.report = status.Report{At: time.Now(), Services: []status.Service{{Title: "Safe Browsing v5", Lists: []status.List{{Name: "se-4b", Title: "phishing", InForce: true, Entries: 6812345}}}}, Blocks: []status.Block{{Zones: "."}}}
 	_, release, err := new(control.Doors).Open(folder, r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(release)
 	return r, folder
 }
@@ -169,9 +167,7 @@ func TestTheServerOfACorefileIsFound(t *testing.T) {
 		t.Errorf("status %d, %s", status, errOut)
 	}
 	_, release, err := new(control.Doors).Open(w.dir, &running{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer release()
 	if status, out, _ := invoke(t, "status", "-corefile", corefile); status != 1 || !strings.Contains(out, "No server block has safebrowsing") {
 		t.Errorf("status %d, %s", status, out)
@@ -186,9 +182,7 @@ func TestAllowAsksTheServerThatRuns(t *testing.T) {
 	dir := ownWorld(t, "endpoint http://127.0.0.1:1\n  allow allow.txt\n  db db")
 	r := new(running)
 	_, release, err := new(control.Doors).Open(filepath.Join(dir, "db"), r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer release()
 	before := read(t, "allow.txt")
 	if status, out, errOut := invoke(t, "allow", "x.example"); status != 0 || !strings.Contains(out, "by own.txt, line 3") || read(t, "allow.txt") != before || len(r.changes) != 1 {
@@ -214,9 +208,7 @@ func TestValidateSaysWhatCanBeKnownBeforeAStart(t *testing.T) {
 		t.Errorf("%d requests", n)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:"+port)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer l.Close()
 	if _, out, _ := invoke(t, "validate", "-corefile", good); !strings.Contains(out, "warning  port      127.0.0.1:"+port+" is in use by another program\n") || !strings.HasSuffix(out, "0 problems, 1 warning\n") {
 		t.Errorf("%s", out)
@@ -247,9 +239,7 @@ func TestDoctorAsksTheServerThatRuns(t *testing.T) {
 	begun := time.Now().Add(-time.Hour)
 	r := &running{report: status.Report{At: time.Now(), Since: begun, Services: []status.Service{{Title: "Safe Browsing v5"}}, Blocks: []status.Block{{Zones: "."}}}}
 	_, release, err := new(control.Doors).Open(w.dir, r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer release()
 	corefile := w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n }\n}\n")
 	if _, out, _ := invoke(t, "doctor", "-corefile", corefile); !strings.Contains(out, "ok       running   Protected by Safe Browsing v5, since "+say.Time(begun)+"\n") || strings.Contains(out, "in force") {

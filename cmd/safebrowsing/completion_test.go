@@ -35,13 +35,9 @@ func inShell(t *testing.T, shell string, args ...string) string {
 	t.Helper()
 	testkit.Program(t, shell)
 	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	home := t.TempDir()
-	if err := os.Symlink(program, filepath.Join(home, "safebrowsing")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Symlink(program, filepath.Join(home, "safebrowsing")))
 	write(t, filepath.Join(home, "names.txt"), "")
 	c := exec.CommandContext(t.Context(), shell, args...)
 	c.Dir, c.Env = home, []string{"PATH=" + home + ":" + os.Getenv("PATH"), "HOME=" + home, "TERM=dumb"}

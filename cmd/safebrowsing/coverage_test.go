@@ -140,19 +140,13 @@ func TestCoverageGoesThroughTheDoorOfTheServerThatRuns(t *testing.T) {
 func runServer(t *testing.T, w *world, properties string) {
 	t.Helper()
 	blocks, err := parseCorefile(w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n  "+properties+"\n }\n}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	b := blocks[0].Block
-	if err := b.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, b.Start())
 	t.Cleanup(b.End)
 	testkit.Until(t, "the lists", b.Ready)
 	_, release, err := new(control.Doors).Open(w.dir, block.ThisProcess())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(release)
 }
 
@@ -365,9 +359,7 @@ func TestCoverageDrawsAPicture(t *testing.T) {
 		t.Errorf("status %d, %s%s", status, out, errOut)
 	}
 	raw, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if !bytes.Contains(raw, []byte("<title id=\"title\">What DNS stops of 2 URLs</title>")) || bytes.Contains(raw, []byte("<no value>")) {
 		t.Errorf("%s", raw)
 	}

@@ -2,13 +2,21 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -112,9 +120,7 @@ func FuzzFeed(f *testing.F) {
 	}
 	for _, file := range found {
 		raw, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
+		testkit.Must(f, err)
 		f.Add(raw, "", "", "")
 	}
 	f.Add([]byte(`{"url":{"url":"http://a.example/"}}`), "", "", "")
@@ -139,4 +145,177 @@ func FuzzFeed(f *testing.F) {
 			t.Errorf("%d entries of %d at most, %v", last, most, err)
 		}
 	})
+}
+
+// scripted answers as told, and then knows everything.
+type scripted struct {
+	nobody
+	answers []block.Confirmed
+	asked   []time.Time
+}
+
+func (s *scripted) confirm(_ context.Context, q block.Question) (c block.Confirmed, err error) {
+	s.asked = append(s.asked, time.Now())
+	if len(s.answers) > 0 {
+		c, s.answers = s.answers[0], s.answers[1:]
+		return c, nil
+	}
+	c.Searches = 1
+	for i := 0; i < len(q.Prefixes); i += 4 {
+		c.Answers = append(c.Answers, block.PrefixAnswer{Prefix: fmt.Sprintf("%x", q.Prefixes[i:i+4]), TTL: time.Minute})
+	}
+	return c, nil
+}
+
+// A short wait of the service is waited for, a long one ends the run, and what fails is tried three times.
+func TestCoverageWaitsForAShortWhileOnly(t *testing.T) {
+	in := func(d time.Duration) block.Confirmed {
+		return block.Confirmed{Error: "back-off", Until: time.Now().Add(d)}
+	}
+	failed := block.Confirmed{Error: "status 503"}
+	for name, tc := range map[string]struct {
+		answers func() []block.Confirmed
+		asked   []time.Duration // after the begin
+		stopped string
+	}{
+		"a minute":       {func() []block.Confirmed { return []block.Confirmed{in(time.Minute)} }, []time.Duration{0, time.Minute}, ""},
+		"an hour":        {func() []block.Confirmed { return []block.Confirmed{in(time.Hour)} }, []time.Duration{0}, "back-off"},
+		"two failures":   {func() []block.Confirmed { return []block.Confirmed{failed, failed} }, []time.Duration{0, retryAfter, 2 * retryAfter}, ""},
+		"three failures": {func() []block.Confirmed { return []block.Confirmed{failed, failed, failed} }, []time.Duration{0, retryAfter, 2 * retryAfter}, "status 503"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			begun, hash := time.Now(), lookup.HashExpression("a.example/")
+			server := &scripted{answers: tc.answers()}
+			c := newCounter(server, lookup.RuleV5, begun)
+			c.suspects = []page{{host: "a.example", hosts: []lookup.FullHash{hash}}}
+			c.listed[hash.Prefix(4)] = block.Listed{Lists: []string{"se-4b"}, Ask: 1}
+			s := &state{known: make(map[lookup.Prefix]bool)}
+			search := &confirming{counter: c, state: s, perSearch: 240, tell: func(string, ...any) {}, progress: func(int) {}}
+			if prefixes, searches := search.plan(); prefixes != 1 || searches != 1 {
+				t.Errorf("%s: %d prefixes in %d searches", name, prefixes, searches)
+			}
+			if err := search.run(t.Context()); err != nil || search.stopped != tc.stopped {
+				t.Errorf("%s: stopped %q, %v", name, search.stopped, err)
+			}
+			var asked []time.Duration
+			for _, at := range server.asked {
+				asked = append(asked, at.Sub(begun))
+			}
+			if !slices.Equal(asked, tc.asked) {
+				t.Errorf("%s: asked after %v, want %v", name, asked, tc.asked)
+			}
+			c.finish(search.confirmed, s.has)
+			if c.total.Unconfirmed != map[bool]int{true: 1}[tc.stopped != ""] || c.total.URLs != 1 {
+				t.Errorf("%s: %+v", name, c.total)
+			}
+		})
+	}
+}
+
+// made is a feed with known truth.
+type made struct {
+	text       string
+	want       tally
+	addresses  int
+	private    int
+	duplicates int
+	bad        int
+	byList     map[string]int
+	prefixes   map[lookup.Prefix]bool // of its URLs, that a list holds
+}
+
+// kinds of URLs of a made feed.
+const (
+	ofNoList = iota
+	ofHost
+	ofParent
+	ofPage
+	ofFolder
+	ofQuery
+	ofBoth
+	ofCollision // a list has the prefix of its host, and the service knows no threat
+	ofAddress
+	ofPrivate
+	ofSpelling // the URL before in another spelling
+	ofNothing  // a line without a URL
+	numKinds
+)
+
+// makeFeed makes a feed of n URLs, and has the server list what it says. All kinds are as frequent.
+func makeFeed(s *protocoltest.Server, n int, seed uint64) *made {
+	r := rand.New(rand.NewPCG(seed, 0))
+	m := &made{byList: make(map[string]int), prefixes: make(map[lookup.Prefix]bool)}
+	entries := map[string][][]byte{"se-4b": nil, "mw-4b": nil, "uws-4b": nil}
+	threat := map[string]sbv5.ThreatType{"se-4b": sbv5.ThreatType_SOCIAL_ENGINEERING, "mw-4b": sbv5.ThreatType_MALWARE}
+	list := func(expression, name string, confirmed bool) {
+		hash := lookup.HashExpression(expression)
+		entries[name] = append(entries[name], hash[:4])
+		m.prefixes[hash.Prefix(4)] = true
+		if confirmed {
+			s.AddThreat(expression, threat[name])
+		}
+	}
+	var lines strings.Builder
+	last := ""
+	for i := 0; m.want.URLs < n; i++ {
+		name := []string{"se-4b", "mw-4b"}[r.IntN(2)]
+		host := fmt.Sprintf("www.h%d-%d.%s", i, r.Uint32(), []string{"com", "co.uk", "github.io", "example"}[r.IntN(4)])
+		parent := strings.TrimPrefix(host, "www.")
+		url, f := fmt.Sprintf("http://%s/a/%d/x.html?q=%d", host, i, i), notListed
+		kind := r.IntN(numKinds)
+		if kind >= ofSpelling && last == "" {
+			kind = ofNoList
+		}
+		switch kind {
+		case ofHost:
+			list(host+"/", name, true)
+			f = byHost
+		case ofParent:
+			list(parent+"/", name, true)
+			f = byHost
+		case ofPage:
+			list(fmt.Sprintf("%s/a/%d/x.html", host, i), name, true)
+			f = byPath
+		case ofFolder:
+			list(parent+"/a/", name, true)
+			f = byPath
+		case ofQuery:
+			list(fmt.Sprintf("%s/a/%d/x.html?q=%d", host, i, i), name, true)
+			f = byPath
+		case ofBoth:
+			list(host+"/", name, true)
+			list(host+"/a/", name, true)
+			f = byHost
+		case ofCollision:
+			list(host+"/", name, false)
+		case ofAddress:
+			address := fmt.Sprintf("198.%d.%d.1", i>>8, i&255) // not twice: there are 65,536
+			url = fmt.Sprintf("http://%s:8080/x%d", address, i)
+			list(address+"/", name, true)
+			f = byPath
+			m.addresses++
+		case ofPrivate:
+			url = fmt.Sprintf("https://nas%d.home.arpa/%d", i, i)
+			m.private++
+		case ofSpelling:
+			fmt.Fprintf(&lines, "%s#again\n", strings.Replace(last, "http", "HTTP", 1))
+			m.duplicates++
+			continue
+		case ofNothing:
+			fmt.Fprintln(&lines, []string{"http://", "chrome://newtab/", "javascript:void(0)", "word"}[r.IntN(4)])
+			m.bad++
+			continue
+		}
+		m.want.add(f)
+		if f != notListed {
+			m.byList[name]++
+		}
+		fmt.Fprintln(&lines, url)
+		last = url
+	}
+	for name, all := range entries {
+		s.Publish(name, all)
+	}
+	m.text = lines.String()
+	return m
 }

@@ -37,9 +37,7 @@ func TestDoctorSaysWhatIsLeftOfTheBudget(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			if err := os.MkdirAll(w.dir, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.MkdirAll(w.dir, 0o700))
 			properties := test.properties
 			for word, usual := range map[string]string{"db ": "; db DB", "protocol ": "; protocol webrisk"} {
 				if !strings.Contains(properties, word) {

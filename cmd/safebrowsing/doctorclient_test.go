@@ -6,11 +6,13 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
@@ -187,5 +189,62 @@ func TestDoctorOfARelay(t *testing.T) {
 	status, out, _ := invoke(t, "doctor", "-endpoint", endpoint, "-api-key-file", client)
 	if status != 1 || !strings.Contains(out, "this relay needs a key") || strings.Contains(out, "OTHER") || !strings.Contains(out, "from the file of its -client-key-file") {
 		t.Errorf("status %d\n%s", status, out)
+	}
+}
+
+func TestDoctorTrustsTheAuthorityOfTheCorefile(t *testing.T) {
+	w := newWorld(t)
+	server := httptest.NewTLSServer(w.Server)
+	defer server.Close()
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	write(t, ca, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+	stanza := ". {\n safebrowsing {\n  endpoint " + server.URL + "\n  db DB\n"
+	_, found, _ := examine(t, w.corefile(t, stanza+"  tls "+ca+"\n }\n}\n"))
+	if found["tls"].Status != isOK || found["server"].Status != isOK {
+		t.Errorf("%+v", found)
+	}
+}
+
+func TestTheFolderOfSeveralEndpointsIsThatOfTheirSet(t *testing.T) {
+	w := newWorld(t)
+	one := w.endpoint
+	w.endpoint = "http://127.0.0.1:1 " + one + "/" // the first one is down
+	if status, out, errOut := w.update(t); status != 0 {
+		t.Fatalf("status %d, %s%s", status, out, errOut)
+	}
+	w.ClientStarted()
+	both := "'http://127.0.0.1:1 " + one + "'"
+	if a, b, _ := strings.Cut(strings.Trim(both, "'"), " "); a > b {
+		both = "'" + b + " " + a + "'"
+	}
+	status, _, errOut := invoke(t, "update", "-now", "-db", w.dir, "-endpoint", one)
+	if status != 2 || !strings.Contains(errOut, "use -endpoint "+both) {
+		t.Errorf("status %d, %s", status, errOut)
+	}
+	if status, _, errOut := invoke(t, "update", "-now", "-db", w.dir, "-protocol", "webrisk", "-endpoint", w.endpoint); status != 2 || !strings.Contains(errOut, "protocol webrisk asks one server") {
+		t.Errorf("status %d, %s", status, errOut)
+	}
+}
+
+func TestTheDoctorWarnsOfAPause(t *testing.T) {
+	ownWorld(t, "block block.txt")
+	t.Setenv("STATE_DIRECTORY", "state")
+	testkit.Must(t, os.Mkdir("state", 0o700))
+	for _, tt := range []struct{ args, want string }{
+		{"", ""},
+		{"all", "warning  pause     all server blocks block nothing until TIME, or until CoreDNS is restarted, by state/paused"},
+		{".", "warning  pause     the server blocks for . block nothing until TIME, by state/paused"},
+	} {
+		if tt.args != "" {
+			write(t, "state/paused", string(block.FormatPauses([]block.Pause{{Zone: tt.args, From: time.Now(), Until: time.Now().Add(time.Hour), Keep: tt.args == "."}})))
+		}
+		_, out, _ := invoke(t, "doctor", "-offline", "-corefile", "Corefile")
+		if got := wordedTimes(out); tt.want == "" && strings.Contains(got, "pause") || !strings.Contains(got, tt.want+"\n") {
+			t.Errorf("%s: want %q in\n%s", tt.args, tt.want, got)
+		}
+	}
+	write(t, "state/paused", "nonsense\n")
+	if _, out, _ := invoke(t, "doctor", "-offline", "-corefile", "Corefile"); !strings.Contains(out, `state/paused pauses nothing: the line "nonsense" is not a pause`) {
+		t.Errorf("a damaged file: %s", out)
 	}
 }

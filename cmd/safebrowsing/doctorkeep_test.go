@@ -22,9 +22,7 @@ import (
 func answering(t *testing.T, reply func(m *dns.Msg)) netip.AddrPort {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	server := &dns.Server{PacketConn: conn, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, r *dns.Msg) {
 		m := new(dns.Msg).SetReply(r)
 		q := r.Question[0]
@@ -98,9 +96,7 @@ func TestDoctorSaysWhichNamesLeadClientsAway(t *testing.T) {
 		})
 	}
 	dead, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	at := netip.MustParseAddrPort(dead.LocalAddr().String())
 	dead.Close()
 	if d := leaksDiagnosis(t.Context(), at, nil, listed); d.Status != isWarning || !strings.Contains(string(d.Text), "there is no answer at 127.0.0.1:") {
@@ -119,9 +115,7 @@ func TestDoctorAsksAtEachAddressWhereClientsDo(t *testing.T) {
 		".:0 {\nsafebrowsing\n}":                                                   nil,
 	} {
 		blocks, err := caddyfile.Parse("Corefile", strings.NewReader(corefile), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		var got []string
 		for _, at := range plainListeners(blocks, machine) {
 			got = append(got, at.String())

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // protocolsOfOthers are lines of protocols in files of their own.
@@ -23,9 +24,7 @@ func TestTheDoctorGivesUpOnAServerThatNeverAnswers(t *testing.T) {
 		corefile := t.TempDir() + "/Corefile"
 		write(t, corefile, fmt.Sprintf(". {\nsafebrowsing {\nendpoint http://192.0.2.1\n%sdb off\n}\n}\n", of))
 		blocks, err := readCorefile(corefile)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		synctest.Test(t, func(t *testing.T) {
 			var out strings.Builder
 			var silent sync.WaitGroup

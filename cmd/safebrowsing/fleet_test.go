@@ -116,9 +116,7 @@ func relayProgram(t *testing.T) string {
 	t.Helper()
 	testkit.Long(t)
 	programs, err := testkit.Build(t.TempDir(), "safebrowsing-relay")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return programs["safebrowsing-relay"]
 }
 

@@ -1,14 +1,22 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
 	"os"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/coredns/coredns/coremain"
+
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/control"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
@@ -72,9 +80,7 @@ func TestExamplesOfTheHelpWork(t *testing.T) {
 	write(t, "client.key", "OWN\n")
 	corefile := w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n }\n}\n")
 	_, release, err := new(control.Doors).Open(w.dir, &running{report: status.Report{At: time.Now(), Services: []status.Service{{Title: "Safe Browsing v5"}}, Blocks: []status.Block{{Zones: "."}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer release()
 	replacer := strings.NewReplacer("/etc/coredns/Corefile", corefile, "/var/lib/coredns", w.dir,
 		"./lists", here+"/lists", "http://127.0.0.1:8099", w.endpoint, "sudo -u coredns ", "", "SAFEBROWSING_API_KEY=... ", "", "'", "",
@@ -131,4 +137,94 @@ func TestOnlyWarningsOfThePluginAreShown(t *testing.T) {
 		}
 	}
 	expect(t, "log", out.String(), "[WARNING] plugin/safebrowsing: bad line\n")
+}
+
+func TestVersion(t *testing.T) {
+	want := "safebrowsing " + say.Version + ", CoreDNS " + coremain.CoreVersion + ", " + runtime.Version()
+	for _, args := range []string{"version", "--version", "-version"} {
+		status, out, errOut := invoke(t, args)
+		if status != 0 || errOut != "" || !strings.HasPrefix(out, want) || strings.Count(out, "\n") != 1 {
+			t.Errorf("%s: status %d, %q, %s, want %s", args, status, out, errOut, want)
+		}
+	}
+	_, out, _ := invoke(t, "version", "-json")
+	expect(t, "keys", keys(out), "version coredns go platform revision modified")
+	if got := decode[build](t, out)[0]; got.Version != say.Version || got.CoreDNS != coremain.CoreVersion || got.Go != runtime.Version() {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestWarningsOfTheCorefileAreToldOnce(t *testing.T) {
+	w := newWorld(t)
+	corefile := w.corefile(t, "(mine) {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n  lists se-4b pha4-4b\n }\n}\na.example {\n import mine\n}\nb.example {\n import mine\n}\n")
+	_, out, _ := invoke(t, "doctor", "-offline", "-corefile", corefile)
+	if n := strings.Count(out, "warning  corefile  "+corefile+":5"); n != 1 || !strings.Contains(out, "did you mean pha-4b?") {
+		t.Errorf("doctor: %d warnings, %s", n, out)
+	}
+}
+
+// A shell passes such a file for <(command): it can be read only once.
+func TestACorefileMayBeAPipe(t *testing.T) {
+	w := newWorld(t)
+	r, pipe, err := os.Pipe()
+	testkit.Must(t, err)
+	defer r.Close()
+	if _, err := pipe.WriteString(". {\n safebrowsing {\n  block " + ownFile(t, "a.example") + "\n }\n}\n"); err != nil {
+		t.Fatal(err)
+	}
+	pipe.Close()
+	file := fmt.Sprintf("/dev/fd/%d", r.Fd())
+	if _, err := os.Stat(file); err != nil {
+		t.Skipf("This test needs /dev/fd: %v", err)
+	}
+	if _, out, errOut := invoke(t, "doctor", "-offline", "-corefile", file); !strings.Contains(out, "corefile  1 of 1 server block has safebrowsing") {
+		t.Errorf("%s%s", out, errOut)
+	}
+	if n := len(w.Requests("")); n != 0 {
+		t.Errorf("%d requests", n)
+	}
+}
+
+func TestNamesAreReadFromStandardInput(t *testing.T) {
+	in := "\uFEFF# mine\n\n  safe.example  0.0.0.0 # seen yesterday\r\n#evil.example\nmal.example\nhttps://b.example/x"
+	status, out, errOut := feed(t, in, "expressions", "-json", "a.example", "-", "c.example")
+	if status != 0 || errOut != "" {
+		t.Errorf("status %d, %s", status, errOut)
+	}
+	var got []string
+	for _, c := range decode[expressed](t, out) {
+		got = append(got, string(c.Input))
+	}
+	expect(t, "names", strings.Join(got, " "), "a.example safe.example mal.example https://b.example/x c.example")
+	if status, _, errOut := feed(t, "a.example\n"+strings.Repeat("x", 1<<17), "expressions", "-"); status != 2 || !strings.Contains(errOut, "reading names from standard input: ") {
+		t.Errorf("a line without an end: status %d, %s", status, errOut)
+	}
+}
+
+// An answer comes before the next name is written, and a user can stop the command.
+func TestNamesAreReadAsTheyCome(t *testing.T) {
+	in, names := io.Pipe()
+	defer names.Close()
+	out, errOut := new(testkit.Output), new(testkit.Output)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan int, 1)
+	go func() { ended <- execute(ctx, []string{"safebrowsing", "expressions", "-"}, in, out, errOut) }()
+	if _, err := names.Write([]byte("safe.example\n")); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Until(t, "an answer before the last name", func() bool { return strings.Contains(out.String(), "safe.example/") })
+	cancel()
+	if status := <-ended; status != 2 || !strings.Contains(errOut.String(), context.Canceled.Error()) {
+		t.Errorf("stopped: status %d, %s", status, errOut)
+	}
+}
+
+func TestAReadThatFailsIsNoEnd(t *testing.T) {
+	broken := errors.New("the pipe is broken")
+	in, names := io.Pipe()
+	names.CloseWithError(broken)
+	if err := eachName(t.Context(), []string{"-"}, in, func(string) {}); !errors.Is(err, broken) {
+		t.Errorf("got %v, want %v", err, broken)
+	}
 }

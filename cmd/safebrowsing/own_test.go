@@ -133,9 +133,7 @@ func TestAllowSaysWhatStillBlocks(t *testing.T) {
 func TestAnEditKeepsModeAndSymlink(t *testing.T) {
 	dir := ownWorld(t, "allow link.txt\n  block block.txt")
 	for _, err := range []error{os.Mkdir("real", 0o755), os.Rename("allow.txt", "real/allow.txt"), os.Chmod("real/allow.txt", 0o640), os.Symlink("real/allow.txt", "link.txt")} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 	}
 	if status, out, errOut := invoke(t, "allow", "x.example"); status != 0 {
 		t.Fatal(status, out, errOut)
@@ -176,9 +174,7 @@ func TestConcurrentEditsLoseNoLine(t *testing.T) {
 	const processes = 20
 	dir := ownWorld(t, "allow allow.txt\n  block block.txt")
 	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if err := os.Symlink(program, "safebrowsing"); err != nil { // see TestMain
 		t.Fatal(err)
 	}

@@ -29,17 +29,13 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 	var documents []string
 	for _, pattern := range []string{"*.md", "docs/*.md", "bench/*.md", "test/*.md", "deploy/*/*.md"} {
 		found, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pattern)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		documents = append(documents, found...)
 	}
 	seen := make(map[string]bool)
 	for _, name := range documents {
 		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for _, line := range commandLines(string(text)) {
 			command := strings.Fields(line)[0]
 			if filepath.Base(name) == "CHANGELOG.md" && (command == testserver().Name || command == relay().Name) {

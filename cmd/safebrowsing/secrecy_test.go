@@ -77,9 +77,7 @@ func TestDoctorWarnsOfAKeyThatOthersMayRead(t *testing.T) {
 	} {
 		write(t, corefile, ". {\n safebrowsing {\n  "+tc.property+"\n  endpoint "+w.endpoint+"\n  db off\n }\n}\n")
 		for path, mode := range map[string]os.FileMode{key: tc.key, corefile: tc.corefile} {
-			if err := os.Chmod(path, mode); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.Chmod(path, mode))
 		}
 		_, found, _ := examine(t, corefile, "-offline")
 		d := found["key file"]
@@ -87,12 +85,8 @@ func TestDoctorWarnsOfAKeyThatOthersMayRead(t *testing.T) {
 			t.Errorf("%s with the modes %o and %o: %+v", tc.property, tc.key, tc.corefile, d)
 		}
 	}
-	if err := os.Chmod(corefile, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chmod(corefile, 0o644))
+	testkit.Must(t, os.Chmod(dir, 0o700))
 	if _, found, _ := examine(t, corefile, "-offline"); found["key file"].Status != "" {
 		t.Errorf("nobody else may enter the folder: %+v", found["key file"])
 	}

@@ -272,9 +272,7 @@ func newInstalled(t *testing.T) *installed {
 	t.Helper()
 	i := &installed{t: t, root: t.TempDir()}
 	i.machine = machine{networks: home(), resolvers: []netip.Addr{netip.MustParseAddr("192.168.1.1")}, systemd: true, blocklist: "# x\nmalware.example\n"}
-	if err := os.MkdirAll(filepath.Join(i.root, setupFolder), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.MkdirAll(filepath.Join(i.root, setupFolder), 0o755))
 	for _, name := range []string{"Corefile", "block.txt", "allow.txt"} {
 		write(t, i.path(name), read(t, "../../deploy/package/"+name))
 	}
@@ -586,9 +584,7 @@ func TestSetupSeesResolversAndWhoHasPort53(t *testing.T) {
 	put := func(path, text string) {
 		t.Helper()
 		path = filepath.Join(root, path)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		write(t, path, text)
 	}
 	const line = "  12: %s %s 07 00000000:00000000 00:00000000 00000000   101        0 %d 2 0 0\n"
@@ -600,9 +596,7 @@ func TestSetupSeesResolversAndWhoHasPort53(t *testing.T) {
 		put(fmt.Sprintf("proc/%d/cgroup", pid), "0::/system.slice/"+unit+"\n")
 		put(fmt.Sprintf("proc/%d/fd/0", pid), "")
 		for _, inode := range inodes {
-			if err := os.Symlink(fmt.Sprintf("socket:[%d]", inode), filepath.Join(root, fmt.Sprintf("proc/%d/fd/%d", pid, inode))); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.Symlink(fmt.Sprintf("socket:[%d]", inode), filepath.Join(root, fmt.Sprintf("proc/%d/fd/%d", pid, inode))))
 		}
 	}
 	process(101, "systemd-resolve", "systemd-resolved.service", 71, 72, 73)

@@ -151,9 +151,7 @@ func TestUpdateWaitsForTheFirstContactUnlessToldNotTo(t *testing.T) {
 
 func TestOnlyAPersonIsToldOfTheDelay(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer file.Close()
 	if control.IsTerminal(new(testkit.Output)) || control.IsTerminal(file) {
 		t.Error("a buffer or a file was taken for a terminal")

@@ -11,6 +11,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -117,32 +118,20 @@ func fromGoogle(t *testing.T, dir string, d *protocol.Dialect, list string) {
 		w.Publish(list, [][]byte{hash[:4]})
 	}
 	o, err := openFolderOf(dir, "", d, "K", []string{list})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer o.End()
 	client, err := o.Settings.Client(o.Config.Secret, new(lookup.Database), w.Server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	store, err := updater.OpenStore(dir, o.Settings.Origin(o.Config.Secret))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	schedule, err := updater.NewSchedule(store)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	u, err := updater.New(updater.Config{
 		Source: client, Database: new(lookup.Database), Schedule: schedule, Store: store, Lists: []string{list},
 		Report: func(updater.Event) {}, FirstContact: func() time.Duration { return 0 },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := u.Once(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, u.Once(t.Context()))
 }
 
 // A folder with lists of Safe Browsing can go on with Web Risk, which has a server of its own.

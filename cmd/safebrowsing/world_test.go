@@ -160,9 +160,7 @@ func write(t *testing.T, file, text string) {
 func (w *world) lists(t *testing.T) []updater.ListStatus {
 	t.Helper()
 	all, err := updater.Status(w.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return all
 }
 

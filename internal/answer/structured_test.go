@@ -11,6 +11,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -85,9 +86,7 @@ func TestStructuredTextsLoseWordsFirstButNeverThoseOfGoogle(t *testing.T) {
 func startBlocking(t *testing.T, p Reply, d lookup.Decision) (address string) {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	server := &dns.Server{PacketConn: conn, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, r *dns.Msg) {
 		m := p.Blocked(context.Background(), w, r, d)
 		m.Compress = true
@@ -161,13 +160,9 @@ func askStructured(t *testing.T, address, name string, size int) (text string, b
 	m.SetEdns0(uint16(size), false)
 	m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: 65010}}
 	raw, err := m.Pack()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	conn, err := net.Dial("udp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer conn.Close()
 	if _, err := conn.Write(raw); err != nil {
 		t.Fatal(err)

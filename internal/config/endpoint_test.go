@@ -1,12 +1,18 @@
 package config
 
 import (
+	"fmt"
+	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/coredns/caddy/caddyfile"
 	plugintls "github.com/coredns/coredns/plugin/pkg/tls"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -22,9 +28,7 @@ func certificate(t *testing.T) string {
 func TestEndpointsAreReadInTheirOrder(t *testing.T) {
 	ca := writeFile(t, t.TempDir(), "ca.pem", certificate(t))
 	c, err := stanza(t, "safebrowsing {\napi_key K\ndb off\nendpoint https://b.example/ https://a.example:8443/x http://10.0.0.1\ntls "+ca+"\n}")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if got := settings(c).Endpoints(); !slices.Equal(got, []string{"https://b.example", "https://a.example:8443/x", "http://10.0.0.1"}) {
 		t.Errorf("Got %q", got)
 	}
@@ -107,6 +111,173 @@ func TestEndpointsThatAreNotOneServiceOfOnesOwnAreRefused(t *testing.T) {
 		_, err := stanza(t, "safebrowsing {\ndb off\n"+tc.text+"\n}")
 		if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.HasPrefix(err.Error(), "Testfile:") {
 			t.Errorf("%q: Expected an error with place and %q, got %v", tc.text, tc.want, err)
+		}
+	}
+}
+
+// serverBlocks reads a Corefile. $TLS is the plugin tls with a certificate for 192.168.1.2, *.home.example and
+// dns.home.example.
+func serverBlocks(t *testing.T, corefile string) []caddyfile.ServerBlock {
+	t.Helper()
+	cert, key := testkit.CertificateAt(t, t.TempDir(), net.IPv4(192, 168, 1, 2), "*.home.example", "dns.home.example")
+	none, _ := testkit.Certificate(t, t.TempDir())
+	text := strings.NewReplacer("$TLS", "tls "+cert+" "+key, "$NAMELESS", "tls "+none+" "+key, "$KEY", "tls "+key+" "+key, "$US", "safebrowsing {\nendpoint http://127.0.0.1:1\n}").Replace(corefile)
+	blocks, err := caddyfile.Parse("Corefile", strings.NewReader(text), nil)
+	testkit.Must(t, err)
+	return blocks
+}
+
+func TestEncryptedServerBlocksWithThePluginAreDesignated(t *testing.T) {
+	for _, tc := range []struct {
+		name, corefile string
+		want           []string // alpn name:port path addresses
+		trouble        string   // of the first
+	}{
+		{"no encryption", ".:53 {\n$US\n}", nil, ""},
+		{"all transports, in the order of designation", "https://. {\n$TLS\n$US\n}\nhttps3://. {\n$TLS\n$US\n}\ntls://. {\n$TLS\n$US\n}\nquic://. {\n$TLS\n$US\n}", []string{
+			"doq dns.home.example:853  []", "dot dns.home.example:853  []", "h3 dns.home.example:443 /dns-query{?dns} []", "h2 dns.home.example:443 /dns-query{?dns} []",
+		}, ""},
+		{"another port, bound", "tls://.:8853 {\nbind 192.168.1.2 fd00::2\n$TLS\n$US\n}", []string{"dot dns.home.example:8853  [192.168.1.2 fd00::2]"}, ""},
+		{"bound to all", "tls://. {\nbind 0.0.0.0 eth0\n$TLS\n$US\n}", []string{"dot dns.home.example:853  []"}, ""},
+		{"plain and encrypted in one block", ". tls://. {\n$TLS\n$US\n}", []string{"dot dns.home.example:853  []"}, ""},
+		{"without the plugin", "tls://. {\n$TLS\n}", nil, ""},
+		{"for some names", "tls://example.org {\n$TLS\n$US\n}", nil, ""},
+		{"for some clients", "tls://. {\nview a {\nexpr true\n}\n$TLS\n$US\n}", nil, ""},
+		{"gRPC, which clients do not look for", "grpc://. {\n$TLS\n$US\n}", nil, ""},
+		{"ACME", "tls://. {\ntls {\nemail a@example.org\nacme *.acme.example dns.acme.example\n}\n$US\n}", []string{"dot dns.acme.example:853  []"}, ""},
+		{"no name in the certificate", "tls://. {\n$NAMELESS\n$US\n}", nil, "tls://.:853: its certificate has no DNS name"},
+		{"no certificate in the file", "tls://. {\n$KEY\n$US\n}", nil, "there is no certificate in it"},
+		{"no tls", "tls://. {\n$US\n}", nil, "tls://.:853: the server block has no tls"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			all := EncryptedOf(serverBlocks(t, tc.corefile))
+			var got []string
+			for _, d := range Designated(all) {
+				got = append(got, fmt.Sprintf("%s %s:%d %s %s", d.ALPN, d.Name, d.Port, d.Path, d.Addresses))
+			}
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("Expected %q, got %q", tc.want, got)
+			}
+			warnings := strings.Join(new(Config).Undesignated(all), "\n")
+			if !strings.Contains(warnings, tc.trouble) || (warnings == "") != (tc.trouble == "") {
+				t.Errorf("Expected a warning %q, got %q", tc.trouble, warnings)
+			}
+			if off := (&Config{Block: Block{Keep: KeepNothing}}).Undesignated(all); off != nil {
+				t.Errorf("Expected no warning with keep_clients off, got %q", off)
+			}
+		})
+	}
+}
+
+// RFC 9462 section 4.2: the certificate has the address of the resolver that was asked without encryption.
+func TestACertificateWithoutTheAddressThatClientsAskIsFound(t *testing.T) {
+	lan, other := netip.MustParseAddr("192.168.1.2"), netip.MustParseAddr("192.168.2.2")
+	machine := []netip.Addr{netip.MustParseAddr("127.0.0.1"), lan, other, lan, netip.MustParseAddr("fe80::1")}
+	for _, tc := range []struct {
+		plain string
+		want  []netip.Addr // where clients ask
+		lacks []netip.Addr
+	}{
+		{".:53 {\nbind 192.168.1.2\n$US\n}", []netip.Addr{lan}, nil},
+		{".:53 {\n$US\n}", []netip.Addr{lan, other}, []netip.Addr{other}},
+		{".:53 {\nbind 192.168.2.2\n}", nil, nil}, // without the plugin
+		{".:1053 {\n$US\n}", nil, nil},            // clients of the network ask port 53
+	} {
+		blocks := serverBlocks(t, tc.plain+"\ntls://. {\n$TLS\n$US\n}")
+		asked, e := PlainAddresses(blocks, machine), EncryptedOf(blocks)[0]
+		if got := e.Lacks(asked); !slices.Equal(asked, tc.want) || !slices.Equal(got, tc.lacks) {
+			t.Errorf("%s: Expected %v, of which %v are lacking, got %v and %v", tc.plain, tc.want, tc.lacks, asked, got)
+		}
+	}
+}
+
+// net/http would go without a proxy and say nothing.
+func TestAProxyThatCannotBeOneIsSaid(t *testing.T) {
+	for value, says := range map[string]bool{
+		"":                                false,
+		"http://proxy.example:3128":       false,
+		"proxy.example:3128":              false,
+		"socks5://user:pw@127.0.0.1":      false,
+		"http://user:secret@proxy:%zz":    true,
+		"http://":                         true,
+		"ftp://user:secret@proxy.example": true,
+	} {
+		for _, name := range proxyVariables {
+			t.Setenv(name, "")
+		}
+		t.Setenv("HTTPS_PROXY", value)
+		for _, text := range []string{"api_key K", "block https://lists.example.org/hosts"} {
+			c, err := stanza(t, "safebrowsing {\ndb /nonexistent/db\n"+text+"\n}")
+			testkit.Must(t, err)
+			got := strings.Join(c.Warnings, "\n")
+			if strings.Contains(got, "$HTTPS_PROXY is not the URL of a proxy") != says || strings.Contains(got, "secret") {
+				t.Errorf("%q with %s: got %q", value, text, got)
+			}
+		}
+		if c, err := stanza(t, "safebrowsing {\n"+listing(t)+"\n}"); err != nil || strings.Contains(strings.Join(c.Warnings, ""), "PROXY") {
+			t.Errorf("Nobody is asked, but %q, %v", c.Warnings, err)
+		}
+	}
+}
+
+func TestListsByURL(t *testing.T) {
+	t.Setenv(KeyVariable, "")
+	const list = "https://lists.example.org/a.txt"
+	db := t.TempDir()
+	want := func(allow bool, refresh time.Duration, maxBytes int64, urls ...string) (all []OwnFile) {
+		for _, url := range urls {
+			all = append(all, OwnFile{Allow: allow, Fetch: ownlist.URLConfig{URL: url, DB: db, Resolvers: "192.0.2.1:53", Refresh: refresh, MaxBytes: maxBytes}})
+		}
+		return all
+	}
+	for line, lists := range map[string][]OwnFile{
+		"block " + list: want(false, 24*time.Hour, 256<<20, list),
+		"block refresh 1h " + list + " max_bytes 10MB":     want(false, time.Hour, 10_000_000, list),
+		"block " + list + " " + list + "?b max_bytes 1GiB": want(false, 24*time.Hour, 1<<30, list, list+"?b"),
+		"allow " + list + " refresh 5m host.example":       want(true, 5*time.Minute, 256<<20, list),
+	} {
+		c, err := stanza(t, fmt.Sprintf("safebrowsing {\n%s\n%s\ndb %s\nresolver 192.0.2.1\n}", line, listing(t), db))
+		if err != nil || len(c.Own) == 0 || !slices.Equal(c.Own[:len(c.Own)-1], lists) || len(c.Warnings) > 0 || c.Online {
+			t.Errorf("%s: Expected %+v, got %+v, %q, %v", line, lists, c.Own, c.Warnings, err)
+		}
+	}
+}
+
+func TestListsByURLThatProtectLessAreAWarning(t *testing.T) {
+	t.Setenv(KeyVariable, "")
+	for _, test := range []struct{ text, want string }{
+		{"db off\nblock https://lists.example.org/a", "Testfile:2: db is off: lists by URL are fetched at each start"},
+		{"db DB\nblock http://me:s3cret@lists.example.org/a?s3cret", "Testfile:3: http://lists.example.org/a#4ba0 is fetched by http"},
+		{"db DB\nblock http://192.168.1.1/a", ""},
+	} {
+		c, err := stanza(t, "safebrowsing {\n"+strings.Replace(test.text, "DB", t.TempDir(), 1)+"\n}")
+		got := strings.Join(c.Warnings, "\n")
+		if err != nil || !strings.HasPrefix(got, test.want) || test.want == "" && got != "" || strings.Contains(got, "s3cret") {
+			t.Errorf("%s: Expected %q, got %q, %v", test.text, test.want, got, err)
+		}
+	}
+}
+
+// Which service confirms threats follows from the protocol. Google's words, which name
+// Google, are for Google's servers only.
+func TestServiceAndGooglesWordsFollowFromProtocolAndServer(t *testing.T) {
+	const (
+		onSafeBrowsing = "https://developers.google.com/safe-browsing/v4/advisory"
+		onWebRisk      = "https://cloud.google.com/web-risk/docs/advisory"
+		webRisk        = "protocol webrisk\nbudget unlimited\n"
+	)
+	for _, tc := range []struct{ text, address, service, advisory string }{
+		{"", "https://safebrowsing.googleapis.com", "Safe Browsing", onSafeBrowsing},
+		{"endpoint http://127.0.0.1:1", "http://127.0.0.1:1", "Safe Browsing", ""},
+		{webRisk, "https://webrisk.googleapis.com", "Web Risk", onWebRisk},
+		{webRisk + "endpoint https://webrisk.googleapis.com/", "https://webrisk.googleapis.com", "Web Risk", onWebRisk},
+		{"endpoint https://safebrowsing.mtls.googleapis.com", "https://safebrowsing.mtls.googleapis.com", "Safe Browsing", onSafeBrowsing},
+		{webRisk + "endpoint https://webrisk.mtls.googleapis.com", "https://webrisk.mtls.googleapis.com", "Web Risk", onWebRisk},
+		{webRisk + "endpoint http://127.0.0.1:1", "http://127.0.0.1:1", "Web Risk", ""},
+	} {
+		c, err := stanza(t, "safebrowsing {\napi_key K\ndb off\n"+tc.text+"\n}")
+		if err != nil || settings(c).Address() != tc.address || c.Reply.Service != tc.service || settings(c).Dialect().ProviderAt(c.Endpoint).Advisory != tc.advisory {
+			t.Errorf("%q: Expected %q of %s with %q, got %q of %s with %q, %v", tc.text, tc.service, tc.address, tc.advisory, c.Reply.Service, settings(c).Address(), settings(c).Dialect().ProviderAt(c.Endpoint).Advisory, err)
 		}
 	}
 }

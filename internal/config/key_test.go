@@ -2,8 +2,14 @@ package config
 
 import (
 	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/coredns/caddy/caddyfile"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
@@ -81,5 +87,203 @@ func TestAKeyThatGoogleWillRefuseIsAWarning(t *testing.T) {
 		if got := strings.Contains(strings.Join(c.Warnings, "\n"), "Testfile:3: the API key "+warning); err != nil || got != want {
 			t.Errorf("%s: %v, %q", key, err, c.Warnings)
 		}
+	}
+}
+
+// systemd.exec(5), LoadCredential=: each credential is a file in $CREDENTIALS_DIRECTORY.
+func TestKeyComesFromACredentialToo(t *testing.T) {
+	const own = "safebrowsing {\nblock ../../testdata/blocklist.txt\n}"
+	for _, tc := range []struct {
+		name, stanza, credential, variable string
+		key, apiKey                        string // key: in force; apiKey: not in a file that is watched
+		fromFile                           bool
+		note                               string
+	}{
+		{"a credential alone", "safebrowsing", "FROMCRED\n", "", "FROMCRED", "", true, ""},
+		{"a credential goes before the environment", "safebrowsing", "FROMCRED", "FROMENV", "FROMCRED", "", true, ""},
+		{"the Corefile goes before a credential", "safebrowsing {\napi_key MINE\n}", "FROMCRED", "FROMENV", "MINE", "MINE", false, ""},
+		{"no credential", "safebrowsing", "none", "FROMENV", "FROMENV", "FROMENV", false, ""},
+		{"an empty credential is none", "safebrowsing", "\n", "FROMENV", "FROMENV", "FROMENV", false, ""},
+		{"an empty credential starts with own lists", own, "\n", "", "", "", false, "put the key into the file of the credential safebrowsing.key and restart the service"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := t.TempDir()
+			file := filepath.Join(dir, Credential)
+			if tc.credential != "none" {
+				writeFile(t, dir, Credential, tc.credential)
+			}
+			t.Setenv("CREDENTIALS_DIRECTORY", dir)
+			t.Setenv(KeyVariable, tc.variable)
+			c, err := stanza(t, tc.stanza)
+			testkit.Must(t, err)
+			if c.Secret != tc.key || c.APIKey != tc.apiKey || c.Online != (tc.key != "") {
+				t.Errorf("Expected the key %q and APIKey %q, got %q and %q, online %v", tc.key, tc.apiKey, c.Secret, c.APIKey, c.Online)
+			}
+			if got := c.KeyFile == file; got != tc.fromFile {
+				t.Errorf("The file of the key is %q, expected it to be the credential: %v", c.KeyFile, tc.fromFile)
+			}
+			if notes := strings.Join(c.Notes, "\n"); !strings.Contains(notes, tc.note) {
+				t.Errorf("Expected a note with %q, got %q", tc.note, notes)
+			}
+		})
+	}
+}
+
+// A key that is there but cannot be read must not be taken for no key.
+func TestACredentialThatCannotBeReadIsAnError(t *testing.T) {
+	dir := t.TempDir()
+	testkit.Must(t, os.Mkdir(filepath.Join(dir, Credential), 0o700))
+	t.Setenv("CREDENTIALS_DIRECTORY", dir)
+	t.Setenv(KeyVariable, "FROMENV")
+	if _, err := stanza(t, "safebrowsing"); err == nil || !strings.Contains(err.Error(), "Testfile:1") || !strings.Contains(err.Error(), "$CREDENTIALS_DIRECTORY") {
+		t.Errorf("Expected an error with the place and the directory, got %v", err)
+	}
+}
+
+// A pause is written into db, which therefore has an effect without a key, too.
+func TestDBOfOwnListsIsWhereAPauseIsWritten(t *testing.T) {
+	t.Setenv(KeyVariable, "")
+	db := t.TempDir()
+	c, err := stanza(t, "safebrowsing {\nblock ../../testdata/blocklist.txt\ndb "+db+"\n}")
+	if err != nil || len(c.Warnings) > 0 || c.PauseFolder() != db {
+		t.Errorf("Got the error %v, the warnings %q and the folder %s", err, c.Warnings, c.PauseFolder())
+	}
+}
+
+func TestPropertiesOfEarlierVersionsAreRefusedWithWhatToWrite(t *testing.T) {
+	for word := range removed {
+		if _, err := stanza(t, "safebrowsing {\napi_key K\n"+word+" x\n}"); err == nil || !strings.Contains(err.Error(), word+" is no longer a property: ") || !strings.Contains(err.Error(), ":3") {
+			t.Errorf("%s: Expected an error about line 3 that says what to write, got %v", word, err)
+		}
+	}
+}
+
+func TestEqualPathsAreOneFileEvenWhileItIsReplaced(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	for _, name := range []string{"one", "two"} {
+		writeFile(t, ".", name, "")
+	}
+	testkit.Must(t, os.Symlink("one", "link"))
+	for _, tc := range []struct {
+		a, b string
+		want bool
+	}{
+		{"one", "one", true},
+		{"one", filepath.Join(dir, "one"), true},
+		{"one", "link", true},
+		{"one", "two", false},
+		{"gone", "gone", true}, // between the two names of a replacement
+		{"gone", filepath.Join(dir, "gone"), true},
+		{"gone", "one", false},
+	} {
+		if got := SameFile(tc.a, tc.b); got != tc.want {
+			t.Errorf("%s, %s: got %v, want %v", tc.a, tc.b, got, tc.want)
+		}
+	}
+}
+
+func TestStatusPageOfOthersNeedsTheWordPublic(t *testing.T) {
+	for line, want := range map[string]string{
+		"127.0.0.1:8053":             "",
+		"127.7.7.7:8053 names":       "",
+		"[::1]:8053":                 "",
+		"[::ffff:127.0.0.1]:8053":    "",
+		"localhost:8053":             "",
+		"192.0.2.1:8053 public":      "",
+		":8053 names public":         "",
+		"192.0.2.1:8053":             "other machines can reach 192.0.2.1:8053",
+		"0.0.0.0:8053 names":         "add public if that is wanted, or use 127.0.0.1:8053",
+		":8053":                      "add public",
+		"[::]:8053":                  "add public",
+		"127.0.0.1":                  "is not an address with a port, such as 127.0.0.1:8053",
+		"status.example:8053 public": `"status.example" is not an IP address`,
+		"127.0.0.1:http":             "the port is not a number from 0 to 65535",
+		"127.0.0.1:70000":            "the port is not a number from 0 to 65535",
+		"127.0.0.1:8053 name":        `"name" is neither names nor public`,
+	} {
+		c, err := stanza(t, "safebrowsing {\n endpoint http://127.0.0.1:1\n status "+line+"\n}")
+		switch {
+		case want == "" && (err != nil || c.Status == "" || c.StatusNames != strings.Contains(line, "names")):
+			t.Errorf("status %s: %v, %q %v", line, err, c.Status, c.StatusNames)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("status %s: Expected an error with %q, got %v", line, want, err)
+		}
+	}
+}
+
+func corefileOf(t *testing.T, text string) []caddyfile.ServerBlock {
+	t.Helper()
+	blocks, err := caddyfile.Parse("Corefile", strings.NewReader(text), nil)
+	testkit.Must(t, err)
+	return blocks
+}
+
+// CoreDNS cannot resolve the names of servers through itself before it answers.
+func TestAResolverThatIsThisCorefileIsSaid(t *testing.T) {
+	machine := []netip.Addr{netip.MustParseAddr("192.0.2.1")}
+	for _, tc := range []struct {
+		name, stanza, listens, system string
+		warns                         bool
+	}{
+		{"resolver is this server", "api_key K\nresolver 127.0.0.1", ".", "192.0.2.53:53", true},
+		{"by an address of the machine", "api_key K\nresolver 192.0.2.1:1053", ".:1053", "192.0.2.53:53", true},
+		{"another port", "api_key K\nresolver 127.0.0.1:5353", ".", "192.0.2.53:53", false},
+		{"another machine", "api_key K\nresolver 192.0.2.53", ".", "127.0.0.1:53", false},
+		{"the system's", "api_key K", ".", "127.0.0.1:53", true},
+		{"the system's, of this machine, that is another program", "api_key K", ".:1053", "127.0.0.1:53", false},
+		{"a list by URL", "block https://lists.example.org/hosts", ".", "127.0.0.1:53", true},
+		{"an endpoint without a name", "endpoint http://192.0.2.7:8099", ".", "127.0.0.1:53", false},
+		{"own lists only", listing(t), ".", "127.0.0.1:53", false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			cfg, err := stanza(t, "safebrowsing {\ndb off\n"+tc.stanza+"\n}")
+			testkit.Must(t, err)
+			got := cfg.LoopWarning(corefileOf(t, tc.listens+" {\nwhoami\n}\n"), []string{tc.system}, machine)
+			if warns := strings.Contains(got, "where this Corefile listens"); warns != tc.warns || !warns && got != "" {
+				t.Errorf("Expected a warning: %v, got %q", tc.warns, got)
+			}
+		})
+	}
+}
+
+// Of the server blocks for one zone CoreDNS asks the first one without a view.
+func TestAViewThatNoClientGetsToIsSaid(t *testing.T) {
+	const (
+		all  = "example.org . {\nsafebrowsing {\nblock a.txt\n}\n}\n"
+		kids = ". {\nview kids {\nexpr true\n}\nsafebrowsing {\nblock b.txt\n}\n}\n"
+	)
+	const want = "Corefile:7: view kids never matches for the zone .: a server block without a view is before it and answers all clients; move that block to the end"
+	for _, tc := range []struct{ name, text, want string }{
+		{"after the block for all", all + kids, want},
+		{"before it", kids + all, ""},
+		{"another zone", "example.net {\nwhoami\n}\n" + kids, ""},
+		{"another port", ".:1053 {\nwhoami\n}\n" + kids, ""},
+		{"another address", ". {\nbind 127.0.0.1\nwhoami\n}\n" + kids, ""},
+		{"after another view", strings.ReplaceAll(kids, "kids", "staff") + kids, ""},
+		{"without the plugin", all + ". {\nview kids {\nexpr true\n}\nwhoami\n}\n", ""},
+	} {
+		if got := strings.Join(HiddenViews("Corefile", corefileOf(t, tc.text)), "\n"); got != tc.want {
+			t.Errorf("%s: expected %q, got %q", tc.name, tc.want, got)
+		}
+	}
+}
+
+func TestForwardTargetsAreThoseGivenByName(t *testing.T) {
+	got := ForwardTargets(corefileOf(t, `. {
+    forward . tls://dns.example.org:853 9.9.9.9%dns.quad9.net https://doh.example.org [2001:db8::1]:53 {
+        tls_servername name.example.org
+        except lan.example.org
+        resolver 192.0.2.1
+    }
+    forward zone.example.org second.example.org:53 /etc/resolv.conf
+}
+example.net {
+    grpc . grpc.example.org:443
+    hosts not.example.org
+}
+`))
+	if want := []string{"dns.example.org", "doh.example.org", "second.example.org", "grpc.example.org"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -73,9 +73,7 @@ func (protecting) Confirm(context.Context, block.Question) (block.Confirmed, err
 func opened(t *testing.T, d *Doors, folder string) (path string, closed func()) {
 	t.Helper()
 	path, release, err := d.Open(folder, protecting{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(release)
 	return path, release
 }
@@ -127,9 +125,7 @@ func TestEachProcessHasItsDoorAndOneLeftBehindIsReplaced(t *testing.T) {
 	}
 	close2()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: first, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	l.SetUnlinkOnClose(false)
 	l.Close() // as a process that was killed
 	wantOpen(t, first, false)
@@ -164,18 +160,12 @@ func TestACallerWithoutRightsIsToldWhatToDo(t *testing.T) {
 		t.Skip("only root can be somebody else")
 	}
 	folder, err := os.MkdirTemp("", "door") // others may not enter that of the test
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer os.RemoveAll(folder)
 	program := filepath.Join(folder, "program")
 	text, err := os.ReadFile(os.Args[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(os.WriteFile(program, text, 0o755), os.Chmod(program, 0o755), os.Chmod(folder, 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, errors.Join(os.WriteFile(program, text, 0o755), os.Chmod(program, 0o755), os.Chmod(folder, 0o755)))
 	path, _ := opened(t, new(Doors), folder)
 	ask := func(groups ...uint32) (string, int) {
 		c := exec.CommandContext(t.Context(), program)
@@ -187,15 +177,11 @@ func TestACallerWithoutRightsIsToldWhatToDo(t *testing.T) {
 	if out, code := ask(); code != 2 || !strings.Contains(out, "you may not ask the server at "+path+": use sudo, or be in the group") {
 		t.Errorf("status %d, %s", code, out)
 	}
-	if err := os.Chown(path, 0, 4242); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chown(path, 0, 4242))
 	if out, code := ask(4242); code != 0 || !strings.Contains(out, "Protected by Safe Browsing v5") {
 		t.Errorf("in the group: status %d, %s", code, out)
 	}
-	if err := os.Chmod(folder, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chmod(folder, 0o700))
 	c := exec.CommandContext(t.Context(), os.Args[0])
 	c.Env, c.Dir = []string{knocker + "=" + t.TempDir()}, "/"
 	if out, err := c.CombinedOutput(); err == nil || c.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), "CoreDNS does not run") {
@@ -210,9 +196,7 @@ func TestACallThatChangesSomethingIsLoggedWithWhoAsked(t *testing.T) {
 	lines := testkit.Capture(t)
 	path, _ := opened(t, new(Doors), t.TempDir())
 	client, err := Find(t.Context(), []string{filepath.Dir(path)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var v any
 	if _, err := client.Post(t.Context(), "/pause", order{For: "10m", Zone: "a\n[ERROR] forged"}, &v); err != nil {
 		t.Fatal(err)
@@ -228,9 +212,7 @@ func TestAQuestionAboutManyPrefixesIsAnsweredAndNotLogged(t *testing.T) {
 	lines := testkit.Capture(t)
 	path, _ := opened(t, new(Doors), t.TempDir())
 	client, err := Find(t.Context(), []string{filepath.Dir(path)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	q := block.Question{Prefixes: make([]byte, 4*block.MaxPrefixes)}
 	for range block.MaxHosts {
 		q.Hosts = append(q.Hosts, strings.Repeat("a", 253))
@@ -363,9 +345,7 @@ func TestWhatLooksLikeAKeyIsMasked(t *testing.T) {
 	path, _ := opened(t, new(Doors), t.TempDir())
 	conn := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, path) }}}
 	response, err := conn.Get("http://door/why?name=" + testkit.Key + ".example")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	if err != nil || testkit.Leaks(string(text), testkit.Key) || !json.Valid(text) {

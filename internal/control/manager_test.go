@@ -18,9 +18,7 @@ func serviceManager(t *testing.T) (hears func(text string)) {
 	t.Helper()
 	path := os.Getenv("NOTIFY_SOCKET")
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return func(text string) {
 		t.Helper()

@@ -37,9 +37,7 @@ func TestTheStartSaysWhatTheBudgetAllows(t *testing.T) {
 				end()
 				if test.file != "" {
 					file := filepath.Join(s.DB, "budget-webrisk.json")
-					if err := os.WriteFile(file, []byte(test.file), 0o600); err != nil {
-						t.Fatal(err)
-					}
+					testkit.Must(t, os.WriteFile(file, []byte(test.file), 0o600))
 					if err := os.Chtimes(file, time.Now(), time.Now()); err != nil { // those of the bubble
 						t.Fatal(err)
 					}
@@ -55,9 +53,7 @@ func TestTheStartSaysWhatTheBudgetAllows(t *testing.T) {
 
 func TestLinesOfTheBudgetSayWhatToDo(t *testing.T) {
 	schedule, err := updater.NewSchedule(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r := newReporter(Settings{Protocol: protocol.DialectWebRisk.Name}, func() {})
 	r.schedule = schedule
 	due := time.Date(2026, 5, 2, 0, 0, 0, 0, time.UTC)

@@ -1,16 +1,25 @@
 package engine
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"net/http/httptrace"
+	"net/netip"
+	"net/url"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // firstDown is a transport whose first relay may be down.
@@ -50,9 +59,7 @@ func TestARelayThatIsLeftIsTwoLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		relays, r := startTwoRelays(t)
 		_, end, err := r.Acquire(relaySettings, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer end()
 		time.Sleep(time.Hour)
 		relays.down.Store(true)
@@ -84,9 +91,7 @@ func TestTheGaugeSaysWhichRelayFails(t *testing.T) {
 			}
 		}
 		before, end, err := r.Acquire(relaySettings, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		want("at the start", 1, 1)
 		relays.down.Store(true)
 		time.Sleep(time.Hour)
@@ -97,9 +102,7 @@ func TestTheGaugeSaysWhichRelayFails(t *testing.T) {
 		other := relaySettings
 		other.Cache = 7
 		_, endOther, err := r.Acquire(other, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		before.reporter.endpointChanged(protocol.EndpointEvent{Endpoint: "http://first.internal", Err: errors.New("connection refused")})
 		want("the engine that ends has seen a failure", 0, 1)
 		end()
@@ -110,10 +113,148 @@ func TestTheGaugeSaysWhichRelayFails(t *testing.T) {
 		single := relaySettings
 		single.Endpoint = "http://second.internal"
 		_, end, err = r.Acquire(single, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer end()
 		want("a single endpoint has no gauge", 0, 0)
 	})
+}
+
+// wire is a transport to a server, which can be cut.
+type wire struct {
+	server http.RoundTripper
+	cut    atomic.Bool
+}
+
+var errCut = errors.New("network is unreachable")
+
+func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
+	if w.cut.Load() {
+		httptrace.ContextClientTrace(r.Context()).GetConn(r.URL.Host)
+		return nil, errCut
+	}
+	return w.server.RoundTrip(r)
+}
+
+func (w *wire) Reach(context.Context, *url.URL) error {
+	if w.cut.Load() {
+		return errCut
+	}
+	return nil
+}
+
+// Without a network the log says that nothing protects, once, and the lists are there soon after
+// the network.
+func TestAServerWithoutANetworkSaysThatNothingProtects(t *testing.T) {
+	s := Settings{Endpoint: "http://away.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b"}
+	lines := testkit.Capture(t)
+	synctest.Test(t, func(t *testing.T) {
+		google := protocoltest.New(t)
+		google.SetMinimumWait("", 30*time.Minute)
+		google.Publish("se-4b", [][]byte{{1, 2, 3, 4}})
+		w := &wire{server: google}
+		w.cut.Store(true)
+		e, err := newEngine(s, "key", Edge{Transport: w, FirstContact: func() time.Duration { return 0 }}, past{ledgers: make(ledgers)}, func() {})
+		testkit.Must(t, err)
+		e.start("key")
+		defer e.stop()
+		time.Sleep(2*time.Hour + time.Second)
+		line := lines.Only(t, "Cannot update lists")
+		testkit.WantParts(t, line, "[ERROR]", "se-4b", "network is unreachable", "NO list is in force: Safe Browsing blocks nothing until the first update, which comes soon after the server can be reached", "Next try not before")
+		if strings.Contains(line, "stay in force") {
+			t.Error(line)
+		}
+		w.cut.Store(false)
+		time.Sleep(16 * time.Second)
+		lines.Only(t, "List se-4b now has 1 entry")
+		lines.Only(t, "Lists are updated again")
+		// With a list it stays, and the next line says so.
+		w.cut.Store(true)
+		time.Sleep(31 * time.Minute)
+		if got := lines.About("Cannot update lists"); len(got) != 2 || !strings.Contains(got[1], "The lists in force stay in force. Next try not before") {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+// After status 403 the line says when an API that has just been enabled is tried.
+func TestARefusedKeyIsToldWhenTheNextTryIs(t *testing.T) {
+	s := Settings{Endpoint: "http://disabled.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b"}
+	lines := testkit.Capture(t)
+	synctest.Test(t, func(t *testing.T) {
+		google := protocoltest.New(t)
+		google.Publish("se-4b", [][]byte{{1, 2, 3, 4}})
+		google.Break("update", 1, protocoltest.Fault{Status: 403})
+		e, end := life(t, s, google, 0)
+		defer end()
+		until := e.FetchHold().Until
+		testkit.WantParts(t, lines.Only(t, "Cannot update lists"), "NO list is in force", "Check the API key, and that the Safe Browsing API is enabled for it; a new one is tried within a minute",
+			"If you have just enabled the API: the next try is at "+say.Time(until)+", in ")
+	})
+}
+
+// A wait for a budget, a share or a key ends when a reload of the Corefile raises or replaces it.
+func TestAReloadEndsTheWaitForWhatItRaises(t *testing.T) {
+	for _, stored := range []bool{false, true} {
+		for name, test := range map[string]struct {
+			budget, share int
+			refuse        bool
+		}{"the budget": {1, 100, false}, "the share": {100, 1, false}, "the key": {1000, 100, true}} {
+			t.Run(fmt.Sprintf("%s, db %t", name, stored), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					google := protocoltest.New(t)
+					google.SetMinimumWait("", time.Hour)
+					var entries [][]byte
+					for i := range 100 {
+						hash := lookup.HashExpression(fmt.Sprintf("evil%d.example/", i))
+						entries = append(entries, hash[:4])
+						google.AddThreat(fmt.Sprintf("evil%d.example/", i), sbv5.ThreatType_SOCIAL_ENGINEERING)
+					}
+					google.Publish("se-4b", entries)
+					s := Settings{Endpoint: "http://raised.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b", Budget: test.budget, Share: test.share, APIKey: "OLD"}
+					if stored {
+						s.DB = t.TempDir()
+					}
+					registry := NewRegistry(Edge{Transport: google, FirstContact: func() time.Duration { return 0 }})
+					first, release, err := registry.Acquire(s, s.APIKey)
+					testkit.Must(t, err)
+					time.Sleep(time.Second)
+					if test.refuse {
+						google.Break("search", 1, protocoltest.Fault{Status: http.StatusTooManyRequests})
+					}
+					refused := -1
+					for i := 0; i < 99 && refused < 0; i++ {
+						if decide(first, fmt.Sprintf("evil%d.example.", i)).Verdict != lookup.Unsafe {
+							refused = i
+						}
+					}
+					if refused < 0 || decide(first, fmt.Sprintf("evil%d.example.", refused)).Verdict != lookup.Unsure {
+						t.Fatalf("name %d was refused", refused)
+					}
+					s.Budget, s.Share = 1000, 100
+					if test.refuse {
+						s.APIKey = "NEW"
+					}
+					second, end, err := registry.Acquire(s, s.APIKey)
+					testkit.Must(t, err)
+					defer end()
+					release()
+					time.Sleep(time.Second)
+					if d := decide(second, fmt.Sprintf("evil%d.example.", refused)); d.Verdict != lookup.Unsafe {
+						t.Errorf("after the reload, name %d: %+v", refused, d)
+					}
+				})
+			})
+		}
+	}
+}
+
+// decide returns the decision about a name that a DNS client asks for.
+func decide(e *Engine, qname string) lookup.Decision {
+	d, candidates := e.Checker.Check(lookup.FromQname(qname))
+	if candidates == nil {
+		return d
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return e.Checker.Confirm(candidates, lookup.AdmitBy(nil, e.Shares, netip.MustParseAddr("192.0.2.1"))).Wait(ctx)
 }

@@ -23,9 +23,7 @@ import (
 func life(t *testing.T, s Settings, google *protocoltest.Server, contact time.Duration) (e *Engine, end func()) {
 	t.Helper()
 	e, err := newEngine(s, "key", Edge{Transport: google, FirstContact: func() time.Duration { return contact }}, past{ledgers: make(ledgers)}, func() {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	e.start("key")
 	synctest.Wait()
 	return e, func() { e.stop(); google.ClientStarted() }
@@ -220,9 +218,7 @@ func TestAPauseOfConfirmationsIsSaidOnceAndItsEndOnce(t *testing.T) {
 	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		schedule, err := updater.NewSchedule(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		r := newReporter(Settings{Endpoint: "http://pause.example", Protocol: protocol.DialectV5.Name}, func() {})
 		r.schedule = schedule
 		e := &Engine{Service: Service{settings: r.settings, Schedule: schedule}, reporter: r}
@@ -276,9 +272,7 @@ func TestARelayThatAnswersInPartIsTwoLines(t *testing.T) {
 	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		schedule, err := updater.NewSchedule(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		r := newReporter(Settings{Endpoint: "http://part.example", Protocol: protocol.DialectV5.Name}, func() {})
 		r.schedule = schedule
 		server := new(outcomes)
@@ -311,9 +305,7 @@ func TestMinimumWaitsOfSearchesAreOneState(t *testing.T) {
 	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		schedule, err := updater.NewSchedule(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		r := newReporter(Settings{Endpoint: "http://waits.example", Protocol: protocol.DialectV5.Name}, func() {})
 		r.schedule = schedule
 		server := &outcomes{wait: time.Minute}
@@ -349,9 +341,7 @@ func TestAFolderThatFailsAndRecoversIsTwoLines(t *testing.T) {
 func TestAFileInThePlaceOfDbIsNamedWithWhatToDo(t *testing.T) {
 	lines := testkit.Capture(t)
 	file := filepath.Join(t.TempDir(), "lists")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, nil, 0o600))
 	for _, db := range []string{file, filepath.Join(file, "db")} {
 		_, err := updater.OpenStore(db, updater.Origin{})
 		if err == nil {

@@ -2,14 +2,18 @@ package engine
 
 import (
 	"crypto/sha256"
+	"os"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 // server is one that lists evil.example.com.
@@ -26,9 +30,7 @@ func acquire(t *testing.T, r ForTests, s Settings, contact time.Duration) (e *En
 	t.Helper()
 	r.SetFirstContact(func() time.Duration { return contact })
 	e, release, err := r.Acquire(s, s.APIKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	synctest.Wait()
 	return e, release
 }
@@ -224,15 +226,11 @@ func TestANewTokenAtAReloadEndsTheBackoffWithoutADB(t *testing.T) {
 				r := ForTests{NewRegistry(Edge{Transport: google, FirstContact: func() time.Duration { return 0 }})}
 				s := Settings{Protocol: protocol.DialectWebRisk.Name, Lists: "se-4b", KeyFile: file, Token: true}
 				_, release, err := r.Acquire(s, "OLD")
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				synctest.Wait()
 				s.Cache = 7
 				_, releaseNext, err := r.Acquire(s, key)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				release()
 				synctest.Wait()
 				if got := len(google.Requests("update")); got != want {
@@ -242,4 +240,107 @@ func TestANewTokenAtAReloadEndsTheBackoffWithoutADB(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The page says which of several processes with one folder fetches, and which lists are in
+// force.
+func TestServiceTellsWhoFetchesAndWhatIsInForce(t *testing.T) {
+	testkit.Capture(t)
+	s := Settings{Endpoint: "http://service.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b mw-4b uws-4b", DB: "/db"}
+	schedule, err := updater.NewSchedule(nil)
+	testkit.Must(t, err)
+	client, err := s.Client("", new(lookup.Database), nil)
+	testkit.Must(t, err)
+	r := newReporter(s, func() {})
+	r.schedule = schedule
+	e := &Engine{Service: Service{settings: s, client: client, Schedule: schedule, standing: r.standing}, reporter: r}
+	now := time.Now()
+	r.report(updater.Event{Kind: updater.Loaded, List: "se-4b", Entries: 7, Updated: now, Due: now.Add(time.Hour)})
+	r.report(updater.Event{Kind: updater.Loaded, List: "mw-4b", Updated: now}) // empty, and in force
+	for _, step := range []struct {
+		kind    updater.Kind
+		follows bool
+	}{{updater.LockBusy, true}, {updater.Started, false}} {
+		r.report(updater.Event{Kind: step.kind})
+		got := e.Standing(time.Now())
+		if got.Follows != step.follows || got.Title != "Safe Browsing v5" || got.Folder != "/db" {
+			t.Errorf("%v: Expected follows %v, got %+v", step.kind, step.follows, got)
+		}
+		if l := got.Lists; len(l) != 3 || l[0].Entries != 7 || l[0].Missing() || l[1].Missing() || !l[2].Missing() || !l[0].NotBefore.After(now) {
+			t.Errorf("Expected two lists in force and one that is missing, got %+v", l)
+		}
+	}
+}
+
+func TestTheOriginOfSeveralEndpointsIsTheirSet(t *testing.T) {
+	of := func(endpoints string) Settings { return Settings{Endpoint: endpoints} }
+	ab, ba := of("http://a http://b"), of("http://b http://a")
+	if ab.Origin("K").Name != ba.Origin("K").Name || ab.Identity() != ba.Identity() || ab.Origin("K").Asker != ba.Origin("K").Asker {
+		t.Error("Expected the order not to matter")
+	}
+	if ab.Address() != "http://a http://b" || ba.Address() != "http://b http://a" {
+		t.Error("Expected the address to keep the order")
+	}
+	for _, tc := range []struct {
+		now, before string
+		want        bool
+	}{
+		{"http://a http://b", "http://a", true},
+		{"http://a", "http://a http://b", true},
+		{"http://a http://b", "http://b http://c", true},
+		{"http://a http://b", "http://c", false},
+		{"http://a http://b", "http://a webrisk", false},
+		{"http://a", "http://b", false},
+		{"http://a http://b", "http://aa", false},
+	} {
+		if got := of(tc.now).Origin("").Related(tc.before); got != tc.want {
+			t.Errorf("%q after %q: Expected %v, got %v", tc.now, tc.before, tc.want, got)
+		}
+	}
+}
+
+// An engine lives as long as somebody holds it, and a hold ends once.
+func TestEqualSettingsShareAnEngineUntilTheLastHoldEnds(t *testing.T) {
+	s := Settings{Endpoint: "http://shared.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b"}
+	other := s
+	other.Cache = 7
+	synctest.Test(t, func(t *testing.T) {
+		google := protocoltest.New(t)
+		google.Publish("se-4b", [][]byte{{1, 2, 3, 4}})
+		r := ForTests{NewRegistry(Edge{Transport: google, FirstContact: func() time.Duration { return 0 }})}
+		want := func(engines, holders int) {
+			t.Helper()
+			if e, h := r.Count(); e != engines || h != holders {
+				t.Errorf("Expected %d engines and %d holds, got %d and %d", engines, holders, e, h)
+			}
+		}
+		first, endFirst, err := r.Acquire(s, "key")
+		testkit.Must(t, err)
+		second, endSecond, err := r.Acquire(s, "key")
+		if err != nil || first != second {
+			t.Fatalf("Expected the same engine, got %p and %p, %v", first, second, err)
+		}
+		want(1, 2)
+		endFirst()
+		endFirst()
+		want(1, 1)
+		third, endThird, err := r.Acquire(other, "key")
+		if err != nil || third == first {
+			t.Fatalf("Expected an engine of its own for other settings, %v", err)
+		}
+		want(2, 2)
+		endSecond()
+		endThird()
+		want(0, 0)
+		if !r.Ready() {
+			t.Error("Expected that nothing is waited for when no engine is left")
+		}
+	})
+}
+
+func TestMain(m *testing.M) {
+	testkit.TwoProcessors()
+	os.Setenv("SAFEBROWSING_BOOT_ID", "") // the time of a bubble is not that since boot
+	files.WaitLimit = time.Minute         // a busy machine has slow disks that do not hang
+	os.Exit(m.Run())
 }

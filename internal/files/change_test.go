@@ -5,18 +5,16 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func TestSameSeesEachWayInWhichAFileChanges(t *testing.T) {
 	at := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
 	write := func(path, content string, at time.Time) {
 		t.Helper()
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chtimes(path, at, at); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(path, []byte(content), 0o600))
+		testkit.Must(t, os.Chtimes(path, at, at))
 	}
 	for name, tc := range map[string]struct {
 		change func(path string)
@@ -32,14 +30,10 @@ func TestSameSeesEachWayInWhichAFileChanges(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "file")
 			write(path, "one", at)
 			before, err := os.Stat(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			tc.change(path)
 			after, err := os.Stat(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if got := Same(before, after); got != tc.want {
 				t.Errorf("the same: %t, want %t", got, tc.want)
 			}

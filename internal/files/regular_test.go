@@ -7,14 +7,14 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func TestAFileInTheWayOfAFolderIsFound(t *testing.T) {
 	dir := t.TempDir()
 	file, dangling := filepath.Join(dir, "file"), filepath.Join(dir, "dangling")
-	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Symlink(filepath.Join(dir, "none"), dangling)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(os.WriteFile(file, nil, 0o600), os.Symlink(filepath.Join(dir, "none"), dangling)))
 	for path, want := range map[string]string{
 		file:                         file,
 		filepath.Join(file, "a/b"):   file,
@@ -34,9 +34,7 @@ func TestReadReturnsRegularFilesOfLimitedSize(t *testing.T) {
 	dir := t.TempDir()
 	content := bytes.Repeat([]byte("x"), 100)
 	path := filepath.Join(dir, "file")
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(path, content, 0o600))
 	for name, tc := range map[string]struct {
 		path string
 		most int

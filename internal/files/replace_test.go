@@ -5,15 +5,15 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // On NFS a full disk is told when the file is closed.
 func TestAFileWhoseCloseFailsReplacesNothing(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "allow.txt")
-	if err := os.WriteFile(path, []byte("a.example\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(path, []byte("a.example\n"), 0o600))
 	disk := RealDisk()
 	disk.SyncFile = func(f *os.File) error { return f.Close() } // so the next Close fails
 	err := disk.Replace(path, Unfinished("allow.txt"), func(f *os.File) error {

@@ -62,9 +62,7 @@ func TestBytesThatComeOfAByteAreBounded(t *testing.T) {
 		}
 		answer, _ := encoded(200, test.coding, "", body)(nil)
 		b, err := newBody(t.Context(), answer, 128<<20)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		got, err := io.ReadAll(b)
 		if test.good != (err == nil) || test.good && !bytes.Equal(got, test.raw) || err != nil && !errors.Is(err, updater.ErrMalformed) {
 			t.Errorf("%s: %d of %d bytes, %v", test.name, len(got), len(test.raw), err)
@@ -129,9 +127,7 @@ func manyFullHashes(n int) *sbv5.SearchHashesResponse {
 func TestStructuresOfAnAnswerAreBounded(t *testing.T) {
 	good := manyFullHashes(2 * lookup.MaxPrefixes)
 	goodText, err := protojson.Marshal(good)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	tooMany := manyFullHashes(1500)
 	for _, test := range []struct {
 		name, contentType string
@@ -162,9 +158,7 @@ func TestWeightIsWhatDecodingTakes(t *testing.T) {
 		raw := marshal(t, m)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if err := proto.Unmarshal(raw, m.ProtoReflect().New().Interface()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, proto.Unmarshal(raw, m.ProtoReflect().New().Interface()))
 		runtime.ReadMemStats(&after)
 		weight := math.MaxInt32 - weigh(raw, m.ProtoReflect().Descriptor(), math.MaxInt32) + len(raw)
 		if got := int(after.TotalAlloc - before.TotalAlloc); got > 2*weight || weight > 4*got {
@@ -200,9 +194,7 @@ func TestDecodingEndsWithItsContext(t *testing.T) {
 	whole, _ := fullList(t, "se-4b", 1000)
 	long, _ := fullList(t, "se-4b", 1_000_000)
 	wholeText, err := protojson.Marshal(whole)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	streamed := inOrder(t, long)
 	if int64(len(streamed)) <= maxWhole {
 		t.Fatalf("a list of %d bytes is read whole", len(streamed))

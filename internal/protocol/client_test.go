@@ -17,6 +17,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -63,9 +64,7 @@ func TestRequestsHaveTheFormOfTheReference(t *testing.T) {
 						return nil, errors.New("asked")
 					}),
 				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				if err := test.ask(c); err == nil || !strings.Contains(err.Error(), "asked") {
 					t.Fatal(err)
 				}
@@ -99,9 +98,7 @@ func TestWithoutKeyNoKeyIsSent(t *testing.T) {
 		}
 		return always(binaryForm, nil)(r)
 	})})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if lists, err := c.Lists(t.Context()); err != nil || len(lists) != 0 {
 		t.Errorf("got %v, %v", lists, err)
 	}
@@ -216,9 +213,7 @@ func TestBatchMustAnswerWhatWasAsked(t *testing.T) {
 
 func TestAnswersOfOtherTypes(t *testing.T) {
 	one := new(sbv5.HashList)
-	if err := proto.Unmarshal(unhex(t, wireFull), one); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, proto.Unmarshal(unhex(t, wireFull), one))
 	other := proto.Clone(one).(*sbv5.HashList)
 	other.Name = "mw-4b"
 	t.Run("one list", func(t *testing.T) { testAnswersOfOtherTypes(t, one, "se-4b") })
@@ -231,9 +226,7 @@ func TestAnswersOfOtherTypes(t *testing.T) {
 func testAnswersOfOtherTypes(t *testing.T, answer proto.Message, lists ...string) {
 	raw := marshal(t, answer)
 	text, err := protojson.Marshal(answer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	withUnknown := []byte(strings.Replace(string(text), "{", `{"somethingNew": {"a": [1]},`, 1))
 	tests := []struct {
 		contentType string

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -46,9 +47,7 @@ func newFleet(t *testing.T, servers []*protocoltest.Server, urls []string, trans
 	var clients []Client
 	for _, url := range urls {
 		c, err := NewV5(Config{Endpoint: url, Key: testKey, UserAgent: "test/1", Transport: transport})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		clients = append(clients, c)
 	}
 	f := &fleet{Failover: NewFailover(urls, clients), servers: servers}
@@ -208,18 +207,14 @@ func TestTheNextEndpointStandsInForOneThatFails(t *testing.T) {
 					for _, broken := range f.servers[:n-1] {
 						broken.Break("", 9, fault)
 					}
-					if err := ask(f, t, 3*time.Second); err != nil {
-						t.Fatal(err)
-					}
+					testkit.Must(t, ask(f, t, 3*time.Second))
 					want, events := []int{1, 1, 1}[:n], []string{"a left for b", "b left for c"}[:n-1]
 					if n == 3 {
 						events[0] = "a left for c"
 					}
 					f.want(t, want, events...)
 					if method == "search" { // a second fetch would be too early
-						if err := ask(f, t, 3*time.Second); err != nil {
-							t.Fatal(err)
-						}
+						testkit.Must(t, ask(f, t, 3*time.Second))
 						want[n-1]++
 						f.want(t, want, events...)
 					}
@@ -263,9 +258,7 @@ func TestOneSearchFindsOutWhetherAnEndpointIsBack(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, f *fleet, network *inProcess) {
 		network.set("a", true)
 		for range 10 {
-			if err := f.search(t, 10*time.Second); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, f.search(t, 10*time.Second))
 		}
 		f.want(t, []int{0, 10, 0}, "a left for b")
 
@@ -405,9 +398,7 @@ func TestARestIsOfTheKeyThatWasAskedWith(t *testing.T) {
 			t.Errorf("both have refused, got %v", err)
 		}
 		f.want(t, []int{1, 1})
-		if err := f.SetKey("NEW"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, f.SetKey("NEW"))
 		if err := f.search(t, time.Second); err != nil {
 			t.Error(err)
 		}
@@ -426,9 +417,7 @@ func TestAFailureOfTheOldKeyIsNoRestOfTheNewOne(t *testing.T) {
 		}
 		sent := time.Now()
 		time.Sleep(time.Second)
-		if err := f.SetKey("NEW"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, f.SetKey("NEW"))
 		for _, e := range f.endpoints {
 			f.failed(searching, failures{{e, sent, 0, &updater.StatusError{Code: 403}}})
 		}
@@ -442,16 +431,10 @@ func TestAFailureOfTheOldKeyIsNoRestOfTheNewOne(t *testing.T) {
 func TestAnEndpointThatWasLeftIsBackWithTheNewKey(t *testing.T) {
 	simulate(t, 2, func(t *testing.T, f *fleet, _ *inProcess) {
 		f.servers[0].SetKey("NEW")
-		if err := f.search(t, time.Second); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, f.search(t, time.Second))
 		f.servers[1].SetKey("NEW")
-		if err := f.SetKey("NEW"); err != nil {
-			t.Fatal(err)
-		}
-		if err := f.search(t, time.Second); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, f.SetKey("NEW"))
+		testkit.Must(t, f.search(t, time.Second))
 		if want := []string{"a left for b", "a back"}; !slices.Equal(f.events, want) {
 			t.Errorf("events %q, want %q", f.events, want)
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -60,14 +61,10 @@ func newMonth(t *testing.T, seed uint64) *month {
 		s.SetMinimumWait("mw-4b", minimumWait)
 	}
 	schedule, err := updater.NewSchedule(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	m.updater, err = updater.New(updater.Config{Source: f, Database: new(lookup.Database), Schedule: schedule,
 		Lists: []string{"se-4b", "mw-4b"}, Report: m.report, FirstContact: func() time.Duration { return 0 }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	m.paced = updater.Pace(f, schedule, DialectV5.SearchRules, func(updater.Event) {})
 	return m
 }

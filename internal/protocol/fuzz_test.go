@@ -15,6 +15,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/wrv1"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -98,9 +99,7 @@ func all(t testing.TB, l updater.List) []byte {
 		return nil
 	}
 	entries, err := io.ReadAll(l.Set.Reader())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return entries
 }
 
@@ -189,9 +188,7 @@ func FuzzComputeDiff(f *testing.F) {
 	raw := marshal(f, mixed)
 	f.Add(raw, false)
 	text, err := protojson.Marshal(mixed)
-	if err != nil {
-		f.Fatal(err)
-	}
+	testkit.Must(f, err)
 	f.Add(text, true)
 	old := heldLists()[4]
 	old.Name = "se-4b"

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -20,9 +21,7 @@ import (
 func unusedAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer l.Close()
 	return l.Addr().String()
 }
@@ -31,9 +30,7 @@ func unusedAddress(t *testing.T) string {
 func tcpServer(t *testing.T, handle func(net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
@@ -51,9 +48,7 @@ func tcpServer(t *testing.T, handle func(net.Conn)) string {
 func nameServer(t *testing.T, code byte) string {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	go func() {
 		buf := make([]byte, 1500)
@@ -111,9 +106,7 @@ func TestARequestWithoutAConnectionWasNotSent(t *testing.T) {
 			t.Parallel()
 			test.cfg.UserAgent = "test/1"
 			c, err := NewV5(test.cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			defer c.Close()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
@@ -134,9 +127,7 @@ func TestAMadeConnectionIsReachable(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
 	defer server.Close()
 	c, err := NewV5(Config{Endpoint: server.URL, UserAgent: "test/1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if err := c.Reach(t.Context()); err != nil || asked.Load() != 0 {
 		t.Errorf("%v, %d requests", err, asked.Load())
 	}
@@ -174,9 +165,7 @@ func TestARequestThatOneEndpointGotWasSent(t *testing.T) {
 				var clients []Client
 				for _, host := range []string{"a", "b"} {
 					c, err := NewV5(Config{Endpoint: "http://" + host, UserAgent: "test/1", Transport: test.gone})
-					if err != nil {
-						t.Fatal(err)
-					}
+					testkit.Must(t, err)
 					clients = append(clients, c)
 				}
 				f := NewFailover([]string{"http://a", "http://b"}, clients)

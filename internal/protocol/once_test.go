@@ -22,6 +22,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -151,9 +152,7 @@ func speaking(t *testing.T, d *Dialect, cfg Config) Client {
 	t.Helper()
 	cfg.UserAgent = "test/1"
 	c, err := d.NewClient(cfg, []string{"se-4b"}, func() [][]byte { return nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -397,12 +396,8 @@ func TestADeadConnectionIsReplacedInSeconds(t *testing.T) {
 			return dialled[len(dialled)-1], nil
 		}
 		c, err := NewV5(Config{Endpoint: "https://example.com", Key: testKey, UserAgent: "test/1", Transport: tr})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := searchError(t.Context(), c); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
+		testkit.Must(t, searchError(t.Context(), c))
 		dialled[0].dead.Store(true)
 		failed, begun := 0, time.Now()
 		for again := true; again && failed < 5; {

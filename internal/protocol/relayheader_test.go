@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -52,9 +54,7 @@ func (a relayAnswer) RoundTrip(r *http.Request) (*http.Response, error) {
 func (a relayAnswer) ask(t *testing.T, endpoint string, expressions ...string) (lookup.Answer, error) {
 	t.Helper()
 	c, err := NewV5(Config{Endpoint: endpoint, UserAgent: "test/1", Transport: a})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return c.Search(t.Context(), prefixesOf(expressions...))
 }
 
@@ -295,5 +295,47 @@ func TestAnAnnouncementGetsOld(t *testing.T) {
 	a.hear(http.Header{}, now)
 	if _, known := a.Left(now); known {
 		t.Error("the relay has no budget any more, and one is known")
+	}
+}
+
+type countedAnswers struct {
+	body  []byte
+	asked []time.Time
+}
+
+func (r *countedAnswers) RoundTrip(q *http.Request) (*http.Response, error) {
+	r.asked = append(r.asked, time.Now())
+	return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"application/x-protobuf"}}, ContentLength: -1,
+		Body: io.NopCloser(bytes.NewReader(r.body)), Request: q}, nil
+}
+
+// A long list that is refused early has a minimum wait too.
+func TestTheMinimumWaitOfAListRefusedEarlyHolds(t *testing.T) {
+	for name, stream := range map[string]bool{"whole": false, "streamed": true} {
+		t.Run(name, func(t *testing.T) {
+			if stream {
+				streamAll(t)
+			}
+			m, _ := fullList(t, "se-4b", 5000)
+			m.MinimumWaitDuration = durationpb.New(6 * time.Hour)
+			tr := &countedAnswers{body: inOrder(t, m)}
+			c, err := NewV5(Config{UserAgent: "a/1", Transport: tr})
+			testkit.Must(t, err)
+			synctest.Test(t, func(t *testing.T) {
+				schedule, _ := updater.NewSchedule(nil)
+				u, err := updater.New(updater.Config{Source: c, Database: new(lookup.Database), Schedule: schedule, Lists: []string{"se-4b"},
+					MaxEntries: 1024, FirstContact: func() time.Duration { return 0 }})
+				testkit.Must(t, err)
+				ctx, cancel := context.WithTimeout(t.Context(), 7*time.Hour)
+				defer cancel()
+				u.Run(ctx)
+				if len(tr.asked) < 2 {
+					t.Fatal(tr.asked)
+				}
+				if gap := tr.asked[1].Sub(tr.asked[0]); gap < 6*time.Hour {
+					t.Errorf("asked again after %s, minimum wait was 6h", gap)
+				}
+			})
+		})
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -31,9 +32,7 @@ type riceVector struct {
 func readRiceVectors(t *testing.T) (all []riceVector) {
 	t.Helper()
 	f, err := os.Open("../../testdata/protocol/rice.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer f.Close()
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
@@ -52,9 +51,7 @@ func parseRiceVector(t *testing.T, fields []string) riceVector {
 	t.Helper()
 	number := func(text string) int {
 		n, err := strconv.Atoi(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return n
 	}
 	v := riceVector{coded: rice{
@@ -71,9 +68,7 @@ func parseRiceVector(t *testing.T, fields []string) riceVector {
 func unhex(t *testing.T, text string) []byte {
 	t.Helper()
 	b, err := hex.DecodeString(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return b
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // fieldOfAdditions are the fields of HashList with the additions (schema of version 5).
@@ -40,9 +41,7 @@ func encodeField(t testing.TB, width int, entries []byte, rng *rand.Rand) ([]byt
 	t.Helper()
 	runs := runsOf(width, entries, rng)
 	p, err := PlanRice(width, runs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	field := fieldOfAdditions[width]
 	raw := p.AppendField(make([]byte, 0, p.Size(field)), field, runs)
 	if len(raw) != p.Size(field) || p.Len() != len(entries)/width {
@@ -55,9 +54,7 @@ func encodeField(t testing.TB, width int, entries []byte, rng *rand.Rand) ([]byt
 func decodeField(t testing.TB, width int, raw []byte) []byte {
 	t.Helper()
 	list := new(sbv5.HashList)
-	if err := proto.Unmarshal(raw, list); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, proto.Unmarshal(raw, list))
 	list.Name, list.Version = fmt.Sprintf("x-%db", width), []byte{1}
 	u := updateOf(t.Context(), list)
 	if u.Err != nil {
@@ -67,9 +64,7 @@ func decodeField(t testing.TB, width int, raw []byte) []byte {
 		return nil
 	}
 	got, err := io.ReadAll(u.Additions[0].Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return got
 }
 
@@ -112,9 +107,7 @@ func TestRiceEncodingMatchesThePublishedExamples(t *testing.T) {
 			continue
 		}
 		list := new(sbv5.HashList)
-		if err := proto.Unmarshal(raw, list); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, proto.Unmarshal(raw, list))
 		r, _ := additionsOf(list)
 		if n := min(len(r.data), len(v.coded.data)); !bytes.Equal(r.data[:n], v.coded.data[:n]) {
 			t.Errorf("data %x, want %x", r.data, v.coded.data)
@@ -163,9 +156,7 @@ func TestRiceParameterIsAsGoodAsTheBest(t *testing.T) {
 			other := p
 			other.k = k
 			quotients, err := other.quotients(runsOf(4, packed(values), rng))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if other.data = int((uint64(p.n-1)*uint64(k+1) + quotients + 7) / 8); other.data < best.data {
 				best = other
 			}
@@ -209,9 +200,7 @@ func TestRiceEncodingAllocatesLittleBesideItsOutput(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	p, err := PlanRice(4, whole)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	p.AppendField(make([]byte, 0, p.Size(4)), 4, whole)
 	runtime.ReadMemStats(&after)
 	if got, size := after.TotalAlloc-before.TotalAlloc, uint64(p.Size(4)); got > size+size/8 {
@@ -231,9 +220,7 @@ func BenchmarkRiceEncode32(b *testing.B) {
 	whole := func(yield func([]byte) bool) { yield(entries) }
 	for b.Loop() {
 		p, err := PlanRice(4, whole)
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, err)
 		p.AppendField(make([]byte, 0, p.Size(4)), 4, whole)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(values)), "ns/value")

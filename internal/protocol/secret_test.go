@@ -16,6 +16,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -97,9 +98,7 @@ func TestEveryFaultIsAnErrorWithoutSecretsOverASocket(t *testing.T) {
 func clientOf(t *testing.T, endpoint string) *V5 {
 	t.Helper()
 	c, err := NewV5(Config{Endpoint: endpoint, Key: testKey, UserAgent: "test/1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	c.cfg.Transport.(*http.Transport).Proxy = nil // whatever the environment says
 	return c
 }

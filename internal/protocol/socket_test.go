@@ -36,9 +36,7 @@ func TestCookiesAreNotSentBack(t *testing.T) {
 	c := clientOf(t, socket.URL)
 	defer c.Close()
 	for range 3 {
-		if err := searchError(t.Context(), c); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, searchError(t.Context(), c))
 	}
 	if requests.Load() != 3 {
 		t.Errorf("%d requests", requests.Load())
@@ -71,16 +69,12 @@ func TestConfiguredResolversFindTheServer(t *testing.T) {
 	socket := httptest.NewServer(serving(binaryForm, unhex(t, wireFound)))
 	defer socket.Close()
 	_, port, err := net.SplitHostPort(socket.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	c, err := NewV5(Config{
 		Endpoint: "http://made-up.safebrowsing.example:" + port, Key: testKey, UserAgent: "test/1",
 		Resolvers: []string{nameServer(t, 0)},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer c.Close()
 	c.cfg.Transport.(*http.Transport).Proxy = nil
 	if answer, err := c.Search(t.Context(), []lookup.Prefix{"\x1d\x32\xc5\x08"}); err != nil || len(answer.Threats) != 1 {
@@ -98,16 +92,12 @@ func serving(contentType string, body []byte) http.HandlerFunc {
 
 func TestResolversTakeTurns(t *testing.T) {
 	dead, err := net.ListenPacket("udp", "127.0.0.1:0") // takes questions, never answers
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer dead.Close()
 	r := Resolver([]string{dead.LocalAddr().String(), "127.0.0.1:1"})
 	for _, want := range []string{dead.LocalAddr().String(), "127.0.0.1:1", dead.LocalAddr().String()} {
 		conn, err := r.Dial(t.Context(), "udp", "192.0.2.1:53")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if got := conn.RemoteAddr().String(); got != want {
 			t.Errorf("asked %s, want %s", got, want)
 		}
@@ -139,9 +129,7 @@ func TestOnlyTheGivenAuthoritiesVouchForTheServer(t *testing.T) {
 		{"the system's", "", false},
 	} {
 		c, err := NewV5(Config{Endpoint: server.URL, UserAgent: "test/1", CA: tc.ca})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		c.cfg.Transport.(*http.Transport).Proxy = nil
 		judge.ClientStarted()
 		err = searchError(t.Context(), c)
@@ -196,9 +184,7 @@ func TestFetchInAnotherProcess(t *testing.T) {
 		return // it is half of the test above
 	}
 	c, err := NewV5(Config{Endpoint: "https://safebrowsing.example", UserAgent: "test/1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if _, err := fetch(t, c, updater.Want{List: "se-4b"}); err == nil {
 		t.Error("fetched through a proxy that refuses")
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv4"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -39,9 +40,7 @@ func newV4(t testing.TB, transport http.RoundTripper, lists ...string) *V4 {
 	t.Helper()
 	states := func() [][]byte { return [][]byte{{1}, {2}} }
 	c, err := NewV4(Config{Key: testKey, UserAgent: "coredns-safebrowsing/1.0", Transport: transport}, lists, states)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return c
 }
 
@@ -142,9 +141,7 @@ func TestV4RiceCodedPrefixes(t *testing.T) {
 			}
 			m.Additions = []*entrySet{test.set}
 			l, err := fetchV4(t, updater.List{Name: "se-4b"}, m)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			checkList(t, l, hex.EncodeToString([]byte("new")), strings.ReplaceAll(test.want, " ", ""), hex.EncodeToString(m.Checksum.Sha256))
 		})
 	}
@@ -156,9 +153,7 @@ func TestV4ListsOfMixedLengths(t *testing.T) {
 		riceSet(5, 2, 2, "f702"), raw(5, "01000000aa"), raw(6, "01000000aa01"), raw(8, "1d000000ffffffff"), raw(4, "01000000"),
 	}
 	l, err := fetchV4(t, updater.List{Name: "se-4b"}, full)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if got := l.Set.Widths(); !slices.Equal(got, []int{4, 5, 6, 8}) || l.Set.Len() != 7 {
 		t.Errorf("%d entries of widths %v", l.Set.Len(), got)
 	}
@@ -191,9 +186,7 @@ func TestV4RejectsWhatCannotBe(t *testing.T) {
 		m.Additions = []*entrySet{riceSet(5, 0, 0, "")}
 		return m
 	}())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for name, alter := range map[string]func(*listUpdate){
 		"neither full nor partial":     func(m *listUpdate) { m.ResponseType = 0 },
 		"an unknown kind of update":    func(m *listUpdate) { m.ResponseType = 3 },

@@ -39,9 +39,7 @@ const (
 func newWebRisk(t testing.TB, transport http.RoundTripper, lists ...string) *WebRisk {
 	t.Helper()
 	c, err := NewWebRisk(Config{Key: testKey, UserAgent: "test/1", Transport: transport}, lists)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return c
 }
 
@@ -109,9 +107,7 @@ func TestWebRiskRequestsOnTheWire(t *testing.T) {
 				return always(binaryForm, nil)(r)
 			})
 			c, err := NewWebRisk(cfg, test.lists)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if err := test.ask(t, c); err != nil || !slices.Equal(got, test.want) {
 				t.Errorf("%v; asked for\n%s\nwant\n%s", err, strings.Join(got, "\n"), strings.Join(test.want, "\n"))
 			}
@@ -125,9 +121,7 @@ func TestSetKeyReplacesTheTokenToo(t *testing.T) {
 		got = append(got, r.Header.Get("Authorization")+r.Header.Get("X-Goog-Api-Key"))
 		return always(binaryForm, nil)(r)
 	})}, []string{"se-4b"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, key := range []string{"", "second"} {
 		if key != "" {
 			err = c.SetKey(key)
@@ -317,9 +311,7 @@ func riskClientOf(t *testing.T, cfg Config) *WebRisk {
 	t.Helper()
 	cfg.UserAgent = "test/1"
 	c, err := NewWebRisk(cfg, []string{"se-4b", "se-ext-4b"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	c.cfg.Transport.(*http.Transport).Proxy = nil // whatever the environment says
 	t.Cleanup(c.Close)
 	return c
@@ -345,9 +337,7 @@ func TestWebRiskOverASocket(t *testing.T) {
 			defer socket.Close()
 			c := riskClientOf(t, Config{Endpoint: socket.URL, Key: testKey, Bearer: form.bearer})
 			updates, err := fetch(t, c, updater.Want{List: "se-ext-4b"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			l, _, err := updater.Apply(updater.List{Name: "se-ext-4b"}, updates[0], 1000)
 			if err != nil || l.Set.Len() != 1 || !near(updates[0].MinimumWait, time.Hour) {
 				t.Errorf("%v, wait %s, %v", l, updates[0].MinimumWait, err)

@@ -106,9 +106,7 @@ func TestWebRiskListsAreFetchedEachAtItsTime(t *testing.T) {
 		schedule, _ := updater.NewSchedule(nil)
 		u, err := updater.New(updater.Config{Source: c, Database: database, Schedule: schedule, Lists: []string{"mw-4b", "se-4b"},
 			FirstContact: func() time.Duration { return 0 }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour+time.Minute)
 		defer cancel()
 		u.Run(ctx)
@@ -179,9 +177,7 @@ func TestWebRiskRiceCodedPrefixes(t *testing.T) {
 			m := riskUpdate(riskReset, test.want)
 			m.Additions = &wrv1.ThreatEntryAdditions{RiceHashes: test.set}
 			l, err := fetchRisk(t, updater.List{Name: "se-4b"}, m)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			checkList(t, l, "6e6577", strings.ReplaceAll(test.want, " ", ""), hex.EncodeToString(m.Checksum.Sha256))
 		})
 	}
@@ -195,9 +191,7 @@ func TestWebRiskListsOfMixedLengths(t *testing.T) {
 	}
 	full.Additions.RawHashes = append(full.Additions.RawHashes, slices.Repeat([]*wrv1.RawHashes{riskRaw(4, "")}, 28)...) // 32 are allowed
 	l, err := fetchRisk(t, updater.List{Name: "se-4b"}, full)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if got := l.Set.Widths(); !slices.Equal(got, []int{4, 5, 6, 8}) || l.Set.Len() != 7 {
 		t.Errorf("%d entries of widths %v", l.Set.Len(), got)
 	}
@@ -225,9 +219,7 @@ func TestWebRiskUpdatesWithoutChanges(t *testing.T) {
 	full := riskUpdate(riskReset, "05000000")
 	full.Additions = &wrv1.ThreatEntryAdditions{RiceHashes: riskRice(5, 0, 0, "")}
 	held, err := fetchRisk(t, updater.List{Name: "se-4b"}, full)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for name, test := range map[string]struct {
 		checksum *wrv1.ComputeThreatListDiffResponse_Checksum
 		want     error
@@ -245,9 +237,7 @@ func TestWebRiskUpdatesWithoutChanges(t *testing.T) {
 	}
 	written := unhex(t, "20013a02763242020a00") // DIFF, version v2, a checksum of no bytes
 	updates, err := fetch(t, newWebRisk(t, always(binaryForm, written)), updater.Want{List: "se-4b", Version: held.Version})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if l, _, err := updater.Apply(held, updates[0], 1000); err != nil || string(l.Version) != "v2" {
 		t.Errorf("a checksum that is written with no bytes: got %v, %v", l, err)
 	}
@@ -273,9 +263,7 @@ func TestWebRiskRejectsWhatCannotBe(t *testing.T) {
 		return m
 	}
 	held, err := fetchRisk(t, updater.List{Name: "se-4b"}, good())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for name, alter := range map[string]func(*diffAnswer){
 		"neither full nor partial":           func(m *diffAnswer) { m.ResponseType = 0 },
 		"an unknown kind of update":          func(m *diffAnswer) { m.ResponseType = 3 },

@@ -18,6 +18,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/wrv1"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -125,9 +126,7 @@ func riskClients(t *testing.T, cfg Config) (clients []*WebRisk) {
 	cfg.UserAgent = "test/1"
 	for _, cfg.Bearer = range []bool{false, true} {
 		c, err := NewWebRisk(cfg, WebRiskLists())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		clients = append(clients, c)
 	}
 	return clients
@@ -153,13 +152,9 @@ func searchesOfWebRisk(t *testing.T) *searches {
 	t.Helper()
 	server := riskServer(t)
 	schedule, err := updater.NewSchedule(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	client := newWebRisk(t, server, "se-4b")
-	if err := firstFetchError(t.Context(), client); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, firstFetchError(t.Context(), client))
 	rules := DialectWebRisk.SearchRules
 	rules.FirstContact = func() time.Duration { return 0 }
 	return &searches{updater.Pace(client, schedule, rules, func(updater.Event) {}), schedule, server}

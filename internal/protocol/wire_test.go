@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -53,9 +54,7 @@ const binaryForm = "application/x-protobuf"
 func newClient(t testing.TB, transport http.RoundTripper) *V5 {
 	t.Helper()
 	c, err := NewV5(Config{Key: testKey, UserAgent: "test/1", Transport: transport})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return c
 }
 
@@ -96,9 +95,7 @@ func added(u *updater.Update) (n int) {
 func applied(t *testing.T, c Client, old updater.List) (updater.List, *updater.Update) {
 	t.Helper()
 	updates, err := fetch(t, c, updater.Want{List: "se-4b", Version: old.Version})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	l, changed, err := updater.Apply(old, updates[0], 1000)
 	if err != nil || !changed {
 		t.Fatalf("changed: %t, %v", changed, err)
@@ -265,9 +262,7 @@ func TestOnlyEnforceableThreatsAreKept(t *testing.T) {
 				t.Errorf("binary form: got %v, %v, want %v", got.Threats, err, want)
 			}
 			text, err := protojson.Marshal(m)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			got, err = newClient(t, always("application/json", text)).Search(t.Context(), []lookup.Prefix{zeroPrefix})
 			if err != nil || !slices.Equal(got.Threats, want) {
 				t.Errorf("JSON: got %v, %v, want %v", got.Threats, err, want)

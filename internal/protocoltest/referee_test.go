@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // recorder collects violations instead of failing the test.
@@ -136,9 +137,7 @@ func polite(t testing.TB, path string, values url.Values) *http.Request {
 	query := url.Values{"alt": {"proto"}}
 	maps.Copy(query, values)
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://sb.test"+path+"?"+query.Encode(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r.Header.Set("User-Agent", "reference/1")
 	return r
 }
@@ -271,9 +270,7 @@ func TestRefereeForgivesCancellation(t *testing.T) {
 	inBubble(t, "cancelled while reading", func(b *bench) {
 		ctx, cancel := context.WithCancel(b.Context())
 		resp, err := b.RoundTrip(polite(b.T, "/v5/hashLists:batchGet", url.Values{"names": {"se-4b"}}).WithContext(ctx))
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, err)
 		cancel()
 		if _, err := io.ReadAll(resp.Body); err == nil {
 			b.Error("body read in spite of the cancellation")

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // secret is the key, or the token, of the tests in this file.
@@ -84,9 +86,7 @@ func TestRefereeReportsImpoliteRequests(t *testing.T) {
 		b.Break("search", 1, SearchFaults()["redirect"])
 		client := http.Client{Transport: b.Server}
 		resp, err := client.Do(polite(b.T, "/v5/hashes:search", url.Values{"hashPrefixes": {"YWFhYQ=="}}))
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, err)
 		resp.Body.Close()
 		b.want("follows a redirect")
 	})

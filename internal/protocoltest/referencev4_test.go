@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv4"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 const (
@@ -20,13 +21,9 @@ const (
 func politeV4(t testing.TB, path string, m proto.Message) *http.Request {
 	t.Helper()
 	body, err := proto.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://sb.test"+path+"?alt=proto", bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r.Header.Set("User-Agent", "reference/1")
 	r.Header.Set("Content-Type", "application/x-protobuf")
 	return r

@@ -14,9 +14,7 @@ import (
 func manager(t *testing.T, name string) *net.UnixConn {
 	t.Helper()
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	t.Setenv("NOTIFY_SOCKET", name)
 	return conn
@@ -25,9 +23,7 @@ func manager(t *testing.T, name string) *net.UnixConn {
 func TestNotifyTellsTheServiceManager(t *testing.T) {
 	for _, name := range []string{filepath.Join(t.TempDir(), "notify"), "@" + filepath.Join(t.TempDir(), "abstract")} {
 		conn := manager(t, name)
-		if err := Notify("READY=1", "STATUS=Protected"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, Notify("READY=1", "STATUS=Protected"))
 		buffer := make([]byte, 100)
 		n, err := conn.Read(buffer)
 		if got := string(buffer[:n]); err != nil || got != "READY=1\nSTATUS=Protected" {

@@ -35,6 +35,14 @@ func Long(t testing.TB) {
 	}
 }
 
+// Must ends a test if something that it needs has failed.
+func Must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Program returns the path of a program that a test needs, see Need.
 func Program(t testing.TB, name string) string {
 	t.Helper()
@@ -60,9 +68,7 @@ func Need(t testing.TB, err error) {
 func Write(t testing.TB, dir, name, text string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	Must(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -70,9 +76,7 @@ func Write(t testing.TB, dir, name, text string) string {
 func Read(t testing.TB, path string) string {
 	t.Helper()
 	raw, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	return string(raw)
 }
 

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -53,9 +51,7 @@ func TestServesTheListsOfAFileAndFollowsIt(t *testing.T) {
 	complaints := new(testkit.Output)
 	endpoint := startServer(t, complaints, "-lists", file, "-wait", "1ms", "-key", "SECRET")
 	client, err := protocol.NewV5(protocol.Config{Endpoint: endpoint, Key: "SECRET", UserAgent: "test/1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer client.Close()
 	fetched := fetch(t, client, updater.List{Name: "se-4b"}, updater.List{Name: "mw-4b"}, updater.List{Name: "uws-4b"})
 	for i, want := range []int{1, 1, 0} {
@@ -79,87 +75,6 @@ func TestServesTheListsOfAFileAndFollowsIt(t *testing.T) {
 	}
 }
 
-func TestTheTestServerHasTheListsOfWebRisk(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "lists.txt")
-	write(t, file, "se-4b evil.example/\n")
-	complaints := new(testkit.Output)
-	endpoint := startServer(t, complaints, "-lists", file)
-	for _, threat := range []string{"MALWARE", "SOCIAL_ENGINEERING", "UNWANTED_SOFTWARE", "SOCIAL_ENGINEERING_EXTENDED_COVERAGE"} {
-		url := endpoint + "/v1/threatLists:computeDiff?constraints.supportedCompressions=RAW&constraints.supportedCompressions=RICE&threatType=" + threat
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		request.Header.Set("User-Agent", "test/1")
-		answer, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, _ = io.Copy(io.Discard, answer.Body)
-		answer.Body.Close()
-		if answer.StatusCode != http.StatusOK {
-			t.Errorf("threat type %s: status %d, want 200", threat, answer.StatusCode)
-		}
-	}
-	if text := complaints.String(); text != "" {
-		t.Errorf("the server complains: %s", text)
-	}
-}
-
-func TestATestServerOfOneProtocolRefusesTheOthers(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "lists.txt")
-	write(t, file, "se-4b evil.example/\n")
-	for only := range paths {
-		complaints := new(testkit.Output)
-		endpoint := startServer(t, complaints, "-lists", file, "-protocol", only)
-		for asked, path := range paths {
-			for range 2 {
-				status, body := get(t, endpoint+path, "")
-				want := fmt.Sprintf("this server speaks only protocol %s, and the request is one of protocol %s", only, asked)
-				if only == asked && status != http.StatusOK || only != asked && (status != http.StatusNotFound || !strings.Contains(body, want)) {
-					t.Errorf("%s, asked by %s: status %d, %s", only, asked, status, body)
-				}
-				if only == asked {
-					break // the same again would be too early
-				}
-			}
-		}
-		text := complaints.String()
-		if strings.Count(text, "\n") != 1 || !strings.HasPrefix(text, "REFUSED: this server speaks only protocol "+only) || !strings.HasSuffix(text, "; write protocol "+only+" in the Corefile\n") {
-			t.Errorf("%s: the server complains: %s", only, text)
-		}
-	}
-}
-
-// paths are what a test asks of each protocol.
-var paths = map[string]string{
-	"v5":      "/v5/hashLists?alt=proto",
-	"webrisk": "/v1/threatLists:computeDiff?constraints.supportedCompressions=RAW&constraints.supportedCompressions=RICE&threatType=MALWARE",
-}
-
-// get sends a request with an access token and returns the answer.
-func get(t *testing.T, url, token string) (status int, body string) {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("User-Agent", "test/1")
-	if token != "" {
-		r.Header.Set("Authorization", "Bearer "+token)
-	}
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	raw, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer.StatusCode, string(raw)
-}
-
 func TestTheTestServerPrintsTheStanza(t *testing.T) {
 	at := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8099}
 	for only, want := range map[*protocol.Dialect]string{
@@ -178,9 +93,7 @@ func TestTheTestServerPrintsTheStanza(t *testing.T) {
 
 func write(t *testing.T, file, text string) {
 	t.Helper()
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, []byte(text), 0o600))
 }
 
 // fetch asks for lists and applies the updates.
@@ -197,9 +110,7 @@ func fetch(t *testing.T, client *protocol.V5, lists ...updater.List) (results []
 			t.Fatal(err)
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return results
 }
 
@@ -209,9 +120,7 @@ func TestBreakingARuleIsPrinted(t *testing.T) {
 	complaints := new(testkit.Output)
 	endpoint := startServer(t, complaints, "-lists", file)
 	client, err := protocol.NewV5(protocol.Config{Endpoint: endpoint, UserAgent: "test/1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer client.Close()
 	evil := lookup.HashExpression("evil.example/")
 	search := func() {
@@ -243,15 +152,11 @@ func TestBreakingARuleIsPrinted(t *testing.T) {
 func getWithCookie(t *testing.T, endpoint string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, endpoint+"/v5/hashLists?alt=proto", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r.Header.Set("User-Agent", "test/1")
 	r.AddCookie(&http.Cookie{Name: "a", Value: "b"})
 	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	answer.Body.Close()
 }
 

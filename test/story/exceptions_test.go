@@ -22,9 +22,7 @@ func TestExceptionsAndPausesOfARunningServer(t *testing.T) {
 	dir := t.TempDir()
 	c := &coreDNS{t: t, program: programs["coredns"], file: filepath.Join(dir, "Corefile"), dns: testkit.FreePort(t), ready: testkit.FreePort(t)}
 	for name, text := range map[string]string{"allow.txt": "# empty on purpose\n", "block.txt": "||shop.example^\n"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	db := filepath.Join(dir, "db")
 	c.configure(fmt.Sprintf(`.:%s {

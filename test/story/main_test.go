@@ -53,8 +53,6 @@ func TestMain(m *testing.M) {
 func programs(t *testing.T) map[string]string {
 	t.Helper()
 	paths, err := built()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return paths
 }

@@ -22,9 +22,7 @@ func TestTheServiceManagerIsTold(t *testing.T) {
 	dir := t.TempDir()
 	socket := &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"}
 	manager, err := net.ListenUnixgram("unixgram", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer manager.Close()
 	var server *testkit.Process
 	hears := func(text string) {

@@ -105,9 +105,7 @@ func keyInHeader(t *testing.T, google http.Handler, kept *traces) string {
 // recordingUpstream is a name server that keeps every packet it gets.
 func recordingUpstream(t *testing.T, kept *traces) string {
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	go func() {
 		raw := make([]byte, 1<<16)
@@ -156,9 +154,7 @@ func TestTheKeyLeavesInItsHeaderOnly(t *testing.T) {
 	db, keyFile := filepath.Join(dir, "db"), filepath.Join(t.TempDir(), "key")
 	block := filepath.Join(dir, "block.txt")
 	for file, text := range map[string]string{keyFile: markedKey + "\n", block: "||blocked.example^\n"} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	metrics, pprof := testkit.FreePort(t), testkit.FreePort(t)
 	c.configure(fmt.Sprintf(`.:%s {
@@ -193,9 +189,7 @@ func TestTheKeyLeavesInItsHeaderOnly(t *testing.T) {
 		m := new(dns.Msg).SetQuestion(name+".why.safebrowsing.", dns.TypeTXT)
 		m.Question[0].Qclass = dns.ClassCHAOS
 		answer, err := dns.Exchange(m, "127.0.0.1:"+c.dns)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		kept.add("explain", []byte(answer.String()))
 	}
 	kept.addURL(t, "metrics", "http://127.0.0.1:"+metrics+"/metrics")
@@ -242,9 +236,7 @@ func wantOneLineEach(t *testing.T, log string) {
 func (l *traces) addURL(t *testing.T, where, url string) {
 	t.Helper()
 	r, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer r.Body.Close()
 	raw, err := io.ReadAll(r.Body)
 	if err != nil || r.StatusCode != http.StatusOK || len(raw) == 0 {
@@ -258,9 +250,7 @@ func (l *traces) addProcess(t *testing.T, p *testkit.Process) {
 	t.Helper()
 	for _, of := range []string{"cmdline", "environ"} {
 		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", p.Pid(), of))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		l.add("process list, "+of, raw)
 	}
 }
@@ -276,7 +266,5 @@ func (l *traces) addFiles(t *testing.T, dir string) {
 		l.add("file "+d.Name(), append([]byte(path), raw...))
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 }

@@ -205,9 +205,7 @@ func explain(t *testing.T, port, name string) string {
 	m := new(dns.Msg).SetQuestion(name+".why.safebrowsing.", dns.TypeTXT)
 	m.Question[0].Qclass = dns.ClassCHAOS
 	answer, err := dns.Exchange(m, "127.0.0.1:"+port)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return answer.String()
 }
 
@@ -223,9 +221,7 @@ type wire struct {
 func newWire(t *testing.T, server string) *wire {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { l.Close() })
 	w := &wire{address: l.Addr().String()}
 	go func() {
