@@ -1,10 +1,18 @@
 package sharing
 
 import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
+	"flag"
+	"fmt"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -85,4 +93,91 @@ func openFolder(t *testing.T, dir string) *updater.Store {
 		t.Fatal(err)
 	}
 	return store
+}
+
+var scaleEntries = flag.Int("entries", 1_000_000, "entries of the list of TestTrafficOfLists")
+
+// scaled is a source whose contents differ in one entry of a thousand.
+type scaled struct {
+	mu      sync.Mutex
+	entries int
+	content int
+}
+
+// Fetch implements updater.Source.
+func (s *scaled) Fetch(_ context.Context, wanted []updater.Want, take func(int, *updater.Update)) (time.Duration, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.content++
+	raw := make([]byte, 0, 4*s.entries)
+	step := (1<<32 - 1) / uint64(s.entries)
+	for i := range uint64(s.entries) {
+		value := i * step
+		if i%1000 == 0 {
+			value += uint64(s.content)
+		}
+		raw = binary.BigEndian.AppendUint32(raw, uint32(value))
+	}
+	sum := sha256.Sum256(raw)
+	for i := range wanted {
+		take(i, &updater.Update{Version: []byte{byte(s.content)}, Checksum: sum[:], MinimumWait: 4 * time.Second,
+			Additions: []updater.Entries{{Width: 4, Count: s.entries, Reader: bytes.NewReader(raw)}}})
+	}
+	return 0, nil
+}
+
+// info returns a figure of INFO.
+func info(t *testing.T, s *testkit.Redis, section, name string) (n int) {
+	t.Helper()
+	lines := bufio.NewScanner(strings.NewReader(s.Do("INFO", section)))
+	for lines.Scan() {
+		if value, ok := strings.CutPrefix(lines.Text(), name+":"); ok {
+			fmt.Sscan(value, &n)
+			return n
+		}
+	}
+	t.Fatalf("Redis does not tell its %s", name)
+	return 0
+}
+
+// A relay that has the content before fetches the difference only.
+//
+//	go test ./internal/sharing -run TestTrafficOfLists -entries 10000000 -v
+func TestTrafficOfLists(t *testing.T) {
+	testkit.Long(t)
+	t.Parallel()
+	const relays = 4
+	server := testkit.StartRedis(t)
+	s := &scaled{entries: *scaleEntries}
+	var all []*storetest.Process
+	have := func(content int) func() bool {
+		return func() bool {
+			for _, p := range all {
+				lists := p.Lists()
+				if len(lists) == 0 || int(lists[0].Version[0]) < content {
+					return false
+				}
+			}
+			return true
+		}
+	}
+	for range relays {
+		r := openStore(t, server.URL(), nil)
+		store := openFolder(t, r.folder)
+		store.Share(r.Store)
+		all = append(all, storetest.Start(t, store, s))
+	}
+	testkit.Until(t, "the first content at all relays", have(1))
+	full := info(t, server, "stats", "total_net_output_bytes")
+	testkit.Until(t, "the second content at all relays", have(2))
+	change := info(t, server, "stats", "total_net_output_bytes") - full
+	size := all[0].Lists()[0].Set.Bytes()
+	t.Logf("%d relays, %d entries (%d bytes): Redis sent %d bytes for the first content, %d bytes for the second; peak of its memory %d bytes",
+		relays, s.entries, size, full, change, info(t, server, "memory", "used_memory_peak"))
+	if full < (relays-1)*size {
+		t.Errorf("Expected at least %d bytes for the first content, got %d: the test measures nothing", (relays-1)*size, full)
+	}
+	if change > full/4 {
+		t.Errorf("Expected a small part of %d bytes for a change of 0.1 %%, got %d", full, change)
+	}
 }

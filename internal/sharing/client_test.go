@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -131,30 +132,6 @@ func TestOneServer(t *testing.T) {
 	}
 }
 
-func TestSentinelsNameTheMasterAlsoAfterAFailover(t *testing.T) {
-	t.Parallel()
-	testkit.Long(t)
-	master := testkit.StartRedis(t)
-	host, port, _ := net.SplitHostPort(master.Addr)
-	replica := testkit.StartRedis(t, "--replicaof", host+" "+port)
-	testkit.Until(t, "a replica", func() bool { return strings.Contains(replica.Do("INFO", "replication"), "master_link_status:up") })
-	sentinels := testkit.StartSentinels(t, master, 1)
-	testkit.Until(t, "a Sentinel that knows the replica", func() bool {
-		return strings.Contains(sentinels[0].Do("SENTINEL", "master", "main"), "num-slaves $1 1")
-	})
-	c, w := open(t, "redis+sentinel://"+sentinels[0].Addr+"/main", nil)
-	w.wait(t, 1)
-	use(t, c)
-	master.Kill()
-	testkit.Until(t, "a write to the new master", func() bool {
-		_, err := c.Fast("increment", increment, []string{c.Key("n")}, "1")
-		return err == nil
-	})
-	if got := replica.Do("ROLE"); !strings.Contains(got, "master") {
-		t.Errorf("Expected that the replica has become the master, got %q", got)
-	}
-}
-
 // Sentinels have a password of their own, and that of the master may change.
 func TestPasswordsWithSentinels(t *testing.T) {
 	testkit.Long(t)
@@ -179,22 +156,6 @@ func TestPasswordsWithSentinels(t *testing.T) {
 		_, err := c.Fast("increment", increment, []string{c.Key("n")}, "1")
 		return err == nil
 	})
-}
-
-func TestCluster(t *testing.T) {
-	t.Parallel()
-	testkit.Long(t)
-	nodes := testkit.StartCluster(t)
-	c, w := open(t, "redis+cluster://"+nodes[0].Addr+","+nodes[1].Addr, nil)
-	w.wait(t, 1)
-	use(t, c)
-	var sizes []string
-	for _, n := range nodes {
-		sizes = append(sizes, n.Do("DBSIZE"))
-	}
-	if strings.Count(strings.Join(sizes, " "), ":0") != 2 {
-		t.Errorf("Expected that all keys of a fleet are on one node, as scripts need, got sizes %q", sizes)
-	}
 }
 
 func TestPasswordOfAFileThatChanges(t *testing.T) {
@@ -344,64 +305,6 @@ func TestRedisThatHangs(t *testing.T) {
 	}
 }
 
-// A probe is a write, so a Redis that refuses writes stays away, with one state.
-func TestRedisThatCannotBeWritten(t *testing.T) {
-	testkit.Long(t)
-	t.Parallel()
-	for _, tt := range []struct {
-		name, want string
-		breakIt    func(*testkit.Redis)
-		heal       []string
-	}{
-		{"a replica", "READONLY", func(s *testkit.Redis) { s.Do("REPLICAOF", "127.0.0.1", "1") }, []string{"REPLICAOF", "NO", "ONE"}},
-		{"no memory", "OOM", func(s *testkit.Redis) { s.Do("CONFIG", "SET", "maxmemory", "1") }, []string{"CONFIG", "SET", "maxmemory", "0"}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			s := testkit.StartRedis(t)
-			tt.breakIt(s)
-			c, w := open(t, s.URL(), nil)
-			if got := w.wait(t, 1); !strings.Contains(got[0], tt.want) {
-				t.Fatalf("Expected an error with %s, got %q", tt.want, got)
-			}
-			if _, err := c.Fast("increment", increment, []string{"n"}, "1"); !errors.Is(err, ErrAway) {
-				t.Errorf("Expected %v, got %v", ErrAway, err)
-			}
-			s.Do(tt.heal...)
-			if got := w.wait(t, 2); got[1] != "up" {
-				t.Errorf("Expected a Redis that is up, got %q", got)
-			}
-		})
-	}
-}
-
-func TestSubscribe(t *testing.T) {
-	testkit.Long(t)
-	t.Parallel()
-	s := testkit.StartRedis(t)
-	c, w := open(t, s.URL(), nil)
-	w.wait(t, 1)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	messages := make(chan string, 100)
-	ended := make(chan error, 1)
-	go func() { ended <- c.Subscribe(ctx, c.Key("heads"), func(m string) { messages <- m }) }()
-	testkit.Until(t, "a message", func() bool {
-		if _, err := c.Do(t.Context(), "publish", "PUBLISH", []string{c.Key("heads")}, "hello"); err != nil {
-			t.Fatal(err)
-		}
-		select {
-		case m := <-messages:
-			return m == "hello"
-		default:
-			return false
-		}
-	})
-	cancel()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("Expected %v, got %v", context.Canceled, err)
-	}
-}
-
 // Close does not wait for a Redis that hangs.
 func TestClose(t *testing.T) {
 	t.Parallel()
@@ -430,5 +333,58 @@ func TestPauses(t *testing.T) {
 	p.closed = now
 	if got := p.next(now.Add(maxPause + 1)); got != minPause {
 		t.Errorf("Expected %s after a long time of health, got %s", minPause, got)
+	}
+}
+
+func TestMain(m *testing.M) {
+	testkit.SideBySide(12)
+	m.Run()
+}
+
+func TestParse(t *testing.T) {
+	for _, tt := range []struct {
+		name, url string
+		want      Target
+		text      string
+	}{
+		{"a server", "redis://cache", Target{Addresses: []string{"cache:6379"}}, "cache:6379"},
+		{"port and database", "redis://192.0.2.1:7000/3", Target{Addresses: []string{"192.0.2.1:7000"}, DB: 3}, "192.0.2.1:7000"},
+		{"IPv6", "redis://[2001:db8::1]:7000", Target{Addresses: []string{"[2001:db8::1]:7000"}}, "[2001:db8::1]:7000"},
+		{"TLS and a user", "rediss://relay@cache/", Target{TLS: true, User: "relay", Addresses: []string{"cache:6379"}}, "cache:6379"},
+		{"a password", "redis://relay:a%2Fb%40c@cache", Target{User: "relay", Password: "a/b@c", Addresses: []string{"cache:6379"}}, "cache:6379"},
+		{"a password without a user", "redis://:a@b@cache", Target{Password: "a@b", Addresses: []string{"cache:6379"}}, "cache:6379"},
+		{"Valkey", "valkeys://cache", Target{TLS: true, Addresses: []string{"cache:6379"}}, "cache:6379"},
+		{"Sentinels", "redis+sentinel://a,b:7000/main/2", Target{Kind: Sentinel, Addresses: []string{"a:26379", "b:7000"}, Master: "main", DB: 2}, "master main of the Sentinels a:26379, b:7000"},
+		{"a cluster", "rediss+cluster://a,b:7000", Target{Kind: Cluster, TLS: true, Addresses: []string{"a:6379", "b:7000"}}, "cluster a:6379, b:7000"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := Parse(tt.url)
+			if err != nil || !reflect.DeepEqual(got, tt.want) || got.String() != tt.text {
+				t.Errorf("Expected %+v (%s), got %+v (%s), %v", tt.want, tt.text, got, got, err)
+			}
+		})
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for _, tt := range []struct{ name, url, want string }{
+		{"no scheme", "s3cret@cache:6379", "must begin with redis://"},
+		{"another scheme", "http://:s3cret@cache", "must begin with redis://"},
+		{"no host", "redis://:s3cret@", "an address that is not HOST"},
+		{"a slash in the password", "redis://:s3cret/x@cache", "write / as %2F"},
+		{"a question mark in the password", "redis://:s3cret?x@cache", "write them as %3F"},
+		{"a bad escape", "redis://:s3cret%zz@cache", "hexadecimal"},
+		{"port 0", "redis://:s3cret@cache:0", "a port"},
+		{"two servers", "redis://:s3cret@a,b", "several addresses"},
+		{"a database that is a word", "redis://:s3cret@cache/s3cret", "not a number"},
+		{"Sentinels without a master", "redis+sentinel://:s3cret@a,b", "does not name the master"},
+		{"a database of a cluster", "redis+cluster://:s3cret@a/1", "only database 0"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := Parse(tt.url)
+			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "s3cret") {
+				t.Errorf("Expected an error with %q and no part of the URL, got %v", tt.want, err)
+			}
+		})
 	}
 }
