@@ -137,7 +137,7 @@ func (r *Report) block(b *Block, j *judgement) {
 	}
 	j.names = max(j.names, names)
 	if b.Led {
-		r.note("keep_clients off: resolver.arpa is forwarded, and an upstream may lead the clients of %s to ask it instead of this server.", b.Zones)
+		r.note("keep_clients off: resolver.arpa is forwarded for the zones %s, and an upstream may lead clients to ask it instead of this server.", b.Zones)
 	}
 	why := ""
 	switch works := b.Service >= 0 && r.Services[b.Service].works(r.At); {
