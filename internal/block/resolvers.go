@@ -47,7 +47,12 @@ type Sign struct {
 
 // SignOf returns the sign that a query for a name is; nil: none, as nearly all. It neither takes a lock nor
 // allocates. Case and the final dot do not count.
-func SignOf(qname string) *Sign { return telling.find(qname) }
+func SignOf(qname string) *Sign {
+	if n := len(qname); n > endBytes && qname[n-1] == '.' && telling.first[endOf(qname[:n-1])] == 0 { // nearly all
+		return nil
+	}
+	return telling.find(qname)
+}
 
 const (
 	endBytes = 8  // that are hashed
