@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -73,6 +75,77 @@ func TestServesTheListsOfAFileAndFollowsIt(t *testing.T) {
 	if text := complaints.String(); text != "" {
 		t.Errorf("the server complains: %s", text)
 	}
+}
+
+func TestTheTestServerHasTheListsOfWebRisk(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "lists.txt")
+	write(t, file, "se-4b evil.example/\n")
+	complaints := new(testkit.Output)
+	endpoint := startServer(t, complaints, "-lists", file)
+	for _, threat := range []string{"MALWARE", "SOCIAL_ENGINEERING", "UNWANTED_SOFTWARE", "SOCIAL_ENGINEERING_EXTENDED_COVERAGE"} {
+		url := endpoint + "/v1/threatLists:computeDiff?constraints.supportedCompressions=RAW&constraints.supportedCompressions=RICE&threatType=" + threat
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+		testkit.Must(t, err)
+		request.Header.Set("User-Agent", "test/1")
+		answer, err := http.DefaultClient.Do(request)
+		testkit.Must(t, err)
+		_, _ = io.Copy(io.Discard, answer.Body)
+		answer.Body.Close()
+		if answer.StatusCode != http.StatusOK {
+			t.Errorf("threat type %s: status %d, want 200", threat, answer.StatusCode)
+		}
+	}
+	if text := complaints.String(); text != "" {
+		t.Errorf("the server complains: %s", text)
+	}
+}
+
+func TestATestServerOfOneProtocolRefusesTheOthers(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "lists.txt")
+	write(t, file, "se-4b evil.example/\n")
+	for only := range paths {
+		complaints := new(testkit.Output)
+		endpoint := startServer(t, complaints, "-lists", file, "-protocol", only)
+		for asked, path := range paths {
+			for range 2 {
+				status, body := get(t, endpoint+path, "")
+				want := fmt.Sprintf("this server speaks only protocol %s, and the request is one of protocol %s", only, asked)
+				if only == asked && status != http.StatusOK || only != asked && (status != http.StatusNotFound || !strings.Contains(body, want)) {
+					t.Errorf("%s, asked by %s: status %d, %s", only, asked, status, body)
+				}
+				if only == asked {
+					break // the same again would be too early
+				}
+			}
+		}
+		text := complaints.String()
+		if strings.Count(text, "\n") != 1 || !strings.HasPrefix(text, "REFUSED: this server speaks only protocol "+only) || !strings.HasSuffix(text, "; write protocol "+only+" in the Corefile\n") {
+			t.Errorf("%s: the server complains: %s", only, text)
+		}
+	}
+}
+
+// paths are what a test asks of each protocol.
+var paths = map[string]string{
+	"v5":      "/v5/hashLists?alt=proto",
+	"webrisk": "/v1/threatLists:computeDiff?constraints.supportedCompressions=RAW&constraints.supportedCompressions=RICE&threatType=MALWARE",
+}
+
+// get sends a request with an access token and returns the answer.
+func get(t *testing.T, url, token string) (status int, body string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	testkit.Must(t, err)
+	r.Header.Set("User-Agent", "test/1")
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	testkit.Must(t, err)
+	defer answer.Body.Close()
+	raw, err := io.ReadAll(answer.Body)
+	testkit.Must(t, err)
+	return answer.StatusCode, string(raw)
 }
 
 func TestTheTestServerPrintsTheStanza(t *testing.T) {
