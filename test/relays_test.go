@@ -69,14 +69,6 @@ func TestARelayThatDiesIsReplacedAndTheLogSaysSoOnce(t *testing.T) {
 	}
 }
 
-func TestAFirstRelayThatIsDownDoesNotDelayTheLists(t *testing.T) {
-	w, second, sockets := newRelays(t, "evil.example.com/")
-	sockets[0].Close()
-	w.start(w.corefile())
-	testkit.Until(w.t, "lists of the second relay", func() bool { return len(second.Requests("update")) == 1 && w.ready() })
-	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
-}
-
 // Lists stay in force and keep their versions when relays are added, removed and put in
 // another order.
 func TestListsOutliveAChangeOfRelays(t *testing.T) {
