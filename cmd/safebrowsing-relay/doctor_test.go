@@ -90,18 +90,6 @@ func TestDoctorOfARedisThatIsAway(t *testing.T) {
 	}
 }
 
-func TestDoctorOfARedisNeedsTheRightFlags(t *testing.T) {
-	for want, flags := range map[string][]string{
-		"-offline":                          {"-redis", "redis://127.0.0.1", "-offline"},
-		"-redis-ca is given without -redis": {"-redis-ca", "ca.pem"},
-		"must begin with redis://":          {"-redis", "http://127.0.0.1"},
-	} {
-		if status, _, errOut := invoke(t, append([]string{"doctor"}, flags...)...); status != say.Misuse || !strings.Contains(errOut, want) {
-			t.Errorf("%q: Expected %q, got status %d and %q", flags, want, status, errOut)
-		}
-	}
-}
-
 func TestDoctorKnowsVersionsOfRedis(t *testing.T) {
 	for _, test := range []struct {
 		name, version, want string

@@ -143,7 +143,12 @@ func TestOptionsOfARelay(t *testing.T) {
 				t.Errorf("got %v, want a refusal since the budget is spent", err)
 			}
 		}},
-		"db off": {func(_ *testing.T, w *world) string { w.dir = "off"; return "" }, wantThreat},
+		"db off": {func(_ *testing.T, w *world) string { w.dir = "off"; return "" }, func(t *testing.T, w *world, client protocol.Client) {
+			wantThreat(t, w, client)
+			if _, err := os.Stat("off"); err == nil {
+				t.Error("off is a folder")
+			}
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -229,16 +234,4 @@ func nameServer(t *testing.T) string {
 	go func() { _ = server.ActivateAndServe() }()
 	t.Cleanup(func() { _ = server.Shutdown() })
 	return conn.LocalAddr().String()
-}
-
-func TestARelayWithoutAFolder(t *testing.T) {
-	w := newWorld(t)
-	t.Chdir(t.TempDir())
-	cfg := relayConfigOf(t, "-db", "off", "-endpoint", w.endpoint)
-	if cfg.Settings.DB != "" {
-		t.Errorf("-db off is the folder %s", cfg.Settings.DB)
-	}
-	if left, err := os.ReadDir("."); err != nil || len(left) > 0 {
-		t.Errorf("left %v, %v", left, err)
-	}
 }
