@@ -53,15 +53,6 @@ func TestEachBuildHasItsPlugins(t *testing.T) {
 	}
 }
 
-// These are in the Corefile of OpenWrt, see deploy/openwrt.
-func TestEachBuildIsEnoughForARouter(t *testing.T) {
-	for _, name := range []string{"bind", "acl", "errors", "safebrowsing", "cache", "forward"} {
-		if !slices.Contains(directives(), name) {
-			t.Errorf("This build has no %s", name)
-		}
-	}
-}
-
 // buildTags returns the tags with which this test was built.
 func buildTags(t *testing.T) []string {
 	t.Helper()

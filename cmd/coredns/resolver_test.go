@@ -5,9 +5,7 @@ package main
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -89,7 +87,9 @@ func TestAResolverWithEachOfThesePluginsAnswers(t *testing.T) {
 	here := t.TempDir()
 	testkit.Write(t, here, "zone", "@ 60 IN SOA ns.zone.example. a.zone.example. 1 60 60 60 60\n@ 60 IN NS ns.zone.example.\n@ 60 IN A 192.0.2.3\n")
 	testkit.Write(t, here, "own.txt", "blocked.example\n")
-	pair := certificate(t, here)
+	cert, _ := testkit.Certificate(t, here) // cert.pem and key.pem
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(testkit.Read(t, cert)))
 	corefile := strings.ReplaceAll(resolver, "HERE", here)
 	instance, err := caddy.Start(caddy.CaddyfileInput{Filepath: "Corefile", Contents: []byte(corefile), ServerTypeName: "dns"})
 	testkit.Must(t, err)
@@ -108,7 +108,7 @@ func TestAResolverWithEachOfThesePluginsAnswers(t *testing.T) {
 		case server.LocalAddr() != nil && server.Addr() != nil:
 			askInPlain(t, server.LocalAddr().String())
 			answered++
-		case server.Addr() != nil && overTLS(server.Addr().String(), pair) == "NXDOMAIN": // the one of HTTPS does not understand
+		case server.Addr() != nil && overTLS(server.Addr().String(), roots) == "NXDOMAIN": // the one of HTTPS does not understand
 			answered++
 		}
 	}
@@ -146,20 +146,4 @@ func answerOf(client *dns.Client, m *dns.Msg, server string) string {
 		}
 	}
 	return dns.RcodeToString[r.Rcode]
-}
-
-// certificate writes a certificate for 127.0.0.1 and its key to a folder. It returns a pool
-// that trusts the certificate.
-func certificate(t *testing.T, dir string) *x509.CertPool {
-	t.Helper()
-	server := httptest.NewUnstartedServer(nil)
-	server.StartTLS()
-	defer server.Close()
-	key, err := x509.MarshalPKCS8PrivateKey(server.TLS.Certificates[0].PrivateKey)
-	testkit.Must(t, err)
-	testkit.Write(t, dir, "cert.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
-	testkit.Write(t, dir, "key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})))
-	roots := x509.NewCertPool()
-	roots.AddCert(server.Certificate())
-	return roots
 }
