@@ -39,6 +39,19 @@ func (s *Set) Len() int {
 	return n
 }
 
+// LenOf returns the number of entries of width bytes.
+func (s *Set) LenOf(width int) int {
+	if p := s.four.Load(); width == 4 && p != nil {
+		return p.n
+	}
+	for _, p := range s.wide {
+		if p.width == width {
+			return p.len()
+		}
+	}
+	return 0
+}
+
 // Widths returns the widths of the entries in bytes, ascending and without duplicates. It
 // returns nil for an empty set.
 func (s *Set) Widths() []int {

@@ -317,6 +317,9 @@ func (c *caller) open(ctx context.Context, m method, path string, query url.Valu
 	if lookup.OnlyKnown(ctx) && !c.google {
 		r.Header.Set(OnlyKnownHeader, "?1")
 	}
+	if strings.HasPrefix(path, "/v5/hashList") && !c.google {
+		r.Header.Set(AsStoredHeader, "?1")
+	}
 	answer, err := c.http[m].Do(r)
 	if err != nil {
 		return nil, way.judge(withoutURL(err), c.base)

@@ -15,7 +15,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// Headers between relays and their clients, of answers except for OnlyKnownHeader. Google's servers
+// Headers between relays and their clients, of answers except for OnlyKnownHeader and AsStoredHeader. Google's servers
 // do not know them: a client sends and reads them only if its endpoint is not Google's.
 const (
 	// UnansweredHeader names the prefixes of hashes.search that have no answer. Version 5 has no
@@ -31,6 +31,9 @@ const (
 	// OnlyKnownHeader is that of requests of hashes.search, with the value ?1: a relay answers from
 	// what it and the relays that it asks know, and sends no search to Google's server.
 	OnlyKnownHeader = "Safebrowsing-Only-Known"
+	// AsStoredHeader is that of requests for lists, with the value ?1: a relay may answer with entries
+	// that are longer than the name of the list says, see AppendLonger. Without it they are cut.
+	AsStoredHeader = "Safebrowsing-As-Stored"
 
 	// AdvisoryHeader has the URL of Google's words about warnings by its service, if Google runs
 	// the server at the end of the chain of relays: one of a Provider's. It is in every answer.

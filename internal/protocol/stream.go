@@ -198,7 +198,7 @@ func (l *streamedList) stream(width int, list *sbv5.HashList, take func(u *updat
 	if u.Err == nil {
 		reader := additions.reader()
 		reader.source, reader.end = data, end
-		u.Additions = []updater.Entries{{Width: width, Count: int(additions.count) + 1, Reader: reader}}
+		u.Additions = append(u.Additions, updater.Entries{Width: width, Count: int(additions.count) + 1, Reader: reader})
 	}
 	take(u)
 	return end()

@@ -180,12 +180,15 @@ func updateOf(ctx context.Context, list *sbv5.HashList) *updater.Update {
 		}
 		u.Removals = r.entries(ctx)
 	}
+	if u.Additions, u.Err = longerOf(ctx, list); u.Err != nil {
+		return u
+	}
 	additions, ok := additionsOf(list)
 	if !ok {
 		return u
 	}
 	if u.Err = checkAdditions(list.GetName(), additions); u.Err == nil {
-		u.Additions = []updater.Entries{additions.entries(ctx)}
+		u.Additions = append(u.Additions, additions.entries(ctx))
 	}
 	return u
 }

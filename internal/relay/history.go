@@ -44,12 +44,12 @@ type step struct {
 func (s step) bytes() int { return stepOverhead + s.removed.Bytes() + s.added.Bytes() }
 
 // changeBetween returns the change from one content to another.
-func changeBetween(base, target runs, width int) (change, error) {
+func changeBetween(base, target runs) (change, error) {
 	gone, came := prefixset.NewBuilder(0), prefixset.NewBuilder(0)
-	d := &differ{base: cursor{next: base}, target: cursor{next: target}, width: width}
+	d := &differ{base: cursor{next: base}, target: cursor{next: target}}
 	for {
 		var err error
-		switch what, run := d.next(); what {
+		switch what, run, width := d.next(); what {
 		case ended:
 			return change{gone.Set(), came.Set()}, nil
 		case removed:
@@ -65,36 +65,36 @@ func changeBetween(base, target runs, width int) (change, error) {
 
 // then returns the change that c and next make together: an entry that comes and goes, or
 // goes and comes, is in neither set.
-func (c change) then(next change, width int) (change, error) {
-	gone, err := together(c.removed, next.added, next.removed, c.added, width)
+func (c change) then(next change) (change, error) {
+	gone, err := together(c.removed, next.added, next.removed, c.added)
 	if err != nil {
 		return change{}, err
 	}
-	came, err := together(c.added, next.removed, next.added, c.removed, width)
+	came, err := together(c.added, next.removed, next.added, c.removed)
 	return change{gone, came}, err
 }
 
 // together returns the entries of a that are not in notA, and those of b that are not in notB.
-func together(a, notA, b, notB *prefixset.Set, width int) (*prefixset.Set, error) {
-	rest := changedRuns(setRuns(b), setRuns(notB), none(), width)
-	return collect(changedRuns(setRuns(a), setRuns(notA), rest, width), width, a.Len()+b.Len())
+func together(a, notA, b, notB *prefixset.Set) (*prefixset.Set, error) {
+	rest := changedRuns(setRuns(b), setRuns(notB), none())
+	return collect(changedRuns(setRuns(a), setRuns(notA), rest), a.Len()+b.Len())
 }
 
 // changeOf returns the change that steps make together. There must be one at least.
-func changeOf(steps []step, width int) (change, error) {
+func changeOf(steps []step) (change, error) {
 	if len(steps) == 1 {
 		return steps[0].change, nil
 	}
 	half := len(steps) / 2 // pairs of equal size: each entry is read a logarithmic number of times
-	first, err := changeOf(steps[:half], width)
+	first, err := changeOf(steps[:half])
 	if err != nil {
 		return change{}, err
 	}
-	second, err := changeOf(steps[half:], width)
+	second, err := changeOf(steps[half:])
 	if err != nil {
 		return change{}, err
 	}
-	return first.then(second, width)
+	return first.then(second)
 }
 
 // trimmed returns the steps that a list of listBytes keeps at now: the youngest.
@@ -143,8 +143,8 @@ var errDamaged = errors.New("the file is damaged")
 // A file that is lost in a power failure costs full updates only, so it is not synced.
 func saveHistory(dir string, s *state) (err error) {
 	out := bytes.NewBufferString(historyMagic)
-	binary.Write(out, binary.LittleEndian, uint32(len(s.name)))
-	out.WriteString(s.name)
+	binary.Write(out, binary.LittleEndian, uint32(len(s.form())))
+	out.WriteString(s.form())
 	out.Write(s.sum[:])
 	binary.Write(out, binary.LittleEndian, uint32(len(s.history)))
 	for _, step := range s.history {
@@ -159,7 +159,7 @@ func saveHistory(dir string, s *state) (err error) {
 	}
 	sum := sha256.Sum256(out.Bytes())
 	out.Write(sum[:])
-	return files.Replace(filepath.Join(dir, s.name+historySuffix), func(f *os.File) error {
+	return files.Replace(filepath.Join(dir, s.form()+historySuffix), func(f *os.File) error {
 		_, err := f.Write(out.Bytes())
 		return err
 	})
@@ -168,7 +168,7 @@ func saveHistory(dir string, s *state) (err error) {
 // loadHistory returns the saved steps that lead to the content of s: none if the file does
 // not exist or tells of other contents. An error says that the file cannot be used.
 func loadHistory(dir string, s *state) ([]step, error) {
-	path := filepath.Join(dir, s.name+historySuffix)
+	path := filepath.Join(dir, s.form()+historySuffix)
 	raw, err := files.Read(path, maxHistoryFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -176,7 +176,7 @@ func loadHistory(dir string, s *state) ([]step, error) {
 	if err != nil {
 		return nil, err
 	}
-	last, steps, err := parseHistory(raw, s.name, s.width)
+	last, steps, err := parseHistory(raw, s)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -189,8 +189,10 @@ func loadHistory(dir string, s *state) ([]step, error) {
 	return nil, nil
 }
 
-// parseHistory returns the content that was in force when a file was saved, and its steps.
-func parseHistory(raw []byte, name string, width int) (last id, steps []step, err error) {
+// parseHistory returns the content of the list of s that was in force when a file was saved, and
+// its steps.
+func parseHistory(raw []byte, s *state) (last id, steps []step, err error) {
+	name := s.form()
 	end := len(raw) - sha256.Size
 	if end < 0 || len(raw) > maxHistoryFile || sha256.Sum256(raw[:end]) != [sha256.Size]byte(raw[end:]) {
 		return id{}, nil, errDamaged
@@ -204,35 +206,35 @@ func parseHistory(raw []byte, name string, width int) (last id, steps []step, er
 	count := binary.LittleEndian.Uint32(rest[sha256.Size:])
 	r := bytes.NewReader(rest[sha256.Size+4:])
 	for range count {
-		s, err := readStep(r, width)
+		step, err := readStep(r, s)
 		if err != nil {
 			return id{}, nil, fmt.Errorf("%w: %w", errDamaged, err)
 		}
-		steps = append(steps, s)
+		steps = append(steps, step)
 	}
 	return last, steps, nil
 }
 
-// readStep reads one step of a list with entries of width bytes.
-func readStep(r io.Reader, width int) (s step, err error) {
+// readStep reads one step of the list.
+func readStep(r io.Reader, of *state) (s step, err error) {
 	var head [len(id{}) + 8]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return step{}, err
 	}
 	s.from = id(head[:])
 	s.until = time.Unix(int64(binary.LittleEndian.Uint64(head[len(id{}):])), 0)
-	if s.removed, err = readSet(r, width); err != nil {
+	if s.removed, err = readSet(r, of); err != nil {
 		return step{}, err
 	}
-	s.added, err = readSet(r, width)
+	s.added, err = readSet(r, of)
 	return s, err
 }
 
-// readSet reads a set whose entries are width bytes long.
-func readSet(r io.Reader, width int) (*prefixset.Set, error) {
+// readSet reads a set of entries that the list may have.
+func readSet(r io.Reader, of *state) (*prefixset.Set, error) {
 	s, err := prefixset.Read(r, maxHistoryEntries)
-	if err == nil && slices.ContainsFunc(s.Widths(), func(w int) bool { return w != width }) {
-		err = fmt.Errorf("entries of %v bytes, want %d", s.Widths(), width)
+	if err == nil && slices.ContainsFunc(s.Widths(), func(w int) bool { return !of.holds(w) }) {
+		err = fmt.Errorf("entries of %v bytes, want %d", s.Widths(), of.width)
 	}
 	return s, err
 }

@@ -314,7 +314,7 @@ func FuzzHistory(f *testing.F) {
 	f.Add(good[:len(good)-32])
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		sum := sha256.Sum256(raw) // else hardly any input would get past the checksum
-		_, steps, err := parseHistory(append(slices.Clone(raw), sum[:]...), "se-4b", 4)
+		_, steps, err := parseHistory(append(slices.Clone(raw), sum[:]...), &state{name: "se-4b", width: 4})
 		if err != nil {
 			return
 		}

@@ -33,23 +33,37 @@ import (
 //
 // It starts no goroutine. Get waits for an encoder, never for the disk.
 type Lists struct {
-	dir     string // of the history; "": memory only
-	current atomic.Pointer[map[string]*state]
-	mu      sync.Mutex // held by Publish
+	dir     string                            // of the history; "": memory only
+	current atomic.Pointer[map[string]*state] // by their forms
+	mu      sync.Mutex                        // held by Publish
 	encodings
 }
 
-// state is the content of one list. It is immutable.
+// state is the content of one list in one form. It is immutable.
 type state struct {
 	name    string
+	stored  bool   // entries are as long as the engine has them; else they are cut to width
 	tag     []byte // of its versions
-	width   int    // bytes of an entry
+	width   int    // bytes of an entry; of the shortest ones if stored
 	source  *prefixset.Set
-	set     *prefixset.Set // of entries that are width bytes long
+	set     *prefixset.Set
 	sum     [sha256.Size]byte
 	id      id
 	history []step // the oldest first
 }
+
+// form names a list and its form. No list has the name of a form as stored.
+func (s *state) form() string { return formOf(s.name, s.stored) }
+
+func formOf(name string, stored bool) string {
+	if stored {
+		return name + ".stored"
+	}
+	return name
+}
+
+// holds reports whether an entry of the list may have width bytes.
+func (s *state) holds(width int) bool { return width == s.width || s.stored && width > s.width }
 
 // NewLists returns Lists without any list. The history of lists is kept in the folder
 // dir/history, which NewLists creates; with an empty dir it is kept in memory only. If the
@@ -72,9 +86,10 @@ func NewLists(dir string) (*Lists, error) {
 // Publish replaces the lists that are served. It keeps the sets; it does not keep the slice.
 //
 // The suffix of a list's name says how long entries are for a client of version 5 ("Local
-// Database"). Web Risk mixes longer entries into a list: Publish cuts them, and
-// entries that then begin alike become one. So a client asks for more than the relay's own list
-// has, never for less.
+// Database"). Web Risk mixes longer entries into a list, where a shorter one would match a popular
+// URL (its RawHashes). Such a list has two forms: as it is stored, for clients that take it, see
+// protocol.AsStoredHeader, and cut, where entries that then begin alike become one. A client of the
+// cut form asks for more than the relay's own list has, never for less.
 //
 // An error names each list that cannot be served, which keeps its last content, and each whose
 // history cannot be read or saved: that list is served, but some clients get a full update
@@ -87,20 +102,22 @@ func (l *Lists) Publish(lists []lookup.List) error {
 	var changed []*state
 	replaced := 0
 	for _, list := range lists {
-		old := before[list.Name]
-		s, err := l.next(old, list)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("list %s: %w", list.Name, err))
-		}
-		if s == nil {
-			continue
-		}
-		after[s.name] = s
-		if s != old {
-			changed = append(changed, s)
-		}
-		if old != nil && s != old {
-			replaced += old.set.Bytes()
+		for _, stored := range []bool{false, true} {
+			old := before[formOf(list.Name, stored)]
+			s, err := l.next(old, list, stored)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("list %s: %w", list.Name, err))
+			}
+			if s == nil {
+				continue
+			}
+			after[s.form()] = s
+			if s != old {
+				changed = append(changed, s)
+			}
+			if old != nil && s != old && !stored { // the engine gives back what is as stored
+				replaced += old.set.Bytes()
+			}
 		}
 	}
 	l.current.Store(&after)
@@ -114,23 +131,28 @@ func (l *Lists) Publish(lists []lookup.List) error {
 	return errors.Join(errs...)
 }
 
-// next returns the state of a list that is published after old, or old if nothing has changed.
-// It returns old and an error if the list cannot be served, and a new state and an error if
-// only its history is lost.
-func (l *Lists) next(old *state, list lookup.List) (*state, error) {
+// next returns the state of a form that is published after old, or old if nothing has changed. It
+// returns nil if the list has no such form. It returns old and an error if the list cannot be
+// served, and a new state and an error if only its history is lost.
+func (l *Lists) next(old *state, list lookup.List, stored bool) (*state, error) {
 	if old != nil && old.source == list.Set {
 		return old, nil
 	}
 	width, err := updater.Width(list.Name)
+	if stored && (err != nil || !asStored(list.Set, width, old != nil)) {
+		return nil, nil
+	}
 	if err != nil {
 		return old, err
 	}
-	set, err := entriesOf(list.Set, width)
-	if err != nil {
-		return old, err
+	set := list.Set
+	if !stored {
+		if set, err = entriesOf(list.Set, width); err != nil {
+			return old, err
+		}
 	}
-	s := &state{name: list.Name, tag: tagOf(list.Name), width: width, source: list.Set, set: set, sum: sumOf(setRuns(set))}
-	s.id = idOf(s.sum)
+	s := &state{name: list.Name, stored: stored, width: width, source: list.Set, set: set, sum: sumOf(setRuns(set))}
+	s.id, s.tag = idOf(s.sum), tagOf(s.form())
 	switch {
 	case old == nil && l.dir != "":
 		if s.history, err = loadHistory(l.dir, s); err != nil {
@@ -141,7 +163,7 @@ func (l *Lists) next(old *state, list lookup.List) (*state, error) {
 		s.history = old.history
 	default:
 		var c change
-		if c, err = changeBetween(setRuns(old.set), setRuns(set), width); err == nil {
+		if c, err = changeBetween(setRuns(old.set), setRuns(set)); err == nil {
 			s.history = append(slices.Clip(old.history), step{old.id, time.Now(), c})
 		}
 	}
@@ -159,7 +181,26 @@ func entriesOf(s *prefixset.Set, width int) (*prefixset.Set, error) {
 	case widths[0] < width:
 		return nil, fmt.Errorf("it has entries of %d bytes, its name says %d", widths[0], width)
 	}
-	return collect(cutRuns(s, width), width, s.Len())
+	return collect(cutRuns(s, width), s.Len())
+}
+
+// maxLonger is the most bytes of longer entries of a list that is served as stored: they are not
+// compressed, and a client reads them whole. It has room for 200,000 entries of five bytes.
+const maxLonger = 1 << 20
+
+// asStored reports whether a list has a form as stored: some of its entries are longer than width. A
+// list that had the form keeps it without such entries, since to change it costs a full update.
+func asStored(s *prefixset.Set, width int, had bool) bool {
+	longer := 0
+	for _, w := range s.Widths() {
+		switch {
+		case w < width:
+			return false
+		case w > width:
+			longer += w * s.LenOf(w)
+		}
+	}
+	return longer <= maxLonger && (had || longer > 0)
 }
 
 // save saves the history of a list, if histories are kept on disk.
@@ -171,7 +212,12 @@ func (l *Lists) save(s *state) error {
 }
 
 // Names returns the names of the lists that are served, in order.
-func (l *Lists) Names() []string { return slices.Sorted(maps.Keys(*l.current.Load())) }
+func (l *Lists) Names() []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(*l.current.Load())), func(form string) bool {
+		_, err := updater.Width(form)
+		return err != nil
+	})
+}
 
 // Ready reports whether there is a list to serve.
 func (l *Lists) Ready() bool { return len(*l.current.Load()) > 0 }

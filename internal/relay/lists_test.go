@@ -3,6 +3,7 @@ package relay
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"flag"
 	"fmt"
@@ -22,17 +23,18 @@ import (
 )
 
 // sumOfFirst returns the checksum of the first n entries of a set; 0: of all.
-func sumOfFirst(s *prefixset.Set, width, n int) [sha256.Size]byte {
+func sumOfFirst(s *prefixset.Set, n int) [sha256.Size]byte {
 	if n == 0 {
 		return sumOf(setRuns(s))
 	}
-	return sumOf(firstRuns(setRuns(s), width, int64(n)))
+	return sumOf(firstRuns(setRuns(s), int64(n)))
 }
 
 var publishSeeds = flag.Uint64("publish.seeds", 1, "courses of TestClientsAtAnyVersionEndWithThePublishedList for each width")
 
 // Whatever is published in whatever order, a client that comes back with any version and any
-// limits has in the end just what is in force.
+// limits has in the end just what is in force: one that takes longer entries has them as they are,
+// and for another one they are cut.
 func TestClientsAtAnyVersionEndWithThePublishedList(t *testing.T) {
 	for _, width := range []int{4, 8, 16, 32} {
 		for seed := range *publishSeeds {
@@ -51,12 +53,17 @@ func publishAtRandom(t *testing.T, width int, rng *rand.Rand) {
 	clients := make([]*client, 8)
 	for i := range clients {
 		clients[i] = newClient(t, l)
+		clients[i].stored = i%2 == 1
 	}
 	held := make(map[string]bool)
 	partial := 0
 	for range 50 {
 		for range rng.IntN(200) * rng.IntN(20) {
-			e := randomEntry(rng, width)
+			entry := width
+			if width < 32 && rng.IntN(4) == 0 {
+				entry += 1 + rng.IntN(32-width)
+			}
+			e := randomEntry(rng, entry)
 			held[e] = !held[e]
 		}
 		if rng.IntN(15) == 0 {
@@ -81,7 +88,14 @@ func publishAtRandom(t *testing.T, width int, rng *rand.Rand) {
 			}
 			c.maxDB = []int{0, 0, 700, 3000, 100_000}[rng.IntN(5)]
 			c.fetch(t, name)
-			want := sumOfFirst(set, width, served(c.maxDB, set.Len()))
+			form := set
+			if !c.stored {
+				var err error
+				if form, err = entriesOf(set, width); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want := sumOfFirst(form, served(c.maxDB, form.Len()))
 			if got := c.held[name].Checksum; got != want {
 				t.Fatalf("the client has %x, published is %x", got, want)
 			}
@@ -124,6 +138,52 @@ func TestEntriesOfOtherWidthsAreCut(t *testing.T) {
 	}
 	if c.fetch(t, "se-4b"); c.held["se-4b"].Set.Len() != 1 || !slices.Equal(l.Names(), []string{"se-4b"}) {
 		t.Errorf("lists %q, %d entries: a list that cannot be served must not hold up another", l.Names(), c.held["se-4b"].Set.Len())
+	}
+}
+
+// A client that takes longer entries gets partial updates from and to lists that have some, and after
+// a restart. Once there are more of them than is reasonable to send as they are, it gets cut ones.
+func TestLongerEntriesAreServedAsStored(t *testing.T) {
+	dir := t.TempDir()
+	l := newLists(t, dir)
+	c := newClient(t, l)
+	c.stored = true
+	steps := []struct {
+		entries          []string
+		restart, partial bool
+	}{
+		{entries: []string{"aaaa", "bbbb"}},
+		{entries: []string{"aaaab", "bbbb", "cccccccc"}}, // another form
+		{entries: []string{"aaaac", "bbbb"}, partial: true},
+		{entries: []string{"bbbb", "dddd"}, partial: true}, // the form stays
+		{entries: []string{"bbbbbb", "dddd"}, partial: true},
+		{entries: []string{"bbbbbb", "eeee"}, restart: true, partial: true},
+	}
+	for i, s := range steps {
+		set := setOf(t, s.entries...)
+		if s.restart {
+			l = newLists(t, dir)
+			publish(t, l, "se-4b", setOf(t, steps[i-1].entries...))
+			c.lists = l
+		}
+		publish(t, l, "se-4b", set)
+		c.fetch(t, "se-4b")
+		if c.held["se-4b"].Checksum != sumOf(setRuns(set)) || c.answers[0].Partial != s.partial {
+			t.Errorf("step %d: partial %t, entries of %v bytes", i, c.answers[0].Partial, c.held["se-4b"].Set.Widths())
+		}
+		if names := l.Names(); !slices.Equal(names, []string{"se-4b"}) {
+			t.Errorf("step %d: lists %q", i, names)
+		}
+	}
+	many := prefixset.NewBuilder(0)
+	for i := range uint32(maxLonger/5 + 1) {
+		if err := many.Add(binary.BigEndian.AppendUint64(nil, uint64(i)<<24)[:5], 5); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish(t, l, "se-4b", many.Set())
+	if c.fetch(t, "se-4b"); !slices.Equal(c.held["se-4b"].Set.Widths(), []int{4}) {
+		t.Errorf("%d longer entries: widths %v", maxLonger/5+1, c.held["se-4b"].Set.Widths())
 	}
 }
 
@@ -192,7 +252,7 @@ func FuzzGet(f *testing.F) {
 		if parseVersion(list.Version, tag) == (view{}) {
 			t.Errorf("version %x is not one of the list", list.Version)
 		}
-		if want := sumOfFirst(newer, 4, min(int(base), newer.Len())); !a.Partial && !bytes.Equal(list.Sha256Checksum, want[:]) {
+		if want := sumOfFirst(newer, min(int(base), newer.Len())); !a.Partial && !bytes.Equal(list.Sha256Checksum, want[:]) {
 			t.Errorf("a full update has checksum %x, want %x", list.Sha256Checksum, want)
 		}
 	})

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -44,7 +45,18 @@ var ErrConstraint = errors.New("size constraint out of range")
 // the zero Addr if that is unknown. The error is ErrUnknownList or ErrConstraint, wrapped, for
 // what the client did wrong, or that of ctx: nothing is made for clients that have all gone away.
 func (l *Lists) Get(ctx context.Context, client netip.Addr, name string, version []byte, maxEntries int) (Answer, error) {
-	s := (*l.current.Load())[name]
+	return l.answer(ctx, client, (*l.current.Load())[name], name, version, maxEntries)
+}
+
+// GetStored is Get for a client that takes entries as long as they are stored, see
+// protocol.AsStoredHeader. A version of one form is unknown to the other.
+func (l *Lists) GetStored(ctx context.Context, client netip.Addr, name string, version []byte, maxEntries int) (Answer, error) {
+	current := *l.current.Load()
+	return l.answer(ctx, client, cmp.Or(current[formOf(name, true)], current[name]), name, version, maxEntries)
+}
+
+// answer is Get for one form of a list.
+func (l *Lists) answer(ctx context.Context, client netip.Addr, s *state, name string, version []byte, maxEntries int) (Answer, error) {
 	switch {
 	case s == nil:
 		return Answer{}, fmt.Errorf("%w: %q", ErrUnknownList, name)

@@ -60,6 +60,7 @@ func publish(t testing.TB, l *Lists, name string, set *prefixset.Set) {
 type transport struct {
 	lists   *Lists
 	maxDB   int
+	stored  bool // as a client that takes entries as they are stored
 	wait    time.Duration
 	answers []Answer // to the last request
 }
@@ -86,7 +87,11 @@ func (tr *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	tr.answers = nil
 	for _, name := range names {
-		a, err := tr.lists.Get(r.Context(), netip.Addr{}, name, versions[name], tr.maxDB)
+		get := tr.lists.Get
+		if tr.stored {
+			get = tr.lists.GetStored
+		}
+		a, err := get(r.Context(), netip.Addr{}, name, versions[name], tr.maxDB)
 		if err != nil {
 			return nil, err
 		}

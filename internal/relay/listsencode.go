@@ -23,7 +23,7 @@ type request struct {
 
 // key is equal for requests with the same answer.
 func (u request) key() string {
-	key := append([]byte(u.name), 0)
+	key := append([]byte(u.form()), 0)
 	return string(u.want.append(u.have.append(append(key, u.sum[:]...))))
 }
 
@@ -81,7 +81,7 @@ func (e *encoder) encode() (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	removals, additions, err := indexedChange(base(), target(), e.width)
+	removals, additions, err := indexedChange(base(), target())
 	if err != nil {
 		return Answer{}, fmt.Errorf("%w: %w", errHistory, err)
 	}
@@ -91,11 +91,11 @@ func (e *encoder) encode() (Answer, error) {
 
 // indexedChange is changeBetween as a partial update has it: removals are the indices in base, as
 // four bytes, big-endian.
-func indexedChange(base, target runs, width int) (removals, additions *prefixset.Set, err error) {
+func indexedChange(base, target runs) (removals, additions *prefixset.Set, err error) {
 	gone, came := prefixset.NewBuilder(0), prefixset.NewBuilder(0)
-	d := &differ{base: cursor{next: base}, target: cursor{next: target}, width: width}
+	d := &differ{base: cursor{next: base}, target: cursor{next: target}}
 	for err == nil {
-		switch what, entry := d.next(); what {
+		switch what, entry, width := d.next(); what {
 		case ended:
 			return gone.Set(), came.Set(), nil
 		case removed:
@@ -111,53 +111,56 @@ func indexedChange(base, target runs, width int) (removals, additions *prefixset
 var fieldOfAdditions = map[int]protowire.Number{4: fieldFour, 8: 9, 16: 10, 32: 11}
 
 // message returns the encoded HashList, in memory of just its size. Fields are in the order of
-// their numbers, except for the minimum wait, which is to follow: so a client can decode the
-// additions while they come.
+// their numbers, except for the minimum wait, which is to follow, and longer entries, which come
+// first: so a client can decode the additions while they come.
 func (e *encoder) message(partial bool, removals, additions content, checksum []byte) ([]byte, error) {
-	in, err := protocol.PlanRice(e.width, additions.seq())
+	in, err := protocol.PlanRice(e.width, additions.seq(e.width))
 	if err != nil {
 		return nil, err
 	}
 	out := protocol.RicePlan{}
 	if removals != nil {
-		if out, err = protocol.PlanRice(4, removals.seq()); err != nil {
+		if out, err = protocol.PlanRice(4, removals.seq(4)); err != nil {
 			return nil, err
 		}
 	}
 	head := e.head(partial)
+	if e.stored {
+		head = protocol.AppendLonger(head, additions.longer(e.width))
+	}
 	field := fieldOfAdditions[e.width]
 	m := make([]byte, 0, len(head)+in.Size(field)+out.Size(fieldRemovals)+protowire.SizeTag(fieldChecksum)+protowire.SizeBytes(len(checksum)))
 	m = append(m, head...)
 	if field < fieldRemovals {
-		m = in.AppendField(m, field, additions.seq())
+		m = in.AppendField(m, field, additions.seq(e.width))
 	}
 	if removals != nil {
-		m = out.AppendField(m, fieldRemovals, removals.seq())
+		m = out.AppendField(m, fieldRemovals, removals.seq(4))
 	}
 	m = appendBytes(m, fieldChecksum, checksum)
 	if field > fieldRemovals {
-		m = in.AppendField(m, field, additions.seq())
+		m = in.AppendField(m, field, additions.seq(e.width))
 	}
 	return m, nil
 }
 
-// runs reads entries of one width in ascending order. Each call returns the next of them, as
-// whole entries without separators, valid until the next call. At the end it returns nil.
-type runs func() []byte
+// runs reads entries in ascending order, bytewise. Each call returns the next of them that have one
+// width, as whole entries without separators, valid until the next call. At the end it returns nil.
+type runs func() (run []byte, width int)
 
 // content makes a new reader of the same entries each time.
 type content func() runs
 
 // none reads nothing.
-func none() runs { return func() []byte { return nil } }
+func none() runs { return func() ([]byte, int) { return nil, 0 } }
 
-// setRuns reads a set whose entries all have one width.
+// setRuns reads a set.
 func setRuns(s *prefixset.Set) runs {
 	all, pause := s.Runs(), new(prefixset.Pause)
-	return func() []byte {
-		run, _ := all.Next()
+	return func() ([]byte, int) {
+		run, width := all.Next()
 		pause.After(len(run))
-		return run
+		return run, width
 	}
 }
 
@@ -166,11 +169,11 @@ func setRuns(s *prefixset.Set) runs {
 func cutRuns(s *prefixset.Set, width int) runs {
 	all, pause := s.Runs(), new(prefixset.Pause)
 	var buf, last []byte
-	return func() []byte {
+	return func() ([]byte, int) {
 		for buf = buf[:0]; len(buf) == 0; {
 			run, wide := all.Next()
 			if len(run) == 0 {
-				return nil
+				return nil, 0
 			}
 			pause.After(len(run))
 			for ; len(run) > 0; run = run[wide:] {
@@ -180,22 +183,21 @@ func cutRuns(s *prefixset.Set, width int) runs {
 				}
 			}
 		}
-		return buf
+		return buf, width
 	}
 }
 
 // firstRuns reads the first n entries, or all if there are fewer. A client may name more than
-// an int of 32 bits has bytes for.
-func firstRuns(from runs, width int, n int64) runs {
-	left := n * int64(width)
-	return func() []byte {
-		if left == 0 {
-			return nil
+// an int of 32 bits has.
+func firstRuns(from runs, n int64) runs {
+	return func() ([]byte, int) {
+		run, width := from()
+		if len(run) == 0 || n == 0 {
+			return nil, 0
 		}
-		run := from()
-		run = run[:min(int64(len(run)), left)]
-		left -= int64(len(run))
-		return run
+		taken := min(int64(len(run)/width), n)
+		n -= taken
+		return run[:int(taken)*width], width
 	}
 }
 
@@ -206,57 +208,60 @@ func lower(run []byte, width int, bound []byte) int {
 	})
 }
 
-// cursor has the next entries of runs at hand.
+// cursor has the next entries of runs at hand, which all have one width.
 type cursor struct {
-	next runs
-	rest []byte
+	next  runs
+	rest  []byte
+	width int
 }
 
 // ok reports whether there is an entry at hand, and reads on if need be.
 func (c *cursor) ok() bool {
 	if len(c.rest) == 0 {
-		c.rest = c.next()
+		c.rest, c.width = c.next()
 	}
 	return len(c.rest) > 0
 }
 
-// take returns the first n bytes at hand and moves past them.
-func (c *cursor) take(n int) []byte {
-	taken := c.rest[:n]
-	c.rest = c.rest[n:]
-	return taken
+// entry returns the first entry at hand.
+func (c *cursor) entry() []byte { return c.rest[:c.width] }
+
+// take returns the first n bytes at hand, whole entries, and moves past them.
+func (c *cursor) take(n int) (run []byte, width int) {
+	run, c.rest = c.rest[:n], c.rest[n:]
+	return run, c.width
 }
 
 // changedRuns reads the entries of from that are not in without, and those of with. An entry
 // that both from and with have is read twice: the caller finds it by its order or checksum.
-func changedRuns(from, without, with runs, width int) runs {
+func changedRuns(from, without, with runs) runs {
 	f, out, in := &cursor{next: from}, &cursor{next: without}, &cursor{next: with}
-	return func() []byte {
+	return func() ([]byte, int) {
 		for f.ok() {
 			n := len(f.rest)
 			if out.ok() {
-				switch bytes.Compare(out.rest[:width], f.rest[:width]) {
+				switch bytes.Compare(out.entry(), f.entry()) {
 				case 0:
-					f.take(width)
+					f.take(f.width)
 					continue
 				case -1:
-					out.take(width)
+					out.take(out.width)
 					continue
 				}
-				n = lower(f.rest, width, out.rest[:width])
+				n = lower(f.rest, f.width, out.entry())
 			}
 			if in.ok() {
-				n = lower(f.rest[:n], width, in.rest[:width])
+				n = lower(f.rest[:n], f.width, in.entry())
 			}
 			if n == 0 {
-				return in.take(width)
+				return in.take(in.width)
 			}
 			return f.take(n)
 		}
 		if in.ok() {
 			return in.take(len(in.rest))
 		}
-		return nil
+		return nil, 0
 	}
 }
 
@@ -273,32 +278,31 @@ const (
 // differ compares two contents entry by entry.
 type differ struct {
 	base, target cursor
-	width        int
 	index        int // of the next entry of base
 }
 
 // next returns the next entries and where they are.
-func (d *differ) next() (difference, []byte) {
-	w := d.width
-	switch inBase, inTarget := d.base.ok(), d.target.ok(); {
-	case !inBase && !inTarget:
-		return ended, nil
-	case !inTarget:
+func (d *differ) next() (where difference, run []byte, width int) {
+	b, t := &d.base, &d.target
+	inBase, inTarget := b.ok(), t.ok()
+	if !inBase && !inTarget {
+		return ended, nil, 0
+	}
+	if inBase && inTarget && b.width == t.width {
+		if n := equalEntries(b.rest, t.rest, b.width); n > 0 {
+			d.index += n / b.width
+			t.take(n)
+			run, width = b.take(n)
+			return same, run, width
+		}
+	}
+	if inBase && (!inTarget || bytes.Compare(b.entry(), t.entry()) < 0) {
 		d.index++
-		return removed, d.base.take(w)
-	case !inBase:
-		return added, d.target.take(w)
+		run, width = b.take(b.width)
+		return removed, run, width
 	}
-	if n := equalEntries(d.base.rest, d.target.rest, w); n > 0 {
-		d.index += n / w
-		d.target.take(n)
-		return same, d.base.take(n)
-	}
-	if bytes.Compare(d.base.rest[:w], d.target.rest[:w]) < 0 {
-		d.index++
-		return removed, d.base.take(w)
-	}
-	return added, d.target.take(w)
+	run, width = t.take(t.width)
+	return added, run, width
 }
 
 // equalEntries returns the bytes of the whole entries with which a and b both begin.
@@ -315,9 +319,9 @@ func equalEntries(a, b []byte, width int) int {
 }
 
 // collect returns the set of all entries. It expects capacity of them.
-func collect(all runs, width, capacity int) (*prefixset.Set, error) {
+func collect(all runs, capacity int) (*prefixset.Set, error) {
 	b := prefixset.NewBuilder(capacity)
-	for run := all(); len(run) > 0; run = all() {
+	for run, width := all(); len(run) > 0; run, width = all() {
 		if err := b.Add(run, width); err != nil {
 			return nil, err
 		}
@@ -328,20 +332,35 @@ func collect(all runs, width, capacity int) (*prefixset.Set, error) {
 // sumOf returns the checksum of all entries.
 func sumOf(all runs) [sha256.Size]byte {
 	h := sha256.New()
-	for run := all(); len(run) > 0; run = all() {
+	for run, _ := all(); len(run) > 0; run, _ = all() {
 		h.Write(run)
 	}
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// seq returns the content as an iterator.
-func (c content) seq() iter.Seq[[]byte] {
+// seq returns the entries of one width as an iterator.
+func (c content) seq(width int) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		all := c()
-		for run := all(); len(run) > 0 && yield(run); run = all() {
+		for run, of := all(); len(run) > 0; run, of = all() {
+			if of == width && !yield(run) {
+				return
+			}
 		}
 	}
 }
 
-// contentOf returns the content of a set whose entries all have one width.
+// longer returns the entries that are longer than width, by their width.
+func (c content) longer(width int) map[int][]byte {
+	longer := make(map[int][]byte)
+	all := c()
+	for run, of := all(); len(run) > 0; run, of = all() {
+		if of > width {
+			longer[of] = append(longer[of], run...)
+		}
+	}
+	return longer
+}
+
+// contentOf returns the content of a set.
 func contentOf(s *prefixset.Set) content { return func() runs { return setRuns(s) } }

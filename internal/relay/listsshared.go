@@ -151,7 +151,7 @@ func (e *encodings) find(key string, site netip.Addr) (Answer, bool) {
 func (e *encodings) keep(key string, k kept) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.inForce[k.of.name] != k.of {
+	if e.inForce[k.of.form()] != k.of {
 		return
 	}
 	for e.kept.Len() > 0 && (e.bytes+len(k.answer.Message) > maxEncodedBytes || e.kept.Len() == maxEncoded) {
@@ -193,7 +193,7 @@ func (e *encodings) forget(inForce map[string]*state) {
 	defer e.mu.Unlock()
 	e.inForce = inForce
 	for _, key := range e.kept.Keys() {
-		if k, _ := e.kept.Peek(key); inForce[k.of.name] != k.of {
+		if k, _ := e.kept.Peek(key); inForce[k.of.form()] != k.of {
 			e.drop(key)
 		}
 	}
@@ -212,19 +212,19 @@ func (e *encodings) open(s *state, v view) (content, error) {
 	if v.limit == 0 {
 		return c, nil
 	}
-	return func() runs { return firstRuns(c(), s.width, int64(v.limit)) }, nil
+	return func() runs { return firstRuns(c(), int64(v.limit)) }, nil
 }
 
 // before returns the content that a change led from.
 func (s *state) before(c change) content {
-	return func() runs { return changedRuns(setRuns(s.set), setRuns(c.added), setRuns(c.removed), s.width) }
+	return func() runs { return changedRuns(setRuns(s.set), setRuns(c.added), setRuns(c.removed)) }
 }
 
 // changeSince returns the change from an earlier content to the one in force. It makes sure
 // that the change gives the entries that the id names: a history that is damaged, in memory or
 // on disk, must not become a wrong update.
 func (e *encodings) changeSince(s *state, from id) (change, error) {
-	key := string(s.sum[:]) + string(from[:])
+	key := s.form() + string(s.sum[:]) + string(from[:])
 	if c, ok := e.changes.Get(key); ok {
 		return c, nil
 	}
@@ -232,7 +232,7 @@ func (e *encodings) changeSince(s *state, from id) (change, error) {
 	if steps == nil {
 		return change{}, errHistory
 	}
-	c, err := changeOf(steps, s.width)
+	c, err := changeOf(steps)
 	if err != nil || idOf(sumOf(s.before(c)())) != from {
 		return change{}, errHistory
 	}

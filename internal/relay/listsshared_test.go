@@ -41,7 +41,7 @@ func churned(t testing.TB, set *prefixset.Set, removals, additions int, seed uin
 	rng, every := rand.New(rand.NewPCG(seed, 2)), max(set.Len()/removals, 1)
 	b := prefixset.NewBuilder(removals)
 	for run := setRuns(set); ; {
-		entries := run()
+		entries, _ := run()
 		if len(entries) == 0 {
 			break
 		}
@@ -52,11 +52,11 @@ func churned(t testing.TB, set *prefixset.Set, removals, additions int, seed uin
 		}
 	}
 	// An entry that is there already comes twice: collect would refuse it.
-	fresh, err := collect(changedRuns(setRuns(hashes(additions, seed)), setRuns(set), none(), 4), 4, additions)
+	fresh, err := collect(changedRuns(setRuns(hashes(additions, seed)), setRuns(set), none()), additions)
 	if err != nil {
 		t.Fatal(err)
 	}
-	next, err := collect(changedRuns(setRuns(set), setRuns(b.Set()), setRuns(fresh), 4), 4, set.Len())
+	next, err := collect(changedRuns(setRuns(set), setRuns(b.Set()), setRuns(fresh)), set.Len())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -143,7 +143,7 @@ func (h *handler) answer(m method, found bool, w *countingWriter, r *http.Reques
 	if bad != nil {
 		return reply{}, bad
 	}
-	q.begin, q.client = w.begin, client
+	q.begin, q.client, q.stored = w.begin, client, r.Header.Get(protocol.AsStoredHeader) == "?1"
 	if m.name == search.name {
 		defer h.announce(w.Header(), client) // what is left after it
 	}

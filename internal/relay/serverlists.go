@@ -61,7 +61,7 @@ func (h *handler) batchGet(r *http.Request, _ netip.Addr, q query) (reply, *fail
 func versionsOf(q query) (map[string][]byte, *failure) {
 	byTag := make(map[string]string)
 	for _, name := range q.names {
-		byTag[string(tagOf(name))] = name
+		byTag[string(tagOf(name))], byTag[string(tagOf(formOf(name, true)))] = name, name
 	}
 	versions := make(map[string][]byte)
 	for _, v := range q.versions {
@@ -97,11 +97,15 @@ func (h *handler) get(r *http.Request, q query) (reply, *failure) {
 // list returns the update of a list. A client that holds a list which the relay has lost keeps
 // it. One that holds nothing waits for a while, if the relay is still fetching its first lists.
 func (h *handler) list(r *http.Request, name string, version []byte, q query) (Answer, *failure) {
-	answer, err := h.lists.Get(r.Context(), q.client, name, version, q.maxEntries)
+	get := h.lists.Get
+	if q.stored {
+		get = h.lists.GetStored
+	}
+	answer, err := get(r.Context(), q.client, name, version, q.maxEntries)
 	kept := slices.Contains(h.configured, name)
 	switch {
 	case !errors.Is(err, ErrUnknownList) || !kept:
-	case bytes.HasPrefix(version, tagOf(name)):
+	case bytes.HasPrefix(version, tagOf(name)), bytes.HasPrefix(version, tagOf(formOf(name, true))):
 		return unchanged(name, version), nil
 	case !h.fetched():
 		leave, ok := h.starting.Take(q.client, "")
@@ -110,7 +114,7 @@ func (h *handler) list(r *http.Request, name string, version []byte, q query) (A
 		}
 		h.awaitFirst(r.Context(), q.begin)
 		leave()
-		answer, err = h.lists.Get(r.Context(), q.client, name, version, q.maxEntries)
+		answer, err = get(r.Context(), q.client, name, version, q.maxEntries)
 	}
 	switch {
 	case err == nil:

@@ -37,6 +37,7 @@ type query struct {
 	prefixes   [][]byte // distinct
 	pageSize   int      // most lists of a page; 0: no limit
 	pageToken  string
+	stored     bool // the client takes entries as long as they are stored
 	client     netip.Addr
 	begin      func() // sends the header of a good answer, before the answer is there
 }

@@ -104,6 +104,7 @@ type wire struct {
 	handler http.Handler // nil: connections are refused
 	remote  string
 	delay   time.Duration // of the answer
+	old     bool          // as a client that knows no longer entries
 	mu      sync.Mutex
 	paths   []string
 	times   []time.Time
@@ -134,6 +135,9 @@ func (c *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	r = r.Clone(r.Context())
 	r.RemoteAddr, r.RequestURI = c.remote, r.URL.RequestURI()
+	if c.old {
+		r.Header.Del(protocol.AsStoredHeader)
+	}
 	w := httptest.NewRecorder()
 	handler.ServeHTTP(w, r)
 	select { // as a network does: an engine does not wait for long for a request that continues
@@ -171,6 +175,17 @@ func (w *world) replicaIn(mode lookup.Mode, n int, firstContact func() time.Dura
 	s := engine.Settings{Endpoint: fmt.Sprintf("http://relay%d.internal", n), Protocol: protocol.DialectV5.Name, Lists: "se-4b mw-4b", Mode: mode}
 	var err error
 	if c.Engine, c.close, err = registry.Acquire(s, ""); err != nil {
+		w.t.Fatal(err)
+	}
+	return c
+}
+
+// direct starts a client of the server itself, with the settings of the relay.
+func (w *world) direct() *replica {
+	w.t.Helper()
+	c := new(replica)
+	var err error
+	if c.Engine, c.close, err = engine.NewRegistry(w.cfg.Edge).Acquire(w.cfg.Settings, ""); err != nil {
 		w.t.Fatal(err)
 	}
 	return c
