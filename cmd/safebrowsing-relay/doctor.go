@@ -56,11 +56,18 @@ func (e *examination) tell(d diagnosis) { e.Tell(say.Diagnosis(d)) }
 func doctor() *cli.Command {
 	return &cli.Command{
 		Name:  "doctor",
-		Usage: "examine the Redis or Valkey that relays share",
+		Usage: "examine the Redis or Valkey that relays share, or what a relay costs",
 		Description: `Prints one line for each thing that must be right: version, memory, TLS, which relay
 fetches lists, and how old the lists are. It writes one key, which expires.
 
    safebrowsing-relay doctor -redis rediss://redis.internal:6379
+
+With -admin it says what a running relay has asked its server, what that costs a month
+at this rate, and which ten prefixes were asked about most often today. A relay sees
+prefixes and no names: safebrowsing expressions prints those of a name, with which
+its SHA-256 begins.
+
+   safebrowsing-relay doctor -admin 127.0.0.1:8098
 
 A relay itself is examined as its clients see it:
 
@@ -69,26 +76,36 @@ A relay itself is examined as its clients see it:
 The JSON of a check is {"check","status","text","advice"}; status is ok, warning,
 problem or skipped. The exit status is 1 if there is a problem; warnings leave it
 at 0.`,
-		Flags: append(redisFlags("examine"), &cli.BoolFlag{Name: "json", Usage: "print one JSON object per line"}),
+		Flags: append(redisFlags("examine"),
+			&cli.StringFlag{Name: "admin", Usage: "the `ADDRESS` that a running relay has for -admin"},
+			&cli.BoolFlag{Name: "json", Usage: "print one JSON object per line"}),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if c.NArg() > 0 {
 				return fmt.Errorf("doctor takes no argument such as %q, see safebrowsing-relay doctor -h", c.Args().First())
 			}
 			cfg, err := redisConfig(c)
-			if err == nil && cfg == nil {
-				err = errors.New("doctor needs -redis, see safebrowsing-relay doctor -h")
+			if err == nil && cfg == nil && !c.IsSet("admin") {
+				err = errors.New("doctor needs -redis or -admin, see safebrowsing-relay doctor -h")
 			}
 			if err != nil {
 				return err
 			}
-			return new(examination).redis(ctx, c, cfg)
+			e := new(examination)
+			e.W, e.JSON = c.Root().Writer, c.Bool("json")
+			if c.IsSet("admin") {
+				e.costs(ctx, c.String("admin"))
+			}
+			if cfg == nil {
+				return e.Sum()
+			}
+			return e.redis(ctx, cfg)
 		},
 	}
 }
 
 // redis examines the Redis that relays share.
-func (e *examination) redis(ctx context.Context, c *cli.Command, cfg *sharing.Config) error {
-	e.W, e.JSON, e.Secrets = c.Root().Writer, c.Bool("json"), []string{cfg.Password, cfg.Sentinels, cfg.Target.Password}
+func (e *examination) redis(ctx context.Context, cfg *sharing.Config) error {
+	e.Secrets = []string{cfg.Password, cfg.Sentinels, cfg.Target.Password}
 	states := make(redisStates, 1)
 	cfg.Observer, cfg.Deadline, cfg.Prefix = states, redisDeadline, sharing.Prefix("doctor")
 	client, err := sharing.Open(*cfg)

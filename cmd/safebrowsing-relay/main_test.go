@@ -107,7 +107,7 @@ func TestMisuseOfTheRelay(t *testing.T) {
 		"-db " + none:                   "no API key: set -api-key-file or $" + config.KeyVariable,
 		"-corefile x":                   "a relay reads no Corefile",
 		"doctor x":                      `no argument such as "x"`,
-		"doctor":                        "doctor needs -redis",
+		"doctor":                        "doctor needs -redis or -admin",
 		"doctor -redis redis://a -db x": "not defined: -db",
 		"doctor -redis redis://127.0.0.1 -offline":                                                  "-offline",
 		"doctor -redis-ca ca.pem":                                                                   "-redis-ca is given without -redis",

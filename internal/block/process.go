@@ -21,6 +21,9 @@ import (
 // process is what the server blocks of this process are together.
 var process = &Process{devices: newDevices()}
 
+// shownCostly is how many of the names that cost most are shown.
+const shownCostly = 3
+
 // ThisProcess returns what the server blocks of this process are together.
 func ThisProcess() *Process { return process }
 
@@ -239,7 +242,7 @@ func (p *Process) Report() status.Report {
 		r.Named = r.Named || b.Config.StatusNames
 		r.LooksBack = r.LooksBack || b.LooksBack()
 		if n := r.Blocks[i].Service; n >= 0 && r.Services[n].Paid && b.Config.StatusNames {
-			r.Services[n].Costly = p.costs.Most(now)
+			r.Services[n].Costly = p.costs.Most(now, shownCostly)
 		}
 	}
 	r.Judge()

@@ -326,3 +326,17 @@ func FuzzBuilder(f *testing.F) {
 		}
 	})
 }
+
+func TestLenOfCountsTheEntriesOfAWidth(t *testing.T) {
+	eachMixedSet(t, func(t *testing.T, set *Set, entries [][]byte) {
+		want := make(map[int]int)
+		for _, e := range entries {
+			want[len(e)]++
+		}
+		for width := 3; width <= 33; width++ {
+			if got := set.LenOf(width); got != want[width] {
+				t.Errorf("%d entries of %d bytes, want %d", got, width, want[width])
+			}
+		}
+	})
+}

@@ -29,12 +29,13 @@ func (h *handler) search(r *http.Request, client netip.Addr, q query) (reply, *f
 		return h.partly(r, prefixes, unknown(prefixes, protocol.ErrNoLists), protocol.ErrNoLists)
 	}
 	answers, err := h.checker.Search(r.Context(), prefixes, !h.complete(), h.admission(r, client), func() (func(), bool) { return h.searching.Take(client, "") })
-	for _, a := range answers {
+	for i, a := range answers {
 		if a.Err == nil {
 			h.metrics.searches.WithLabelValues(a.From.String()).Inc()
 		}
 		if a.Err == nil && a.From == lookup.FromServer {
 			h.metrics.asked.WithLabelValues(a.Reason.String()).Inc()
+			h.costs.note(prefixes[i], a.Reason, time.Now())
 		}
 	}
 	if err != nil {

@@ -102,6 +102,7 @@ type handler struct {
 	lacking    lacking
 	onlyLists  bool // prefixes in no list are not asked about
 	metrics    *metrics
+	costs      *costs
 	lists      *Lists
 	configured []string      // lists that the engine keeps
 	first      chan struct{} // closed when the first contact has ended and its lists can be served
@@ -174,6 +175,7 @@ func (r *Relay) start() (err error) {
 		return err
 	}
 	h := r.handler
+	h.costs = &costs{since: time.Now(), paid: r.cfg.Settings.Dialect().Paid, engine: r.engine}
 	h.lists, h.checker, h.shares, h.searchHold = lists, r.engine.Checker, r.engine.Shares, r.engine.SearchHold
 	h.shareSpent = func(client netip.Addr) { r.shareLog.Log(&r.engine.Service, client, time.Now()) }
 	if r.redis != nil {

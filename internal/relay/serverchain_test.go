@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -21,9 +22,9 @@ type chain struct {
 // behind starts a relay that asks the relay of w, which must run.
 func (w *world) behind() *chain {
 	w.t.Helper()
-	up := &wire{handler: w.relay, remote: "192.0.2.200:4000"}
+	up := &wire{handler: w.relay, remote: "192.0.2.200:4000", unsent: true}
 	second := *w
-	second.cfg.Settings.Endpoint = "http://first.internal"
+	second.cfg.Settings.Endpoint, second.cfg.Settings.Protocol = "http://first.internal", protocol.DialectV5.Name
 	second.cfg.Edge = engine.Edge{Transport: up, FirstContact: atOnce}
 	second.start()
 	synctest.Wait()
@@ -151,5 +152,53 @@ func TestAPrefixInNoListIsSafeForAMinuteBehindTwoRelays(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		t.Logf("blocked %s after the first relay had the list", time.Since(listed))
+	})
+}
+
+// A region is cut off from the central relay for an hour. Its relay and its clients keep what they
+// know: no threat is ever safe, and soon after the hour all of them have the lists of the centre.
+func TestARegionIsCutOffForAnHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.start()
+		defer w.relay.Close()
+		synctest.Wait()
+		second := w.behind()
+		defer second.relay.Close()
+		var clients []*replica
+		for n := range 20 {
+			c := second.replica(n)
+			defer c.close()
+			clients = append(clients, c)
+		}
+		time.Sleep(2 * time.Minute)
+		never := func(v lookup.Verdict) {
+			for i, c := range clients {
+				if d := c.decide("evil.example."); d.Verdict == v {
+					t.Errorf("client %d: %+v", i, d)
+				}
+			}
+		}
+		never(lookup.Safe)
+		second.wire.connect(nil, 0)
+		w.threaten("evil.example/", "late.example/")
+		for range 12 {
+			time.Sleep(5 * time.Minute)
+			never(lookup.Safe)
+		}
+		second.wire.connect(w.relay, 0)
+		back := time.Now()
+		for i, c := range clients {
+			for c.decide("late.example.").Verdict != lookup.Unsafe {
+				if time.Since(back) > 10*time.Minute {
+					t.Fatalf("client %d does not block what was listed meanwhile", i)
+				}
+				time.Sleep(time.Second)
+			}
+		}
+		t.Logf("all clients have the new list %s after the hour", time.Since(back))
+		if never(lookup.Safe); len(w.google.Requests("update")) > 4 {
+			t.Errorf("%d requests for lists in an hour and some minutes, want one in 30 minutes", len(w.google.Requests("update")))
+		}
 	})
 }

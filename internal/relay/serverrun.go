@@ -160,6 +160,7 @@ func (r *Relay) admin() http.Handler {
 	mux := http.NewServeMux()
 	gatherers := prometheus.Gatherers{prometheus.DefaultGatherer, r.handler.metrics.registry}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(gatherers, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
+	mux.Handle("GET /costs", r.handler.costs)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if !r.Ready() {

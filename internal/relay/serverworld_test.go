@@ -22,6 +22,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 func TestMain(m *testing.M) {
@@ -105,6 +106,7 @@ type wire struct {
 	remote  string
 	delay   time.Duration // of the answer
 	old     bool          // as a client that knows no longer entries
+	unsent  bool          // a refused connection is known to have sent nothing
 	mu      sync.Mutex
 	paths   []string
 	times   []time.Time
@@ -130,6 +132,9 @@ func (c *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	c.paths, c.times = append(c.paths, r.URL.Path), append(c.times, time.Now())
 	handler, delay := c.handler, c.delay
 	c.mu.Unlock()
+	if handler == nil && c.unsent {
+		return nil, &updater.NotSentError{Err: errRefused}
+	}
 	if handler == nil {
 		return nil, errRefused
 	}

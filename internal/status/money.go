@@ -35,12 +35,10 @@ type Costly struct {
 // Dollars prints what the searches cost.
 func (c Costly) Dollars() string { return Dollars(c.Searches) }
 
-const (
-	maxCostly   = 512 // names that are counted
-	shownCostly = 3
-)
+// maxCostly is the most names that are counted.
+const maxCostly = 512
 
-// Costs counts the searches of each name on one day, in memory only. When there are too many names,
+// Costs counts the searches of each name, or of each prefix, on one day, in memory only. When there are too many names,
 // a new one takes the place of the one with the fewest, and of its count. The zero value is ready
 // to use; it is safe for concurrent use.
 type Costs struct {
@@ -67,8 +65,8 @@ func (c *Costs) Searched(name string, n int, now time.Time) {
 	c.searches[name] += n
 }
 
-// Most returns the names with the most searches today, the highest first.
-func (c *Costs) Most(now time.Time) (all []Costly) {
+// Most returns the n names with the most searches today, the highest first.
+func (c *Costs) Most(now time.Time, n int) (all []Costly) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.turn(now)
@@ -76,7 +74,7 @@ func (c *Costs) Most(now time.Time) (all []Costly) {
 		all = append(all, Costly{name, n})
 	}
 	slices.SortFunc(all, func(a, b Costly) int { return cmp.Or(b.Searches-a.Searches, cmp.Compare(a.Name, b.Name)) })
-	return all[:min(len(all), shownCostly)]
+	return all[:min(len(all), n)]
 }
 
 // turn forgets another day. The caller holds mu.

@@ -33,13 +33,13 @@ func TestTheThreeNamesThatCostMostAreCounted(t *testing.T) {
 			c.Searched("more.example", 1, now)
 		}
 	}
-	if got := c.Most(now); len(got) != 3 || got[0].Name != "most.example" || got[1].Name != "more.example" || got[0].Dollars() != Dollars(maxCostly) {
+	if got := c.Most(now, 3); len(got) != 3 || got[0].Name != "most.example" || got[1].Name != "more.example" || got[0].Dollars() != Dollars(maxCostly) {
 		t.Errorf("%+v", got)
 	}
 	if len(c.searches) > maxCostly {
 		t.Errorf("%d names are kept", len(c.searches))
 	}
-	if got := c.Most(now.AddDate(0, 0, 1)); len(got) != 0 {
+	if got := c.Most(now.AddDate(0, 0, 1), 3); len(got) != 0 {
 		t.Errorf("on the next day %+v", got)
 	}
 }
