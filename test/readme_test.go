@@ -42,6 +42,11 @@ func TestTheReadmeIsForAStranger(t *testing.T) {
 	if n := len(strings.Fields(documents(t)["README.md"])); n > 1800 {
 		t.Errorf("Expected at most 1,800 words, got %d: move what goes deeper to docs", n)
 	}
+	for _, terms := range []string{"Safe Browsing is for non-commercial use", "Not made or endorsed by Google or by the CoreDNS project."} {
+		if !strings.Contains(documents(t)["README.md"], terms) {
+			t.Errorf("Expected the README to say: %s", terms)
+		}
+	}
 	rows := regexp.MustCompile("(?m)^\\| `([a-z_]+)`").FindAllStringSubmatch(sectionOf(t, "README.md", "Configure it"), -1)
 	for _, m := range rows {
 		if _, ok := config.Usages()[m[1]]; !ok {
