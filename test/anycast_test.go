@@ -31,7 +31,7 @@ func TestAnycastIsWithdrawnWhenDNSDoesNotWork(t *testing.T) {
 	}
 	if os.Getenv(ownNetwork) == "" {
 		t.Parallel()
-		inHomeNetwork(t, "host")
+		inNetwork(t, allNamespaces, enterHomeNetwork, "host", "host")
 		return
 	}
 	var dead atomic.Bool
