@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,6 +28,11 @@ var importTests = []struct {
 		"pihole", "adlist.csv domainlist.csv",
 		"bad.example wild.example a.wild.example",
 		"www.bad.example fine.example good.example kids.example fine.wild.example ads1.example a.gone.example",
+	},
+	{
+		"pihole6", "pihole.toml adlist.csv domainlist.csv",
+		"bad.example wild.example a.wild.example",
+		"www.bad.example fine.example good.example nas.example",
 	},
 	{
 		"adguardhome", "AdGuardHome.yaml",
@@ -226,6 +232,8 @@ func TestWhatImportRefuses(t *testing.T) {
 		{file("big.yml", "blocking:\n"+strings.Repeat("#", maxImport)), "has more than 16.8 MB"},
 		{"-upstream nobody blocky.yml", "is no address of a resolver"},
 		{"-from pihole " + file("f.txt", "hello"), "no file of Pi-hole"},
+		{file("g.toml", "[dns]\n  upstreams = [\n    \"9.9.9.9"), "this is not what pihole-FTL writes: line 3"},
+		{file("h.toml", "[dns]\nport = 53\n[dns"), "this is not what pihole-FTL writes: line 3"},
 		{file("many.yml", "blocking:\n  denylists:\n    a:\n      - |\n"+strings.Repeat("        a.example\n", maxNames+1)), "import takes up to 100000"},
 	} {
 		status, out, errOut := invoke(t, append([]string{"import", "-dry-run"}, strings.Fields(tt.args)...)...)
@@ -262,6 +270,39 @@ func TestUpstreamsOfOthers(t *testing.T) {
 		all, why := forwardTo(written)
 		if got := strings.Join(all, " "); got != want || want == "" && why == "" {
 			t.Errorf("%s: got %q (%s), want %q", written, got, why, want)
+		}
+	}
+}
+
+// Pi-hole writes its settings in a form of TOML of its own; another program may have edited them.
+func TestTheSettingsOfPihole6AreRead(t *testing.T) {
+	for text, want := range map[string]string{
+		"[dns]\n  upstreams = [\n    \"127.0.0.1#5335\",\n    \"9.9.9.9\"\n  ] ### CHANGED, default = []\n  port = 53\n": "dns.upstreams 3:127.0.0.1#5335 4:9.9.9.9 | dns.port 6:53",
+		"# [dns]\n[dns]\nhosts = [   ]\n\n[dns.blocking] # a table\n\tactive = true # yes\r\n":                           "dns.hosts | dns.blocking.active 6:true",
+		"[a]\nx = [ \"a # b\", 'c \"d\"', \"e\\\"\\u00e4\" ]":                                                            "a.x 2:a # b 2:c \"d\" 2:e\"ä",
+		"x = \"\"\"a\"\"\"": "line 1: no string of one line",
+		"x = '''a'''":       "line 1: no string of one line",
+		"\nx = { a = 1 }":   "line 2: no value that Pi-hole writes",
+		"x = [\n1,\n":       "line 3: no value that Pi-hole writes",
+		"x = [[1]]":         "line 1: no value that Pi-hole writes",
+		"x =\n1":            "line 1: no value that Pi-hole writes",
+		"x\n=1":             "line 1: no =",
+		"":                  "",
+	} {
+		all, err := tomlEntries(text)
+		var got []string
+		for _, e := range all {
+			words := []string{e.key}
+			for _, v := range e.values {
+				words = append(words, fmt.Sprintf("%d:%s", v.line, v.text))
+			}
+			got = append(got, strings.Join(words, " "))
+		}
+		if err != nil {
+			got = []string{err.Error()}
+		}
+		if strings.Join(got, " | ") != want {
+			t.Errorf("%q: got %q, want %q", text, strings.Join(got, " | "), want)
 		}
 	}
 }

@@ -29,15 +29,15 @@ with -out where it stays. A file that is there is not replaced.
    safebrowsing import AdGuardHome.yaml
    safebrowsing import -dry-run /etc/blocky/config.yml
    safebrowsing import -out /etc/coredns/imported /etc/unbound/unbound.conf
-   safebrowsing import -upstream 9.9.9.9 adlist.csv domainlist.csv
+   safebrowsing import /etc/pihole/pihole.toml adlist.csv domainlist.csv
 
-For Pi-hole, these two commands write the files:
+For Pi-hole, these two commands write its tables:
 
    ` + adlistCommand + `
    ` + domainlistCommand + `
 
-A backup of Pi-hole 5 (pi-hole-….tar.gz) and its JSON files are read, too. A zone file
-with policies (RPZ) is used where it is.`
+pihole.toml of Pi-hole 6 has its upstreams. A backup of Pi-hole 5 (pi-hole-….tar.gz)
+and its JSON files are read, too. A zone file with policies (RPZ) is used where it is.`
 
 // peers are the programs whose configuration is read.
 var peers = []string{"pihole", "adguardhome", "blocky", "rpz"}
@@ -128,7 +128,7 @@ func peerOf(path string, raw []byte) (string, error) {
 		return "", errors.New("is a database, and only Pi-hole's own program reads it surely. Run there:\n   " + adlistCommand + "\n   " + domainlistCommand + "\nand import the two files")
 	case strings.HasPrefix(text, "PK\x03\x04"):
 		return "", errors.New("is a backup of Pi-hole 6, which holds a database. Run on the Pi-hole:\n   " + adlistCommand + "\n   " + domainlistCommand + "\nand import the two files")
-	case strings.HasPrefix(text, "\x1f\x8b"), strings.HasPrefix(text, "["), has("PIHOLE_DNS_"), isTable(text):
+	case strings.HasPrefix(text, "\x1f\x8b"), strings.HasPrefix(text, "["), has("PIHOLE_DNS_"), isTable(text), isPiholeTOML(text):
 		return "pihole", nil
 	case has("user_rules:", "whitelist_filters:", "schema_version:"):
 		return "adguardhome", nil

@@ -33,11 +33,13 @@ func isTable(text string) bool {
 	return slices.Contains(columns, "address") || slices.Contains(columns, "domain")
 }
 
-// pihole reads a table as CSV or JSON, a backup of Pi-hole 5, or setupVars.conf.
+// pihole reads a table as CSV or JSON, a backup or setupVars.conf of Pi-hole 5, or pihole.toml of Pi-hole 6.
 func (m *imported) pihole(raw []byte) error {
 	switch {
 	case bytes.HasPrefix(raw, []byte("\x1f\x8b")):
 		return m.teleporter(raw)
+	case isPiholeTOML(string(raw)):
+		return m.piholeTOML(raw)
 	case bytes.HasPrefix(raw, []byte("[")):
 		return m.piholeJSON(path.Base(m.file), raw)
 	case isTable(string(raw)):
@@ -221,4 +223,50 @@ func (m *imported) setupVars(raw []byte) error {
 		return errors.New("this is no file of Pi-hole that import knows: see safebrowsing import -h")
 	}
 	return nil
+}
+
+// isPiholeTOML reports whether a text has the first table of pihole.toml.
+func isPiholeTOML(text string) bool {
+	return strings.HasPrefix(text, "[dns]") || strings.Contains(text, "\n[dns]")
+}
+
+// piholeTOML reads the settings of Pi-hole 6, as pihole-FTL writes them.
+func (m *imported) piholeTOML(raw []byte) error {
+	all, err := tomlEntries(string(raw))
+	if err != nil {
+		return fmt.Errorf("this is not what pihole-FTL writes: %w", err)
+	}
+	for _, e := range all {
+		for _, v := range e.values {
+			m.piholeSetting(e.key, v)
+		}
+	}
+	return nil
+}
+
+func (m *imported) piholeSetting(key string, v tomlValue) {
+	switch key {
+	case "dns.upstreams":
+		m.upstream(v.line, v.text)
+	case "dns.port":
+		m.listens(v.line, "", v.text)
+	case "dns.hosts", "dns.cnameRecords", "dns.hostRecord":
+		if v.text != "" {
+			m.leave(v.line, "rewrite", v.text, "")
+		}
+	case "dns.revServers":
+		if strings.HasPrefix(v.text, "true,") {
+			m.leave(v.line, "upstream", v.text, "for some domains only: see forward of CoreDNS")
+		}
+	case "dns.blocking.active":
+		if v.text == "false" {
+			m.leave(v.line, "switched off", key, "here it blocks")
+		}
+	case "dhcp.active":
+		if v.text == "true" {
+			m.leave(v.line, "DHCP", key, "")
+		}
+	case "misc.dnsmasq_lines":
+		m.leave(v.line, "line of dnsmasq", v.text, "")
+	}
 }
