@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 	"unsafe"
-
-	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // threatsBehind returns n full hashes that begin with the same four bytes. The first is the hash of the expression.
@@ -86,7 +84,9 @@ func TestTheCacheIsBoundedInFullHashes(t *testing.T) {
 
 // docs/reliability.md, "Bounds": 300 bytes a prefix, and half a megabyte at least.
 func TestTheCacheIsBoundedInBytes(t *testing.T) {
-	testkit.Long(t)
+	if testing.Short() {
+		t.Skip("-short: it takes long")
+	}
 	const capacity = 50_000
 	for _, n := range []int{0, 1, 256} {
 		before := heap()

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // A day of browsing: pages of ten names each, evenly over the day.
@@ -156,7 +155,9 @@ const popularNames = 100
 //
 //	go test ./lookup -run SearchesADay -v
 func TestPopularNamesCostSearchesADayWheneverTheirAnswersExpire(t *testing.T) {
-	testkit.Long(t)
+	if testing.Short() {
+		t.Skip("-short: it takes long")
+	}
 	for _, life := range []time.Duration{5 * time.Minute, 30 * time.Minute, time.Hour, 4 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
 			var names, expressions []string
@@ -197,7 +198,9 @@ func TestPopularNamesCostSearchesADayWheneverTheirAnswersExpire(t *testing.T) {
 //
 //	go test ./lookup -run SearchesADay -v
 func TestSearchesADay(t *testing.T) {
-	testkit.Long(t)
+	if testing.Short() {
+		t.Skip("-short: it takes long")
+	}
 	services := []struct {
 		name string
 		cfg  Config

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func ExampleParseURL() {
@@ -86,7 +84,9 @@ func TestExpressionsByRuleV4AreThoseOfTheVectors(t *testing.T) {
 
 // TestLongTextsTakeNoLonger would take minutes if a step were quadratic.
 func TestLongTextsTakeNoLonger(t *testing.T) {
-	testkit.Long(t)
+	if testing.Short() {
+		t.Skip("-short: it takes long")
+	}
 	const n = 1 << 18
 	international := make([]rune, n)
 	for i := range international {

@@ -39,7 +39,7 @@ func (m *imported) pihole(raw []byte) error {
 	case bytes.HasPrefix(raw, []byte("\x1f\x8b")):
 		return m.teleporter(raw)
 	case isPiholeTOML(string(raw)):
-		return m.piholeTOML(raw)
+		return tomlValues(raw, m.piholeSetting)
 	case bytes.HasPrefix(raw, []byte("[")):
 		return m.piholeJSON(path.Base(m.file), raw)
 	case isTable(string(raw)):
@@ -230,43 +230,30 @@ func isPiholeTOML(text string) bool {
 	return strings.HasPrefix(text, "[dns]") || strings.Contains(text, "\n[dns]")
 }
 
-// piholeTOML reads the settings of Pi-hole 6, as pihole-FTL writes them.
-func (m *imported) piholeTOML(raw []byte) error {
-	all, err := tomlEntries(string(raw))
-	if err != nil {
-		return fmt.Errorf("this is not what pihole-FTL writes: %w", err)
-	}
-	for _, e := range all {
-		for _, v := range e.values {
-			m.piholeSetting(e.key, v)
-		}
-	}
-	return nil
-}
-
-func (m *imported) piholeSetting(key string, v tomlValue) {
+// piholeSetting reads a setting of Pi-hole 6, as pihole-FTL writes it.
+func (m *imported) piholeSetting(key string, line int, text string) {
 	switch key {
 	case "dns.upstreams":
-		m.upstream(v.line, v.text)
+		m.upstream(line, text)
 	case "dns.port":
-		m.listens(v.line, "", v.text)
+		m.listens(line, "", text)
 	case "dns.hosts", "dns.cnameRecords", "dns.hostRecord":
-		if v.text != "" {
-			m.leave(v.line, "rewrite", v.text, "")
+		if text != "" {
+			m.leave(line, "rewrite", text, "")
 		}
 	case "dns.revServers":
-		if strings.HasPrefix(v.text, "true,") {
-			m.leave(v.line, "upstream", v.text, "for some domains only: see forward of CoreDNS")
+		if strings.HasPrefix(text, "true,") {
+			m.leave(line, "upstream", text, "for some domains only: see forward of CoreDNS")
 		}
 	case "dns.blocking.active":
-		if v.text == "false" {
-			m.leave(v.line, "switched off", key, "here it blocks")
+		if text == "false" {
+			m.leave(line, "switched off", key, "here it blocks")
 		}
 	case "dhcp.active":
-		if v.text == "true" {
-			m.leave(v.line, "DHCP", key, "")
+		if text == "true" {
+			m.leave(line, "DHCP", key, "")
 		}
 	case "misc.dnsmasq_lines":
-		m.leave(v.line, "line of dnsmasq", v.text, "")
+		m.leave(line, "line of dnsmasq", text, "")
 	}
 }

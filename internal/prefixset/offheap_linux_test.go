@@ -6,8 +6,6 @@ import (
 	"runtime"
 	"testing"
 	"time"
-
-	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // residentBytes returns the memory that the process takes.
@@ -23,7 +21,9 @@ func residentBytes(t *testing.T) int {
 }
 
 func TestMemoryIsGivenBack(t *testing.T) {
-	testkit.Long(t)
+	if testing.Short() {
+		t.Skip("-short: it takes long")
+	}
 	entries := strides(71, 400_000)
 	tests := map[string]func(){
 		"sets":               func() { setOfPacked(entries, 400_000) },

@@ -14,8 +14,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func TestMemoryComesFromTheHeapIfItCannotBeMapped(t *testing.T) {
@@ -55,7 +53,9 @@ func collect() {
 // TestSetsLiveWhileTheyAreReadAndWritten would crash if memory was given back
 // of which nothing is left but a slice in use.
 func TestSetsLiveWhileTheyAreReadAndWritten(t *testing.T) {
-	testkit.Long(t)
+	if testing.Short() {
+		t.Skip("-short: it takes long")
+	}
 	wide := bytes.Join(randomEntries(rand.New(rand.NewPCG(65, 66)), 9, 100_000, false), nil)
 	for width, entries := range map[int][]byte{4: strides(67, 300_000), 9: wide} {
 		made := func() *Set {

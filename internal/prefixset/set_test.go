@@ -9,8 +9,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-
-	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func must(t testing.TB, err error) {
@@ -108,7 +106,9 @@ func TestContainsEqualsLinearScan(t *testing.T) {
 }
 
 func TestLargeSetsEqualMaps(t *testing.T) {
-	testkit.Long(t)
+	if testing.Short() {
+		t.Skip("-short: it takes long")
+	}
 	r := rand.New(rand.NewPCG(7, 8))
 	for _, size := range []int{chunkEntries - 1, chunkEntries, 200_000} {
 		for _, width := range []int{4, 8} {
