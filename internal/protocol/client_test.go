@@ -54,11 +54,11 @@ func TestRequestsHaveTheFormOfTheReference(t *testing.T) {
 		}},
 	}
 	for _, test := range tests {
-		for _, base := range []string{"", "/", "/mirror", "/mirror/"} {
-			t.Run(test.name+" at "+base, func(t *testing.T) {
+		for _, endpoint := range []string{"https://sb.example", "https://sb.example/", "https://sb.example/mirror", "https://sb.example/mirror/", DefaultEndpoint} {
+			t.Run(test.name+" at "+endpoint, func(t *testing.T) {
 				var got *http.Request
 				c, err := NewV5(Config{
-					Endpoint: "https://sb.example" + base, Key: testKey, UserAgent: "test/1", MaxEntries: 7,
+					Endpoint: endpoint, Key: testKey, UserAgent: "test/1", MaxEntries: 7,
 					Transport: answering(func(r *http.Request) (*http.Response, error) {
 						got = r
 						return nil, errors.New("asked")
@@ -68,10 +68,15 @@ func TestRequestsHaveTheFormOfTheReference(t *testing.T) {
 				if err := test.ask(c); err == nil || !strings.Contains(err.Error(), "asked") {
 					t.Fatal(err)
 				}
-				want := "https://sb.example" + strings.TrimSuffix(base, "/") + test.path + "?" + test.query
+				want := strings.TrimSuffix(endpoint, "/") + test.path + "?" + test.query
 				if got.Method != http.MethodGet || got.URL.String() != want {
 					t.Errorf("got %s %s, want %s", got.Method, got.URL, want)
 				}
+				relays := endpoint != DefaultEndpoint && strings.HasPrefix(test.path, "/v5/hashList")
+				if (got.Header.Get(AsStoredHeader) == "?1") != relays {
+					t.Errorf("got %v; only a relay is asked for lists as they are stored", got.Header)
+				}
+				got.Header.Del(AsStoredHeader)
 				checkHeader(t, got.Header)
 			})
 		}
