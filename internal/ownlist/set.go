@@ -231,9 +231,6 @@ func (c *content) search(hash uint64) (int, bool) {
 	return slices.BinarySearchFunc(c.said, hash, func(s, hash uint64) int { return cmp.Compare(s&^saysMask, hash) })
 }
 
-// bytes returns the bytes of memory for the names that do not expire.
-func (c *content) bytes() int { return 8*cap(c.said) + 4*cap(c.index) }
-
 // about returns the actions that the list has for a name at now. It does not allocate.
 func (c *content) about(name string, now time.Time) (s says) {
 	hash := c.hash(name)
