@@ -89,7 +89,7 @@ func TestARelayCausesNoSearchThatADirectClientDoesNot(t *testing.T) {
 				time.Sleep(2 * time.Minute)
 				if c == nil {
 					c = w.replica(1)
-					c.wire.old = tc.old
+					c.wire.old.Store(tc.old)
 				}
 				defer c.close()
 				time.Sleep(2 * time.Minute)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -105,7 +106,7 @@ type wire struct {
 	handler http.Handler // nil: connections are refused
 	remote  string
 	delay   time.Duration // of the answer
-	old     bool          // as a client that knows no longer entries
+	old     atomic.Bool   // as a client that knows no longer entries
 	unsent  bool          // a refused connection is known to have sent nothing
 	mu      sync.Mutex
 	paths   []string
@@ -140,7 +141,7 @@ func (c *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	r = r.Clone(r.Context())
 	r.RemoteAddr, r.RequestURI = c.remote, r.URL.RequestURI()
-	if c.old {
+	if c.old.Load() {
 		r.Header.Del(protocol.AsStoredHeader)
 	}
 	w := httptest.NewRecorder()
