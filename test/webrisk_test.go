@@ -156,3 +156,19 @@ func TestMonitorTellsExtendedCoverageApart(t *testing.T) {
 		})
 	}
 }
+
+// Whoever pays sees which names cost most today, if pages may show names.
+func TestTheNamesThatCostMostAreShown(t *testing.T) {
+	if !apart(t) {
+		return
+	}
+	lines := testkit.Capture(t)
+	w := newRiskWorld(t)
+	w.mixed()
+	w.start(w.corefile("status 127.0.0.1:0 names", "budget 100"))
+	w.updated(w.perUpdate(3))
+	w.wantBlocked("four.example.com.", dns.TypeA, "suspected malware (Web Risk)")
+	url := w.pageURL(lines)
+	w.made(url, "cost most today")
+	wantPage(t, get(t, url+"status.json"), []string{`"costly":[{"name":"four.example.com","searches":1}]`}, nil)
+}

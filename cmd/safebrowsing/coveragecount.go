@@ -191,7 +191,7 @@ func placeOf(host string, address bool) (suffix, domain string, hosting bool) {
 	return suffix, domain, false
 }
 
-// flush looks up the URLs of the batch. Those without such a prefix are counted at once.
+// flush looks up the URLs of the batch. URLs without a prefix that a list holds are counted at once.
 func (c *counter) flush(ctx context.Context) error {
 	if len(c.batch) == 0 {
 		return nil

@@ -32,7 +32,6 @@ func ThisProcess() *Process { return process }
 type Process struct {
 	pages   status.Pages
 	recent  status.Recent
-	costs   status.Costs
 	devices *devices
 
 	memories    memories
@@ -215,8 +214,9 @@ func (u *unconfirmed) blocked(client, name string) bool {
 
 // Searched notes that the decision about a name took this number of searches, where names may be shown.
 func (b *Block) Searched(qname string, d lookup.Decision, searches int) {
-	if b.Config.StatusNames && b.Settings.Dialect().Paid && (d.By == lookup.ByServer || d.By == lookup.ByCache) && searches > 0 {
-		process.costs.Searched(shown(qname), searches, time.Now())
+	s := b.service.Load()
+	if s != nil && b.Config.StatusNames && b.Settings.Dialect().Paid && (d.By == lookup.ByServer || d.By == lookup.ByCache) && searches > 0 {
+		s.Costs.Searched(shown(qname), searches, time.Now())
 	}
 }
 
@@ -241,8 +241,8 @@ func (p *Process) Report() status.Report {
 	for i, b := range blocks {
 		r.Named = r.Named || b.Config.StatusNames
 		r.LooksBack = r.LooksBack || b.LooksBack()
-		if n := r.Blocks[i].Service; n >= 0 && r.Services[n].Paid && b.Config.StatusNames {
-			r.Services[n].Costly = p.costs.Most(now, shownCostly)
+		if n, s := r.Blocks[i].Service, b.service.Load(); n >= 0 && s != nil && r.Services[n].Paid && b.Config.StatusNames {
+			r.Services[n].Costly = s.Costs.Most(now, shownCostly)
 		}
 	}
 	r.Judge()

@@ -58,7 +58,7 @@ func (b *Block) admit(a *status.Answer, at time.Time) {
 	if a.Verdict != status.VerdictSuspected {
 		a.Verdict = status.VerdictUnknown
 	}
-	a.Note = strings.TrimPrefix(a.Note+"; it was blocked at "+say.Time(at)+", and by what is not kept: more names were blocked in the last hour than are", "; ")
+	a.Note = strings.TrimPrefix(a.Note+"; it was blocked at "+say.Time(at)+"; by which list is not known any more, as more names were blocked in the last hour than are kept", "; ")
 }
 
 // keep corrects an answer by what is answered about a kept name, whatever lists say.

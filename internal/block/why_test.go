@@ -42,7 +42,7 @@ func TestWhyDoesNotDenyWhatIsForgotten(t *testing.T) {
 	if got := b.Why(h); strings.Contains(got.Note, doubt) {
 		t.Errorf("Expected no doubt about a name that was not blocked, got %+v", got)
 	}
-	if got := b.Why(lookup.FromQname("7.example.")); got.Verdict != status.VerdictUnknown || !strings.Contains(got.Note, "it was blocked at 20") || !strings.HasSuffix(got.Note, "than are") {
+	if got := b.Why(lookup.FromQname("7.example.")); got.Verdict != status.VerdictUnknown || !strings.Contains(got.Note, "it was blocked at 20") || !strings.HasSuffix(got.Note, "than are kept") {
 		t.Errorf("Expected to be told when a name was blocked that is not kept, got %+v", got)
 	}
 	block(10_000, 270_000)

@@ -21,7 +21,7 @@ type Service struct {
 	Checker  *lookup.Checker
 	Schedule *updater.Schedule // of requests to the server
 	Shares   *lookup.Shares    // of the budget, or of that of a relay, for each client; nil: there is none
-	Costs    status.Costs      // of each prefix, counted by a relay
+	Costs    status.Costs      // of the service: of each name that may be shown, or of each prefix at a relay
 
 	settings Settings
 	client   protocol.Client

@@ -38,9 +38,9 @@ func (c Costly) Dollars() string { return Dollars(c.Searches) }
 // maxCostly is the most names that are counted.
 const maxCostly = 512
 
-// Costs counts the searches of each name, or of each prefix, on one day, in memory only. When there are too many names,
-// a new one takes the place of the one with the fewest, and of its count. The zero value is ready
-// to use; it is safe for concurrent use.
+// Costs counts the searches of each name, or of each prefix, on one day, in memory only. When there are
+// too many names, a new one takes the place of the one with the fewest, and of its count. The zero
+// value is ready to use; it is safe for concurrent use.
 type Costs struct {
 	mu       sync.Mutex
 	date     string
