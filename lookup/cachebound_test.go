@@ -328,3 +328,36 @@ func TestConfirmedIsTheTimeOfACachedAnswer(t *testing.T) {
 		}
 	})
 }
+
+// When every threat has expired no bit is left in either word: a bit that stays makes
+// queries slow.
+func TestNoBitOutlivesTheThreats(t *testing.T) {
+	c, err := newCache(10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash, now := HashExpression("example.com/"), time.Now()
+	for range 2 { // the second is in the other word
+		now = now.Add(maxVerdictAge + 1)
+		c.put(hash.Prefix(4), serverAnswer{received: now, ttl: time.Hour, threats: []ThreatHash{{Hash: hash, Threats: AllThreats, TTL: time.Minute}}})
+		if !c.mayThreaten(&hash) {
+			t.Error("the cache does not know of its threat")
+		}
+		c.sweep(now.Add(time.Minute + 1))
+		if n := len(bitsOf(c)); n != 0 || c.anyThreat.Load() {
+			t.Errorf("%d bits of expired threats are left", n)
+		}
+	}
+}
+
+// bitsOf returns the words of threatBits that have a bit set.
+func bitsOf(c *cache) (words []uint64) {
+	for i := range c.threatBits {
+		for j := range c.threatBits[i] {
+			if word := c.threatBits[i][j].Load(); word != 0 {
+				words = append(words, word)
+			}
+		}
+	}
+	return words
+}

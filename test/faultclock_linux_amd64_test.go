@@ -149,7 +149,13 @@ func (k *wrongClock) start(t *testing.T, cmd *exec.Cmd) {
 	if err := <-started; err != nil {
 		t.Skipf("Programs cannot be traced here: %v", err)
 	}
-	t.Cleanup(k.stop)
+	t.Cleanup(func() {
+		k.stop()
+		if t.Failed() {
+			text, _ := os.ReadFile(k.log)
+			t.Logf("The process with a wrong clock said: %s", text)
+		}
+	})
 }
 
 // stop ends the process and waits for it. It may be called more than once.

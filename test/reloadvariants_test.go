@@ -4,8 +4,14 @@ import (
 	"encoding/pem"
 	"net"
 	"net/http/httptest"
+	"reflect"
+	"strings"
 	"testing"
 
+	"github.com/coredns/caddy"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
@@ -21,7 +27,8 @@ type reloadVariant struct {
 // newServers is how many variants come after the first one until each server has been asked.
 const newServers = 4
 
-// reloadVariants returns the cycle of TestReloads, which changes each setting of an engine.
+// reloadVariants returns the cycle of TestReloads. TestTheCycleOfReloadsChangesEachSetting
+// holds that it changes each setting of an engine.
 func (w *world) reloadVariants(t *testing.T, other, secure *world) []reloadVariant {
 	taken, err := net.Listen("tcp", w.host+":0")
 	testkit.Must(t, err)
@@ -83,4 +90,46 @@ func (w *world) overTLS() {
 // authority writes the certificate of the server into a file, which it returns.
 func (w *world) authority(t *testing.T, dir string) string {
 	return writeFile(t, dir, "ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.certificate.Raw})))
+}
+
+// TestReloads has to change each setting of an engine. This fails when there is a new one.
+func TestTheCycleOfReloadsChangesEachSetting(t *testing.T) {
+	w, other, secure := newWorld(t), newWorld(t), newWorld(t)
+	secure.overTLS()
+	variants := w.reloadVariants(t, other, secure)
+	first := settingsOf(t, variants[0].corefile)
+	changed := make(map[string]bool)
+	for _, v := range variants {
+		if v.refused {
+			continue
+		}
+		got := settingsOf(t, v.corefile)
+		for i := range got.NumField() {
+			if !got.Field(i).Equal(first.Field(i)) {
+				changed[got.Type().Field(i).Name] = true
+			}
+		}
+	}
+	for i := range first.NumField() {
+		if name := first.Type().Field(i).Name; !changed[name] {
+			t.Errorf("Expected a reload that changes %s of engine.Settings: add one to reloadVariants", name)
+		}
+	}
+}
+
+// settingsOf returns the engine.Settings that the stanza in a Corefile gives.
+func settingsOf(t *testing.T, corefile string) reflect.Value {
+	t.Helper()
+	_, rest, _ := strings.Cut(corefile, "\tsafebrowsing {\n")
+	properties, _, ok := strings.Cut(rest, "\n\t}\n")
+	if !ok {
+		t.Fatalf("Expected a stanza in\n%s", corefile)
+	}
+	c := caddy.NewTestController("dns", "safebrowsing {\n"+properties+"\n}")
+	c.ServerBlockKeys = []string{"."}
+	cfg, err := config.Parse(c, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reflect.ValueOf(engine.Settings(cfg.Engine))
 }

