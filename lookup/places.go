@@ -114,7 +114,7 @@ func networkOf(client netip.Addr) netip.Addr {
 	return netip.PrefixFrom(client, bits).Masked().Addr() // the zero Addr for a client without an address
 }
 
-// Limit returns a listener with at most n connections at once, that closes new ones of an
+// Listen returns a listener with at most n connections at once, that closes new ones of an
 // address that has its share of them, see NewConnections. refused is told of these; nil:
 // nobody is.
 func Listen(l net.Listener, most int, refused func()) net.Listener {
@@ -152,8 +152,9 @@ type placed struct {
 	leave func()
 }
 
-// Close implements net.Conn.
+// Close implements net.Conn. It gives the place back first: once the connection is closed, the next
+// one is accepted, and needs it.
 func (c *placed) Close() error {
-	defer c.leave()
+	c.leave()
 	return c.Conn.Close()
 }

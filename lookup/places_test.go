@@ -3,6 +3,7 @@ package lookup
 import (
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"sync"
 	"testing"
@@ -166,6 +167,37 @@ func TestAClientLeavesConnectionsForOthers(t *testing.T) {
 				t.Error("Expected nothing to be kept of a client that has left")
 			}
 		})
+	}
+}
+
+// queue is a listener whose connections wait already.
+type queue struct {
+	net.Listener
+	waiting chan net.Conn
+}
+
+func (q queue) Accept() (net.Conn, error) { return <-q.waiting, nil }
+
+// Whoever waits gets the place of a connection that ends, and is not refused.
+func TestAnEndedConnectionGivesItsPlaceToTheNextOne(t *testing.T) {
+	q, refused, accepted := queue{waiting: make(chan net.Conn)}, make(chan bool, 1), make(chan net.Conn)
+	l := Listen(q, 1, func() { refused <- true })
+	const rounds = 20_000
+	go func() {
+		for range rounds {
+			conn, _ := l.Accept()
+			accepted <- conn
+		}
+	}()
+	for range rounds {
+		conn, _ := net.Pipe()
+		q.waiting <- conn
+		select {
+		case conn := <-accepted:
+			go conn.Close()
+		case <-refused:
+			t.Fatal("Expected the connection to be accepted when the one before has ended")
+		}
 	}
 }
 
