@@ -7,7 +7,7 @@ local source
 -- page_of returns the page that deploy/site/build makes of a document, or nil.
 local function page_of(path)
   if path == "README.md" then return "index.html" end
-  local name = path:match("^docs/([%w-]+)%.md$") or path:match("^(%u+)%.md$")
+  local name = path:match("^docs/([%w-]+)%.md$") or path:match("^(%u+)%.md$") or path:match("^deploy/site/try/(try)%.md$")
   return name and name:lower() .. ".html"
 end
 
