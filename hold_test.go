@@ -54,7 +54,7 @@ func blocking(t *testing.T, s *SafeBrowsing, name string) {
 	t.Cleanup(s.block.End)
 }
 
-// recorder is a writer without a lock, as those of other plugins are.
+// recorder is a writer without a lock, like the writers of other plugins.
 type recorder struct {
 	test.ResponseWriter
 	calls []string
@@ -224,7 +224,7 @@ func TestPanicOfAnAbandonedPluginIsLogged(t *testing.T) {
 	}
 }
 
-// readsMetadata is a writer that reads metadata whenever it is called, as that of
+// readsMetadata is a writer that reads metadata whenever it is called, like the writer of
 // dnstap does.
 type readsMetadata struct {
 	recorder

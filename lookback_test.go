@@ -255,7 +255,7 @@ func household(days int, r *rand.Rand) (visits []visit, listed map[string]time.D
 // outcome is what a household learns.
 type outcome struct{ visits, stopped, told, collisions int }
 
-// inhabit has a household live for some days, and an hour after. Each hour ten names that were asked for
+// inhabit simulates some days of a household, and an hour after. Each hour ten names that were asked for
 // share a prefix with a threat that is listed then; in reality it is one in weeks.
 func inhabit(t *testing.T, names bool, days int) (o outcome) {
 	synctest.Test(t, func(t *testing.T) {

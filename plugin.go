@@ -62,7 +62,7 @@ func firstPlaces(memory int64) int {
 }
 
 // newPlaces returns the places of one server block. Many clients may wait for one search. Each
-// search that one of them has caused delays those of others, and the queue of searches has no
+// search that one of them has caused delays others' searches, and the queue of searches has no
 // more than 960 prefixes: one network must not fill it.
 func newPlaces(memory int64) (waiting, searching *lookup.Places) {
 	first := firstPlaces(memory)
@@ -94,7 +94,7 @@ const (
 // ServeDNS implements the plugin.Handler interface.
 func (s *SafeBrowsing) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
 	switch on, q := s.decide(ctx, w, r); on {
-	case answered: // not the rcode: REFUSED and SERVFAIL would have the server answer a second time
+	case answered: // not the rcode: after REFUSED and SERVFAIL the server would answer a second time
 		return dns.RcodeSuccess, nil
 	case inspect:
 		return q.inspect(w)
@@ -215,6 +215,6 @@ func checked(qtype uint16) bool {
 // Ready implements the ready.Readiness interface: true as soon as the lists are
 // in force, and at the latest when the first contact with the server has ended,
 // however it ended. A server that is down must not keep a resolver out of
-// service. It speaks for all server blocks, of which the ready plugin asks only
+// service. It speaks for all server blocks, since the ready plugin asks only
 // one.
 func (s *SafeBrowsing) Ready() bool { return s.block.Ready() }

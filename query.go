@@ -37,7 +37,7 @@ func (s *SafeBrowsing) newQuery(ctx context.Context, w dns.ResponseWriter, r *dn
 	}
 }
 
-// inspect has the next plugin answer, and checks the targets in its answer.
+// inspect lets the next plugin answer, and checks the targets in its answer.
 func (q *query) inspect(w dns.ResponseWriter) (int, error) {
 	return plugin.NextOrFailure(q.plugin.Name(), q.plugin.Next, q.ctx, q.inspected(w), q.msg.Copy())
 }

@@ -49,7 +49,7 @@ func setup(c *caddy.Controller) error {
 	return nil
 }
 
-// live has a server block start and end with its instance of CoreDNS.
+// live ties a server block to the start and the stop of its instance of CoreDNS.
 func live(c *caddy.Controller, s *SafeBrowsing) {
 	of := instanceOf(c)
 	of.blocks = append(of.blocks, s.block)
@@ -212,7 +212,7 @@ func (b *started) end(s *SafeBrowsing) {
 	}
 }
 
-// endDead ends the server blocks of instances that do not serve, but for those of a
+// endDead ends the server blocks of instances that do not serve, except for a
 // generation that is being started; 0 is none. CoreDNS does not shut down a new
 // instance whose listeners could not be bound: it only tells the old one that the
 // restart has failed. It does so too when the new instance serves and the old one
@@ -232,7 +232,7 @@ func (b *started) endDead(spared uint64) {
 	}
 }
 
-// liveGenerations are those of the instances that serve, or are being started.
+// liveGenerations has the instances that serve, or are being started.
 func liveGenerations() map[uint64]bool {
 	live := make(map[uint64]bool)
 	for _, i := range caddy.Instances() {

@@ -37,7 +37,7 @@ func (noSearcher) Search(context.Context, []lookup.Prefix) (lookup.Answer, error
 	return lookup.Answer{}, lookup.ErrBackoff
 }
 
-// oneClient is a writer that has the address of its client, as those of servers have. The one that it is made
+// oneClient is a writer that knows its client's address, as a server's writer does. The one that it is made
 // from makes it anew for each call.
 type oneClient struct {
 	test.ResponseWriter

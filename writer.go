@@ -217,7 +217,7 @@ type held struct {
 	remote, local net.Addr // copies: the server may reuse its writer when the query has ended
 	tsigStatus    error
 	ctx           context.Context // of the next plugin; ends when that returns
-	outlive       func() bool     // lets ctx outlive that of the query
+	outlive       func() bool     // detaches ctx from the query's context
 
 	mu        sync.Mutex
 	calls     []func(dns.ResponseWriter, lookup.Decision) // calls to the writer, in order
@@ -239,7 +239,7 @@ func (q *query) hold(w dns.ResponseWriter) *held {
 	if !ok {
 		deadline = time.Now().Add(longest)
 	}
-	// The context ends with that of the query, unless the next plugin is abandoned: cache
+	// The context ends with the query's, unless the next plugin is abandoned: cache
 	// would keep the failure of a lookup that was cancelled, for queries to come.
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ownMetadata(q.ctx)), deadline)
 	h.ctx, h.outlive = ctx, context.AfterFunc(q.ctx, cancel)

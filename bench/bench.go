@@ -77,9 +77,9 @@ func measurements() []measurement {
 	}
 }
 
-// onRequest are the measurements that run only if they are named: those of routers need
-// root, that against upstream's CoreDNS its modules, which come from the network, and that of
-// peers their programs. That of builds is about programs that only the caller knows.
+// onRequest are the measurements that run only if they are named: router and routerflood need
+// root, upstream needs CoreDNS's modules from the network, peers their programs, and builds is about
+// programs that only the caller knows.
 var onRequest = []string{"router", "routerflood", "upstream", "builds", "peers"}
 
 // wants reports whether a measurement is to be run.
@@ -122,7 +122,7 @@ func (b *bench) prepare(ctx context.Context) (err error) {
 const module = "github.com/coredns-safebrowsing/safebrowsing"
 
 // buildPrograms builds into dir, with the dependencies of their own module and not with
-// those of the bench, and as a release is built. args are flags of go build and packages.
+// the bench's, and as a release is built. args are flags of go build and packages.
 func buildPrograms(ctx context.Context, dir string, args ...string) (err error) {
 	common := []string{"build", "-trimpath", "-ldflags", "-s -w", "-o", dir + string(filepath.Separator)}
 	build := exec.CommandContext(ctx, "go", append(common, args...)...)

@@ -55,7 +55,7 @@ func (b *bench) folder(ctx context.Context, entries int) (*folder, error) {
 	return f, err
 }
 
-// fill offers a catalog and has the command line fetch it into a folder, which
+// fill offers a catalog and lets the command line fetch it into a folder, which
 // leaves a schedule as well.
 func (b *bench) fill(ctx context.Context, name string, entries int, c *catalog) (*folder, error) {
 	f := &folder{dir: filepath.Join(b.dir, name), endpoint: b.google.offer(name, c), entries: entries}

@@ -68,7 +68,7 @@ func (b *bench) latencyTime() time.Duration {
 }
 
 // latencyLength is how long each server is measured in a round: ten seconds are
-// 20,000 queries, of which 200 are beyond the 99th percentile.
+// 20,000 queries: 200 are beyond the 99th percentile.
 func (b *bench) latencyLength() time.Duration { return b.length * 8 / 5 }
 
 // percentiles lets servers take turns at a load of clean names. What answers is in the rows.

@@ -35,7 +35,7 @@ type generation struct {
 }
 
 // newGeneration makes lists of entries random prefixes in all. met is called
-// with those of the asked prefixes that are among them.
+// with the asked prefixes that are among them.
 func newGeneration(entries int, seed uint64, asked []askedPrefix, met func(askedPrefix)) (generation, error) {
 	g := generation{version: []byte{byte(seed)}, lists: make(map[string][]byte)}
 	for i, l := range threatLists {
@@ -54,7 +54,7 @@ func newGeneration(entries int, seed uint64, asked []askedPrefix, met func(asked
 	return g, nil
 }
 
-// randomPrefixes returns n ascending different values whose gaps are those of
+// randomPrefixes returns n ascending different values whose gaps are as in
 // hashes: exponential, with the mean that fills the whole range.
 func randomPrefixes(n int, chance *rand.Rand) []uint32 {
 	gaps := make([]float64, n+1)
@@ -106,7 +106,7 @@ func askedPrefixes(names []string) (all []askedPrefix) {
 	return all
 }
 
-// meet calls met with those of asked that are among values; both ascend.
+// meet calls met with each of asked that is among values; both ascend.
 func meet(values []uint32, asked []askedPrefix, met func(askedPrefix)) {
 	for _, v := range values {
 		for len(asked) > 0 && asked[0].value < v {

@@ -117,7 +117,7 @@ func (b *bench) routerSpec(ctx context.Context, program string, entries int) (*c
 	if err != nil {
 		return nil, spec{}, err
 	}
-	<-c.news // that of fill
+	<-c.news // fill's
 	x, err := newBox(program, fmt.Sprintf("safebrowsing-bench-%d-%d", os.Getpid(), entries), routerLimit)
 	if err != nil {
 		return nil, spec{}, fmt.Errorf("a memory cgroup: %w", err)

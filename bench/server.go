@@ -27,7 +27,7 @@ type spec struct {
 	head    string   // lines of the server block before all plugins
 	tail    string   // the plugins that answer
 	cores   string   // for taskset
-	env     []string // variables in addition to those of the bench
+	env     []string // variables in addition to the bench's
 	box     *box     // nil: as much memory as there is
 }
 
@@ -118,7 +118,7 @@ func onCores(cores, program string, args ...string) *exec.Cmd {
 	return exec.Command("taskset", append([]string{"-c", cores, program}, args...)...)
 }
 
-// environment is that of the bench but for what would change a server.
+// environment is the bench's but for what would change a server.
 func environment() (env []string) {
 	for _, e := range os.Environ() {
 		name, _, _ := strings.Cut(e, "=")

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stampArrivals has the kernel tell when packets come.
+// stampArrivals asks the kernel to tell when packets come.
 func stampArrivals(conn *net.UDPConn) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {

@@ -15,7 +15,7 @@ const coreDNS = "github.com/coredns/coredns"
 // buildUpstream builds the release of CoreDNS that ours is built on, as upstream builds it, and
 // returns its path and version: all plugins of its plugin.cfg, the versions of its own go.mod,
 // and the flags of its Makefile. Its modules come from the network, if they are not there yet.
-// The toolchain is that of ours: what differs is not Go.
+// The toolchain is ours: what differs is not Go.
 func (b *bench) buildUpstream(ctx context.Context) (program, version string, err error) {
 	dir, err := moduleDir(ctx)
 	if err != nil {

@@ -56,7 +56,7 @@ func randomSet(seed uint64, n int) *prefixset.Set {
 	return b.Set()
 }
 
-// benchHosts are 100,000 different hosts like those of a resolver's log: two to six labels, most of them three.
+// benchHosts are 100,000 different hosts as in a resolver's log: two to six labels, most of them three.
 var benchHosts = sync.OnceValue(func() []Host {
 	r := rand.New(rand.NewPCG(15, 16))
 	suffixes := []string{"com", "com", "com", "com", "net", "org", "io", "de", "fr", "co.uk", "com.br", "github.io"}

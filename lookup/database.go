@@ -53,7 +53,7 @@ func (d *Database) Publish(lists []List) {
 
 // PublishApart is Publish without Join, for a start, which must not wait. Until Join has been
 // called a look-up in more than MaxFiltered entries takes longer, because it asks one list after
-// the other. It reports whether lists were replaced whose sets are not those of lists.
+// the other. It reports whether lists were replaced by others with different sets.
 func (d *Database) PublishApart(lists []List) (replaced bool) {
 	before := d.snapshot()
 	if slices.EqualFunc(before.lists, lists, func(a, b List) bool { return a.Set == b.Set && a.LikelySafe == b.LikelySafe }) {

@@ -198,7 +198,7 @@ type modelList struct {
 	likelySafe bool
 }
 
-// verdict is that of the expressions of a name.
+// verdict decides by the expressions of a name.
 func (m model) verdict(expressions []string) lookup.Verdict {
 	likelySafe := false
 	for _, l := range m.lists {

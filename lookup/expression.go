@@ -162,7 +162,7 @@ func (h Host) startsAfter(dst []int, dots uint64, r Rule) []int {
 }
 
 // Public reports whether Safe Browsing can know the host at all. It cannot know single
-// labels, addresses of private networks, and names that never are public: those of IANA's
+// labels, addresses of private networks, and names that never are public: the names in IANA's
 // registry of special-use domain names but for example names, which resolve as others do
 // (RFC 6761 section 6.5), all reverse zones, the top-level domains that private networks use
 // (RFC 6762 appendix G), and fritz.box, where AVM's routers answer themselves. Such a host is
@@ -205,7 +205,7 @@ var privateArpa = [...]string{
 	"service.arpa",  // RFC 9665
 }
 
-// endsPrivate reports whether the last two letters of a name may be those of a top-level domain
+// endsPrivate reports whether a name's last two letters may end a top-level domain
 // that Public knows. For most names it is false, which a processor can predict; how long the
 // top-level domain is it cannot.
 func endsPrivate(name string) bool {

@@ -163,7 +163,7 @@ const maxInternational = 4 * maxHost
 var browserIDNA = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.Transitional(false), idna.StrictDomainName(false), idna.CheckHyphens(false))
 
 // isForbidden reports whether r is a forbidden domain code point (URL Standard, section
-// 3.1). It leaves out those of notInHost, which the caller checks.
+// 3.1). It leaves out notInHost, which the caller checks.
 func isForbidden(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune("#%<>^|", r) }
 
 // canonicalHost returns the canonical form of a host without percent-escapes. ok is

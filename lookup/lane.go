@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// lane is where searches of one kind wait and are under way: those of the server, and those for what
+// lane is where searches of one kind wait and are under way: at the server, or for what
 // the Searcher knows without it, see Config.Known. A server that hangs takes all slots of the first
 // and none of the second. It is guarded by Checker.mu.
 type lane struct {
@@ -192,8 +192,8 @@ func (l *lane) close() {
 
 // Budget is what is left of a budget of searches at a time. It is a value.
 type Budget struct {
-	Day, Left int // searches a day, and those of them that are left
-	Hour, Now int // searches of an hour at most, and those of them that may be sent now, at most Left
+	Day, Left int // searches a day, and how many are left
+	Hour, Now int // searches of an hour at most, and how many may be sent now, at most Left
 }
 
 // Least returns the lower numbers of both.

@@ -110,7 +110,7 @@ type perClient[S any] struct {
 
 // PerClient returns a Limiter that applies a rule to each client separately. The rule
 // is the method Admit of a LeakyBucket or an EMA. A client is an IPv4 address or an
-// IPv6 network of 56 bits, because one site has so many addresses. The Limiter remembers
+// IPv6 network of 56 bits, because a site has that many addresses. The Limiter remembers
 // the 16,384 clients that it saw last.
 func PerClient[S any](rule func(S, time.Time) (S, bool)) Limiter {
 	return &perClient[S]{rule: rule, states: bySite[S]()}

@@ -7,7 +7,7 @@ import (
 )
 
 // A program that looks up many prefixes at once, such as one that measures what the lists hold, first
-// asks what is known here, see Listing, and has the rest confirmed by Search when no query waits, see
+// asks what is known here, see Listing, and lets Search confirm the rest when no query waits, see
 // Idle.
 
 // Listing is what is known here about one prefix. The zero Listing is that no list holds it.

@@ -32,7 +32,7 @@ const (
 // pair and expression once, and forgets what the server has answered about. What the server has not
 // answered about is asked again by later calls.
 //
-// Searches wait until none waits for a query, and are those of Search: merged with those of
+// Searches wait until none waits for a query, and are made by Search: merged with searches of
 // queries, within the back-off and the budget that the Searcher keeps, and admitted by admit, which
 // may be nil. Call it every few seconds: it does nothing if there is nothing to do. A second call
 // at the same time does nothing.

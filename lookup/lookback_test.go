@@ -207,7 +207,7 @@ func TestAQuerySharesASearchOfLookBack(t *testing.T) {
 	})
 }
 
-// Lists of one's own server may hold longer prefixes, and those of version 4 mix them.
+// Lists of one's own server may hold longer prefixes, and version 4 mixes them.
 func TestLookBackKnowsPrefixesOfAllLengths(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, width := range []int{4, 5, 8, 16, 32} {

@@ -27,7 +27,7 @@ func ofMachine() int64 {
 // limitOfCgroups returns the least limit of memory among the cgroups of a process and those above
 // them, or most if none has a lower one. own is the process's /proc/PID/cgroup, and top is where
 // cgroups are mounted. See cgroups(7), memory.max of version 2, memory.limit_in_bytes of version 1.
-// In a container a path may be that of the host: then the limit is that of top.
+// In a container a path may be the host's: then top's limit holds.
 func limitOfCgroups(top, own string, most int64) int64 {
 	for line := range strings.Lines(own) {
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3) // number, controllers, path

@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// endOfPage returns a function that returns n bytes, the last of which is the given
+// endOfPage returns a function that returns n bytes. The last one is the given
 // number of bytes before the end of a page. The page behind it cannot be read.
 func endOfPage(t *testing.T) func(behind, n int) string {
 	t.Helper()

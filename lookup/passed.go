@@ -19,7 +19,7 @@ import (
 // has 24 bytes:
 //
 //	pair   32 bits of a keyed hash of client and name, 32 of the SHA-256 of the first expression
-//	more   32 bits of that of the second expression, 32 of that of the third; 0: none
+//	more   32 bits of the second expression's hash, 32 of the third's; 0: none
 //	seen   16 bits of the minute of the first question, 18 of a keyed hash of the client,
 //	       3 × 10 of a keyed hash of each expression's SHA-256
 //
@@ -146,7 +146,7 @@ func (p *Passed) add(place uint32, first int, tag uint32, client uint64, h Host,
 	return true
 }
 
-// free returns the index of an empty place, if it can be first, or that of the oldest record. The caller
+// free returns the index of an empty place, if it can be first, or of the oldest record. The caller
 // holds the lock.
 func (p *Passed) free(place uint32, first int, now uint16) (oldest int) {
 	if p.pair[place][first].Load() == 0 {

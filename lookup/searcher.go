@@ -55,7 +55,7 @@ type Answer struct {
 // EarlierAnswer is an answer about one prefix that was received before the search.
 type EarlierAnswer struct {
 	Received time.Time // with the monotonic clock of this process; not in the future
-	// TTL counts from Received, as those of Threats do. Negative: nothing is known but
+	// TTL counts from Received, as in Threats. Negative: nothing is known but
 	// Threats, and the error of the search is about the rest.
 	TTL     time.Duration
 	Threats []ThreatHash

@@ -158,7 +158,7 @@ func secondHost(text string, rule lookup.Rule) (host string, isAddress bool) {
 	return escape(text), false
 }
 
-// secondAddress writes an IPv6 address. Mapped addresses and those of NAT64 are IPv4 addresses.
+// secondAddress writes an IPv6 address. Mapped and NAT64 addresses are IPv4 addresses.
 func secondAddress(a netip.Addr) string {
 	if a.Is4In6() || netip.MustParsePrefix("64:ff9b::/96").Contains(a) {
 		raw := a.As16()

@@ -239,7 +239,7 @@ func (s *Shares) Split(client netip.Addr, now time.Time) (own, beyond int) {
 	return b.share(s.percent), max(0, min(free.Left, free.Now))
 }
 
-// For returns what is left for a client at now, at most what is left for all; known is that of
+// For returns what is left for a client at now, at most what is left for all; known comes from
 // left.
 func (s *Shares) For(client netip.Addr, now time.Time) (b Budget, known bool) {
 	if b, known = s.left(now); !known || s.percent >= 100 {
@@ -263,7 +263,7 @@ func (s *Shares) Taken(client netip.Addr, now time.Time) (taken, share int) {
 	return own.day, b.share(s.percent)
 }
 
-// Uses returns what was used on the last days, the last one, that of now, included.
+// Uses returns what was used on the last days, today included.
 func (s *Shares) Uses(now time.Time) []Use {
 	b, _ := s.left(now)
 	s.mu.Lock()

@@ -18,7 +18,7 @@ var shaUnit = cpuid.CPU.Supports(cpuid.SSSE3, cpuid.SSE4, cpuid.SHA) // SSE4 is 
 // padding adds the byte 0x80 and eight bytes of length (FIPS 180-4, section 5.1.1).
 const maxOneBlock = sha256.BlockSize - 1 - 8
 
-// sumDotted is sumSuffixes for all suffixes of two or more labels of a name. dots is of the
+// sumDotted is sumSuffixes for all suffixes of two or more labels of a name. dots belongs to the
 // name, see hostForm. It returns their number, or 0 if the name is too long, has too many
 // labels, or the processor does not have the instructions. The odd one comes first: it leaves
 // a part of the SHA unit idle, where the pairs can begin.

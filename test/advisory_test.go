@@ -29,7 +29,7 @@ const (
 func atOnce() time.Duration { return 0 }
 
 // behindRelays has the world's CoreDNS ask the last of n relays. The first one asks, by a protocol,
-// the server at an endpoint, which is that of the world whatever its name.
+// the server at an endpoint, which is the world's whatever its name.
 func (w *world) behindRelays(n int, d *protocol.Dialect, endpoint, db string) {
 	w.t.Helper()
 	var transport http.RoundTripper = w.google

@@ -59,7 +59,7 @@ func TestAnycastIsWithdrawnWhenDNSDoesNotWork(t *testing.T) {
 
 	section := sectionOf(t, "docs/provider.md", "Anycast")
 	dir := t.TempDir()
-	if err := os.MkdirAll("/run/bird", 0o755); err != nil { // /run is that of the namespace
+	if err := os.MkdirAll("/run/bird", 0o755); err != nil { // /run belongs to the namespace
 		t.Fatal(err)
 	}
 	node := strings.NewReplacer("192.0.2.20", "192.168.1.2", "192.0.2.1 ", "192.168.1.1 ").Replace(blocks(section, "bird")[0])

@@ -16,7 +16,7 @@ import (
 
 const module = "github.com/coredns-safebrowsing/safebrowsing"
 
-// layers are the packages of the module, the lowest first. A package imports those of
+// layers are the packages of the module, the lowest first. A package imports from
 // lower layers only.
 var layers = [][]string{
 	{"internal/files", "internal/prefixset", "internal/protocol/pb/sbv4", "internal/protocol/pb/sbv5", "internal/protocol/pb/wrv1", "internal/say", "internal/testkit"},
@@ -51,7 +51,7 @@ var forbidden = []struct{ from, to, why string }{
 	{"cmd/safebrowsing", module + "/internal/relay", "the relay is a program of its own"},
 }
 
-// imported is what go list tells of a package. Files and imports are without those of
+// imported is what go list tells of a package. Files and imports are without
 // its tests.
 type imported struct {
 	ImportPath, Dir  string

@@ -63,7 +63,7 @@ var chain = []struct{ name, line string }{
 	{"view", "view chain {\n\t\texpr metadata('safebrowsing/verdict') != 'never'\n\t}"},
 }
 
-// orders are that of plugin.cfg, the same with this plugin at each other place that
+// orders are plugin.cfg's, and the same with this plugin at each other place that
 // it allows, one with more writers above it, and random ones. Plugins that answer stay
 // behind.
 func orders(random int) (all [][]string) {
@@ -133,7 +133,7 @@ func TestChainOfPluginsInEveryOrder(t *testing.T) {
 }
 
 // collide publishes names host0.example.com to host(n-1).example.com and some for
-// other plugins, all of which collide and every third of which is a threat.
+// other plugins. All collide, and every third is a threat.
 func (w *world) collide(n int) {
 	var expressions []string
 	for i := range n {

@@ -136,7 +136,7 @@ func (c *child) resources() resources {
 const partVariable = "SAFEBROWSING_TEST_PART"
 
 // inParts runs the calling test in n processes, beside other tests. It is for tests that wait more
-// than they work: engines, log and metrics are those of a process, so that two such tests cannot
+// than they work: a process has one set of engines, log and metrics, so that two such tests cannot
 // be in one. In each of these processes it returns its part, from 0 to n-1, and true. In
 // the process of go test it returns false, after their end: the test has nothing left to do.
 func inParts(t *testing.T, n int) (part int, mine bool) {

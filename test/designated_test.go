@@ -58,7 +58,7 @@ func (w *world) designated() (all []*dns.SVCB) {
 	return all
 }
 
-// parameters are those of a record that a client needs.
+// parameters are what a client needs from a record.
 type parameters struct{ alpn, port, hint, path string }
 
 func parametersOf(rr *dns.SVCB) (p parameters) {

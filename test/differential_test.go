@@ -238,7 +238,7 @@ func overAll(t *testing.T, host, upstream, stanza string) string {
 	return corefile.String()
 }
 
-// The answer for a safe name is that of the same CoreDNS without the plugin, to the byte.
+// The answer for a safe name equals the answer of the same CoreDNS without the plugin, to the byte.
 func TestAnswersForSafeNamesAreThoseOfCoreDNSAlone(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs loopback addresses of its own")

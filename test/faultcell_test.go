@@ -208,7 +208,7 @@ func (c *cell) eventuallyBlocked(name string) {
 }
 
 // eventuallyNew waits for the new version of the list. A client of a relay has it a minute
-// later: then that of the relay counts.
+// later: then the relay's counts.
 func (c *cell) eventuallyNew() {
 	c.t.Helper()
 	if c.relayDB == "" {

@@ -81,7 +81,7 @@ func sampleOf(cells []place, row int) []place {
 	return cells[at : at+1]
 }
 
-// results are those of the cells that have run.
+// results has the cells that have run.
 type results struct {
 	faults, cells int
 	survived      int // cells
@@ -91,7 +91,7 @@ type results struct {
 	peak, left    int // MiB, at most
 }
 
-// add runs a cell. firstOfRow says that its fault is another one than that of the cell before.
+// add runs a cell. firstOfRow says that its fault differs from the previous cell's.
 func (r *results) add(t *testing.T, name string, firstOfRow bool, c *cell) {
 	if firstOfRow {
 		r.faults++

@@ -13,7 +13,7 @@ import (
 // memory is what this process used when a cell began, in MiB.
 type memory struct {
 	t        *testing.T
-	resident int // the peak; where it cannot begin again, that of all cells before
+	resident int // the peak; where it cannot begin again, over all cells before
 	heap     int
 }
 

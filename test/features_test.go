@@ -219,7 +219,7 @@ func TestTargetsInExceptedZonesAreNotInspected(t *testing.T) {
 	w.wantPassed("www.innocent.example.", dns.TypeA)
 }
 
-// The order of plugins is that of the program, not of the Corefile, see docs/corefile.md.
+// The program sets the order of plugins, not the Corefile, see docs/corefile.md.
 func TestRewriteComesBeforeThePluginAndHostsAfterIt(t *testing.T) {
 	w := newWorld(t)
 	own := writeFile(t, t.TempDir(), "own.txt", "nas.home.example\nasked.example.org\nmade.example.org\n")

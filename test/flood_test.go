@@ -78,7 +78,7 @@ func (m *measured) judge(t *testing.T, f flood, before, after used) {
 	if m.wrong > 0 || len(m.clean) == 0 {
 		t.Errorf("Expected clean names to be answered, got %d right answers and %d wrong ones", len(m.clean), m.wrong)
 	}
-	// In the short form a busy machine may have all queries wait for the processor at once.
+	// In the short form on a busy machine all queries may wait for the processor at once.
 	if got := m.peak.goroutines - before.goroutines; *floodAll && got > f.goroutines {
 		t.Errorf("Expected at most %d goroutines more, got %d", f.goroutines, got)
 	}
@@ -129,7 +129,7 @@ var floodThreats = sync.OnceValue(func() (threats []string) {
 	return threats
 })
 
-// measured is what other clients see while something goes on.
+// measured is what other clients see meanwhile.
 type measured struct {
 	mu      sync.Mutex
 	clean   []time.Duration // sorted in the end
@@ -322,7 +322,7 @@ func manyNetworks(n int) netip.Addr {
 // otherClient returns a client that takes part in no flood.
 func otherClient(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, byte(n), byte(n >> 8), 1}) }
 
-// manyClients is a plugin that has a query come from the address that its option 65001
+// manyClients is a plugin that takes a query's client from the address that its option 65001
 // carries.
 const manyClients = "manyclients"
 

@@ -48,7 +48,7 @@ var kinds = map[string]func() any{
 	"kustomize.config.k8s.io/v1beta1 Kustomization": func() any { return new(kustomization) },
 }
 
-// objects are those of the manifests, by kind and name: "Service safebrowsing-dns".
+// objects are what the manifests hold, by kind and name: "Service safebrowsing-dns".
 func objects(t *testing.T) map[string]any {
 	t.Helper()
 	all := make(map[string]any)

@@ -164,7 +164,7 @@ func TestAListByURLThatBlocksItsOwnServerRepairsItself(t *testing.T) {
 	corefile := strings.Replace(w.corefile("block "+named(t, list.URL, "lists.example.net")+"/l.txt", "resolver "+resolver), ".:0 {", ".:"+port+" {", 1)
 	corefile = strings.Replace(corefile, "\tcache\n", "", 1)
 	blocked := func(name string) bool { return isBlocked(w.ask(name, dns.TypeA)) }
-	// again has the list fetched at once: its state is gone, and its content stays in force.
+	// again makes the list be fetched at once: its state is gone, and its content stays in force.
 	again := func(content string) {
 		t.Helper()
 		w.stop()

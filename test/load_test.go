@@ -37,7 +37,7 @@ func TestQueriesUpdatesAndReloadsAtOnce(t *testing.T) {
 		other.updated(1)
 		other.stop()
 		// A port that is free for UDP and TCP: with port 0 each has its own, and the
-		// reloads would need that of UDP for TCP.
+		// reloads would need the port of UDP for TCP.
 		other.host = w.host
 		w.start(w.loadCorefile(strings.TrimPrefix(testkit.FreeAddress(t, w.host), w.host), "lists se-4b"))
 		w.updated(1)

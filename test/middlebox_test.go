@@ -206,7 +206,7 @@ func newCertificate(t *testing.T, valid time.Duration) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}
 }
 
-// breaks has the middlebox answer in the place of its server from now on.
+// breaks makes the middlebox answer for its server from now on.
 func (box *middlebox) breaks(f transportFault, search bool) {
 	box.asked.Store(0)
 	box.broken.Store(&breakage{f, search})

@@ -134,7 +134,7 @@ func TestListsOfTheOtherProtocolTakeTheirPlace(t *testing.T) {
 }
 
 // Each protocol has waits of its own, which hold when it comes back. By another key the
-// server is asked at once: its waits are those of another client.
+// server is asked at once: its waits belong to another client.
 func TestWaitsOfAProtocolHoldWhenItComesBack(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()

@@ -88,7 +88,7 @@ type reloading struct {
 // visit reloads with each Corefile twice: all that is made once, such as the lists of other
 // servers, is there from then on. The first visit causes the requests that the variant says,
 // and no others. Queries are asked as soon as each server has lists: from there on lists stay
-// in force, also while those of another protocol are fetched.
+// in force, also while another protocol's are fetched.
 func (r *reloading) visit(variants []reloadVariant) {
 	r.child.t.Helper()
 	want := map[*world]int{variants[0].world: variants[0].requests}

@@ -62,7 +62,7 @@ func (w *world) reloadVariants(t *testing.T, other, secure *world) []reloadVaria
 		refused(w.plain() + "other.example:" + port + " {\n\tbind " + w.host + "\n\ttemplate IN A\n}\n"),
 		accepted(elsewhere.plain()),
 		accepted(nowhere.plain()),
-		accepted(w.plain("mode nostorage")), // without lists: those of the next one are on disk
+		accepted(w.plain("mode nostorage")), // without lists: the next one's are on disk
 		accepted(w.plain("resolver " + w.upstream)),
 		causes(1, w, w.plain("api_key another")), // a new key is asked with at once
 		accepted(w.plain("api_key_file " + key)), // which has the same key
@@ -77,7 +77,7 @@ func (w *world) reloadVariants(t *testing.T, other, secure *world) []reloadVaria
 	return all
 }
 
-// moreVariants are those of protocols in files of their own.
+// moreVariants are variants of protocols in files of their own.
 var moreVariants []func(w *world) []reloadVariant
 
 // overTLS has the server listen by TLS too, at an endpoint that replaces the other one.

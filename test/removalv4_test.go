@@ -10,7 +10,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// CONTRIBUTING.md lists what goes on the day version 4 ends. The list is all that is version
+// CONTRIBUTING.md lists what is removed on the day version 4 ends. The list is all that is version
 // 4's alone, and no other file of the programs or of the test server needs it.
 func TestTheListOfVersion4IsWhole(t *testing.T) {
 	page, err := fs.ReadFile(repository, "CONTRIBUTING.md")

@@ -161,7 +161,7 @@ func findForwarder(t *testing.T, f forwarder) string {
 }
 
 // checkForwarder asks a resolver twice for each name, and so for an answer that it may have
-// cached. The answers must be those of the table of the document.
+// cached. The answers must be as the document's table says.
 func checkForwarder(t *testing.T, row, address string) {
 	t.Helper()
 	keepsError := documentedErrors(t, row)
@@ -315,7 +315,7 @@ func againInOwnNetwork(t *testing.T) {
 	inNetwork(t, allNamespaces, enterOwnNetwork, etc, "true")
 }
 
-// allNamespaces are flags of unshare for a process that is process 1 of its namespaces: its end is that of all that
+// allNamespaces are flags of unshare for a process that is process 1 of its namespaces: with it ends all that
 // it has started.
 var allNamespaces = []string{"--net", "--mount", "--pid", "--mount-proc", "--fork", "--kill-child"}
 

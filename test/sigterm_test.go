@@ -161,7 +161,7 @@ func loading(later time.Duration) func(*world, *child) {
 	}
 }
 
-// searching has a query wait for a search that does not end.
+// searching sends a query, which waits for a search that does not end.
 func searching(w *world, c *child, name string) {
 	if len(w.searches()) == 0 {
 		rests(w, c)

@@ -19,7 +19,7 @@ import (
 var soakTime = flag.Duration("soak", 0, "how long TestSoak lasts; 0: it is skipped")
 
 // TestSoak has all at once, for as long as it is told to: queries, new versions of lists,
-// faults of the servers, reloads with other settings, and two relays of which one dies and
+// faults of the servers, reloads with other settings, and two relays: one dies and
 // the other takes over. No verdict may be wrong, and memory and goroutines stay the same.
 func TestSoak(t *testing.T) {
 	if *soakTime == 0 {
@@ -42,7 +42,7 @@ type soaked struct {
 // of half a minute.
 const kept = 100
 
-// forget has the servers forget old requests.
+// forget makes the servers forget old requests.
 func (s *soaked) forget() {
 	for i, server := range s.servers {
 		s.asked[i] += server.Forget(kept)
@@ -172,8 +172,8 @@ func (m *heapCurve) watch(stop *atomic.Bool) {
 	}
 }
 
-// slope returns by how many MiB it grows each minute: the mean of the last third against
-// that of the third before.
+// slope returns by how many MiB it grows each minute: the last third's mean against
+// the mean of the third before.
 func (m *heapCurve) slope() float64 {
 	third := len(m.mib) / 3
 	if third < 5 {

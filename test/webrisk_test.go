@@ -115,7 +115,7 @@ func TestANameWithTwoPrefixesIsConfirmedByEitherSearch(t *testing.T) {
 }
 
 // What extended coverage finds can be watched before it blocks: the list is in the log
-// line and in the metrics, though the threat is the same as that of se-4b.
+// line and in the metrics, though the threat is the same as for se-4b.
 func TestMonitorTellsExtendedCoverageApart(t *testing.T) {
 	lines := testkit.Capture(t)
 	for _, monitor := range []bool{true, false} {

@@ -48,7 +48,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// engines are those of this process.
+// engines holds the engines of this process.
 var engines = engine.ForTests{Registry: engine.Default}
 
 // caddyMu is held while instances start and stop: CoreDNS has one at a time, and
@@ -122,7 +122,7 @@ func startUpstream(t testing.TB, delay time.Duration) string {
 	})
 }
 
-// startUpstreamWith starts a name server for UDP and TCP. Without TCP the port could be that of
+// startUpstreamWith starts a name server for UDP and TCP. Without TCP the port could belong to
 // another listener, which never answers.
 func startUpstreamWith(t testing.TB, answer func(dns.Question) []dns.RR) string {
 	address := testkit.FreeAddr(t)
@@ -198,7 +198,7 @@ func (w *world) start(corefile string) {
 // begin is start for a Corefile with servers that serving cannot ask.
 func (w *world) begin(corefile string) {
 	w.t.Helper()
-	engines.Forget(w.endpoint) // the port may have been that of another test, at whose end a wait was left
+	engines.Forget(w.endpoint) // another test may have had the port, and left a wait
 	caddyMu.Lock()
 	instance, err := caddy.Start(input(corefile))
 	caddyMu.Unlock()

@@ -31,7 +31,7 @@ func Backoff(failures int, r float64) time.Duration {
 	return min(time.Duration(wait), maxBackoff)
 }
 
-// The pauses of Strikes are those of Chromium's hash_realtime_service.
+// Strikes pauses as Chromium's hash_realtime_service does.
 const (
 	searchStrikes    = 3
 	searchPause      = 5 * time.Minute
@@ -44,7 +44,7 @@ const (
 // one was, otherwise 0. r is uniform in [0, 1). It must be safe for concurrent use.
 type SearchBackoff func(failures, refusals int, r float64) time.Duration
 
-// Strict is the SearchBackoff of version 4: that of list updates ("Request Frequency",
+// Strict is the SearchBackoff of version 4, the same as for list updates ("Request Frequency",
 // back-off mode).
 func Strict(failures, _ int, r float64) time.Duration { return Backoff(failures, r) }
 

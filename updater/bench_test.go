@@ -136,8 +136,8 @@ func TestUpdatesTakeLittleMemoryBesideTheList(t *testing.T) {
 }
 
 // BenchmarkUpdate is an update from the answer on the wire to the list that can be published: in full, and in part
-// with 10,000 removals and 10,000 additions. Beside its time it tells how many times that of the SHA-256 of all
-// entries it is, which no update can go without.
+// with 10,000 removals and 10,000 additions. Beside its time it tells the ratio to the time for the SHA-256 of all
+// entries, which every update takes.
 func BenchmarkUpdate(b *testing.B) {
 	for name, n := range map[string]int{"1M": 1_000_000, "4M": 4_000_000, "10M": 10_000_000} {
 		prefixes := ascendingPrefixes(n)

@@ -13,7 +13,7 @@ import (
 const bootVariable = "SAFEBROWSING_BOOT_ID"
 
 // thisBoot returns the identity of this boot of the machine, and the time since boot. The
-// identity is "" if it is not known. A container has that of its machine, or one of its own for
+// identity is "" if it is not known. A container has its machine's, or one of its own for
 // each of its starts.
 func thisBoot() (id string, since time.Duration) {
 	if since = SinceBoot(); since <= 0 {

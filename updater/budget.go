@@ -41,7 +41,7 @@ type Ledger struct {
 	count   document[budgetDays]
 	days    budgetDays // all that is known, with the part of this process as it was written last
 	own     int        // searches of this process on days.Day
-	hour    recent     // those of the last hour
+	hour    recent     // searches of the last hour
 	covered int        // searches of this process that the document counts; more than own are reserved
 
 	unknown error               // why the count of days.Day is unknown; nil: it is known
@@ -58,7 +58,7 @@ type Ledger struct {
 
 // reservation is what a save under way, or the last one, changes in the document.
 type reservation struct {
-	store  *Store // of the save: Move may replace that of the Ledger meanwhile
+	store  *Store // of the save: Move may replace the Ledger's meanwhile
 	perDay int
 	spends bool    // searches may be reserved; otherwise those that are not spent are returned
 	events []Event // to report
@@ -121,7 +121,7 @@ func (l *Ledger) media() []place {
 
 // Move continues in the folder of another store, or with nil in memory. What this
 // process has spent today counts there too. Call Flush before, for the sake of the old
-// folder. A store with the same file changes nothing. The error is that of NewLedger.
+// folder. A store with the same file changes nothing. The errors are those NewLedger returns.
 func (l *Ledger) Move(store *Store) (err error) {
 	l.mu.Lock()
 	l.turn(dateOf(l.clock()))
@@ -153,7 +153,7 @@ func (l *Ledger) Move(store *Store) (err error) {
 var errUnknownCount = fmt.Errorf("the number of searches spent today is unknown: %w", errStays)
 
 // noteDamage notes that the count in a folder cannot be read, and returns the error: it is
-// errUnknownCount unless the count is that of an earlier day. The caller holds mu.
+// errUnknownCount unless the count belongs to an earlier day. The caller holds mu.
 func (l *Ledger) noteDamage(p place, err error) error {
 	file := p.Medium.(folder).path(p.document)
 	err = fmt.Errorf("%s: %w", file, err)
@@ -368,7 +368,7 @@ func chunk(perDay, spent int) int {
 	return min(left, max(1, min(perDay/100, left/4, maxReserved)))
 }
 
-// settle ends a save and returns what there is to report. err is that of the folder.
+// settle ends a save and returns what there is to report. err comes from the folder.
 func (l *Ledger) settle(kept bool, err error) []Event {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 //
 // Each writer has a part of its own, which nobody else changes. So two copies that were written
 // apart are joined without losing a search of either, or counting one twice. What no part explains
-// is of an earlier version, or an operator wrote it.
+// comes from an earlier version, or an operator wrote it.
 type budgetDays struct {
 	Day   string         `json:"day"`   // the date that is counted now, see dateOf; "": none yet
 	Spent map[string]int `json:"spent"` // searches on that date, and on at most maxDates-1 others
@@ -230,7 +230,7 @@ type recent map[string]int
 func slotOf(now time.Time) string { return now.UTC().Truncate(slot).Format(slotForm) }
 
 // plus returns the counts with n more searches at now, or with fewer if n is negative. It forgets
-// slots that have expired, and those of the future, which a clock that was ahead has left.
+// slots that have expired, and future slots, which a clock that was ahead has left.
 func (r recent) plus(n int, now time.Time) recent {
 	kept := maps.Clone(r)
 	maps.DeleteFunc(kept, func(at string, _ int) bool { return !counts(at, now) })

@@ -23,7 +23,7 @@ type account struct {
 // Allowance is what a budget of perDay searches allows at a time. It is a value.
 type Allowance struct {
 	Left int  // searches that may still be spent on the date, at least 0
-	Now  int  // those of Left that may be spent at once
+	Now  int  // the part of Left that may be spent at once
 	Hold Hold // why and until when Now is 0; zero: it is not
 }
 

@@ -45,7 +45,7 @@ func (b *budgetedSearcher) Search(ctx context.Context, prefixes []lookup.Prefix)
 		return lookup.Answer{}, err
 	}
 	answer, err := b.searcher.Search(ctx, prefixes)
-	if errors.Is(err, lookup.ErrBackoff) || errors.Is(err, lookup.ErrLimited) || errors.Is(err, lookup.ErrBudget) || isNotSent(err) { // the last is that of a relay
+	if errors.Is(err, lookup.ErrBackoff) || errors.Is(err, lookup.ErrLimited) || errors.Is(err, lookup.ErrBudget) || isNotSent(err) { // a relay sends the last one
 		b.ledger.giveBack(t)
 	}
 	return answer, err
@@ -54,7 +54,7 @@ func (b *budgetedSearcher) Search(ctx context.Context, prefixes []lookup.Prefix)
 // tell reports what changes for the budget with a search that was granted or, with
 // err, refused: each once a day.
 func (b *budgetedSearcher) tell(t taken, err error) {
-	// mu stays locked during the reports, so that those of a day keep their order. So report
+	// mu stays locked during the reports, so that a day's reports keep their order. So report
 	// must not search with b.
 	e := Event{Spent: t.spent, Budget: b.perDay, Due: midnightAfter(time.Now().Local())}
 	b.mu.Lock()

@@ -39,7 +39,7 @@ type advice struct {
 	Text   string `json:"text"`
 }
 
-// listDue returns when the list may be fetched: the later of its own time and that of
+// listDue returns when the list may be fetched: the later of its own time and the time of
 // all fetches.
 func (s *scheduleState) listDue(name string) time.Time {
 	return latest(s.Fetch.held().end(), s.Lists[name].end())
@@ -120,7 +120,7 @@ func (c clockSet) latest() time.Time {
 	return last
 }
 
-// move applies by to the end of every clock, those of other askers included. It changes
+// move applies by to the end of every clock, other askers' included. It changes
 // the maps of s.
 func (s *scheduleState) move(by func(time.Time) time.Time) {
 	s.clockSet.move(by)

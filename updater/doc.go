@@ -22,7 +22,7 @@
 //   - The Schedule: that goroutine, every goroutine that searches, and those that save
 //     their changes (document.go). A mutex guards it.
 //   - The file of the schedule: the process that holds the lock of the folder. The file
-//     with the clock of searches, and that of the Ledger: every process, each file
+//     with the clock of searches, and the Ledger's file: every process, each file
 //     under a lock of its own.
 //
 // A list that fails its checks keeps its last good content and is fetched again in

@@ -24,7 +24,7 @@ var (
 	NamesIn         = namesIn
 )
 
-// View returns that of one more process.
+// View returns the view of one more process.
 func (m *medium) View() *view { return &view{medium: m, settle: 5 * time.Second} }
 
 // SetSleep replaces the sleep of Run, and the longest time that it sleeps at once.

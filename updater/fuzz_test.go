@@ -176,7 +176,7 @@ func withSum(t testing.TB, raw []byte) []byte {
 	var saved savedSchedule
 	whole = append(whole, '}')
 	if err := json.Unmarshal(whole, &saved); err != nil || !bytes.Equal(saved.Schedule, raw) {
-		t.SkipNow() // white space around it: the sum is that of the bytes without
+		t.SkipNow() // white space around it: the sum is over the bytes without
 	}
 	return whole
 }

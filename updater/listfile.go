@@ -147,7 +147,7 @@ func readFile(dir, name string) (l List, origin string, err error) {
 	return l, origin, nil
 }
 
-// maxListFile is the most bytes of a list file: those of the largest list that is accepted.
+// maxListFile is the most bytes of a list file: the size of the largest list that is accepted.
 var maxListFile = listFileBytes(DefaultMaxEntries)
 
 // listFileBytes returns the most bytes of the file of a list with n entries. They have 32 bytes

@@ -126,7 +126,7 @@ func (u *Updater) lock(ctx context.Context) (waited bool, err error) {
 	}
 }
 
-// followPatience is after how many attempts a process without lists no longer waits for those of
+// followPatience is the number of attempts after which a process without lists stops waiting for
 // the one that may fetch: by then that one has had its first contact.
 const followPatience = 120
 

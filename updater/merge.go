@@ -14,7 +14,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 )
 
-// One pass over the old entries and the update, both of which are sorted. Beyond the new set it
+// One pass over the old entries and the update, which are both sorted. Beyond the new set it
 // needs memory for about cursorEntries of each stream, however long the list is. Nothing is
 // sorted here: entries out of order are an error.
 
@@ -132,7 +132,7 @@ func (m *merger) undisturbed(addition *cursor) int {
 // cursor reads a stream of entries. While ok it has entries at hand.
 type cursor struct {
 	next  func() (entries []byte, width int) // some entries of one width; none at the end
-	rest  []byte                             // those of them that are still at hand
+	rest  []byte                             // the ones that are still at hand
 	width int
 	err   error
 }
@@ -235,7 +235,7 @@ func (c *collector) add(entries []byte, width int) {
 	c.buf = append(c.buf, entries...)
 }
 
-// addOf is add for entries that are, from number first on, those of old.
+// addOf is add for entries that equal old's, from number first on.
 func (c *collector) addOf(old *prefixset.Set, first int, entries []byte, width int) {
 	if len(entries) < manyBytes {
 		c.add(entries, width)
@@ -256,7 +256,7 @@ func (c *collector) flush() {
 	}
 }
 
-// pass adds entries to the set and to the checksum. They are, from number first on, those of
+// pass adds entries to the set and to the checksum. From number first on, they equal those in
 // old, unless that is nil. After an error pass does nothing.
 func (c *collector) pass(entries []byte, width int, old *prefixset.Set, first int) {
 	if c.err != nil {

@@ -37,7 +37,7 @@ func (m model) list(t testing.TB) List {
 
 func (m model) checksum() [sha256.Size]byte { return sha256.Sum256([]byte(strings.Join(m, ""))) }
 
-// someEntries returns entries of the widths, some of which begin with another one.
+// someEntries returns entries of the widths. Some begin with another one.
 func someEntries(r *rand.Rand, n int, widths []int) (all []string) {
 	for range n {
 		e := make([]byte, widths[r.IntN(len(widths))])

@@ -67,7 +67,7 @@ func (c Clock) join(other Clock) Clock {
 }
 
 // floor is the time before which nothing may be sent, whatever attempts come later. A denial is no
-// part of it: it is of a token, which another process may have renewed.
+// part of it: it belongs to a token, which another process may have renewed.
 func (c Clock) floor() time.Time {
 	if c.Denied {
 		return c.Besides
@@ -97,7 +97,7 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// join is that of Clock for a list.
+// join joins the clocks of a list.
 func (c ListClock) join(other ListClock) ListClock {
 	clock, updated := c.Clock.join(other.Clock), latest(c.Updated, other.Updated)
 	if cmp.Or(c.Clock.compare(other.Clock), cmp.Compare(c.AtOnce, other.AtOnce), compareBool(c.Rejected, other.Rejected), compareBool(c.Alone, other.Alone)) < 0 {
@@ -107,17 +107,17 @@ func (c ListClock) join(other ListClock) ListClock {
 	return c
 }
 
-// join is that of Clock, with the notes of both.
+// join joins the clocks, and keeps the notes of both.
 func (a asked) join(other asked) asked {
 	return asked{Clock: a.Clock.join(other.Clock), Notes: joined(a.Notes, other.Notes, note.join)}
 }
 
-// join is that of each clock.
+// join joins clock by clock.
 func (c clockSet) join(other clockSet) clockSet {
 	return clockSet{c.Fetch.join(other.Fetch), c.Search.join(other.Search), joined(c.Lists, other.Lists, ListClock.join)}
 }
 
-// join is that of the clocks of each asker, for two states of one asker, see askedBy. What the
+// join joins the clocks of each asker, for two states of one asker, see askedBy. What the
 // server said comes from the later fetch.
 func (s scheduleState) join(other scheduleState) scheduleState {
 	advice := s.Advice
@@ -174,7 +174,7 @@ func (a asked) noting(writer string, number uint64, now time.Time, backoff func(
 	return a
 }
 
-// settled is the clock with those of the notes that which accepts as failures, and without those
+// settled is the clock with the notes that which accepts as failures, and without those
 // that make no difference any more.
 func (a asked) settled(now time.Time, which func(note) bool) asked {
 	held := a.Clock
@@ -207,7 +207,7 @@ func (a asked) answered(writer string, number uint64) (_ asked, noted bool) {
 }
 
 // after is the clock after a change at now of the one before. A time that has not passed does not
-// become earlier, unless it was that of a token that the server has denied.
+// become earlier, unless it belonged to a token that the server has denied.
 func (c Clock) after(before Clock, now time.Time) Clock {
 	if c == before {
 		return c

@@ -18,7 +18,7 @@ type Origin struct {
 	// Predecessors are origins whose lists serve until this server has delivered its
 	// own.
 	Predecessors []Predecessor
-	// Related reports whether lists of another origin, by its name, are those of a
+	// Related reports whether lists of another origin, by its name, come from a
 	// predecessor whose versions the server knows. Nil: none are.
 	Related func(name string) bool
 	// Schedule is the file name of the schedule; "": schedule.json. It begins with

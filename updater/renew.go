@@ -10,7 +10,7 @@ import (
 
 // Renew continues with another access token, see Origin.Token. It ends the back-offs
 // that the server caused by denying the last one (status 401 or 403). For the server the
-// asker is the same, so minimum waits and other back-offs stay. use and the error are those of
+// asker is the same, so minimum waits and other back-offs stay. use and the error are as in
 // Rekey. It is safe for concurrent use.
 func (s *Schedule) Renew(token string, use func()) error {
 	s.mu.Lock()

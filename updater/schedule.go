@@ -231,7 +231,7 @@ func (s *Schedule) askerNow() uint64 {
 // Rekey continues with another key, see Origin.Asker. The clocks of the old key are
 // kept until they end, in case the key comes back. use puts the key in use, in one step with its
 // clocks for searches that a Keyed sends; it must not block, nor call s. No fetch may be
-// under way. The error is that of saving. It is safe for concurrent use.
+// under way. The error comes from saving. It is safe for concurrent use.
 func (s *Schedule) Rekey(asker string, use func()) error {
 	s.mu.Lock()
 	use()
@@ -323,7 +323,7 @@ func (s *Schedule) due(names []string) time.Time {
 	return first
 }
 
-// dueNow returns those of the lists that may be fetched at now.
+// dueNow returns the lists that may be fetched at now.
 func (s *Schedule) dueNow(names []string, now time.Time) (due []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

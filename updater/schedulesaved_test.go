@@ -55,7 +55,7 @@ func TestEncodingLeavesAScheduleAsItIs(t *testing.T) {
 	}
 }
 
-// Until a damaged file is replaced, the clocks in memory hold, and those of other keys stay.
+// Until a damaged file is replaced, the clocks in memory hold, and other keys' clocks stay.
 func TestADamagedScheduleTakesNoOtherClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := ownedSchedule(t, t.TempDir(), 0)

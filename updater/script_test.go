@@ -130,7 +130,7 @@ func TestNoListIsAskedForBeforeTheMinimumWaitForAll(t *testing.T) {
 	})
 }
 
-// Lists that have no wait of their own have that of all, and no floor.
+// Lists without a wait of their own take the common one, and no floor.
 func TestTheMinimumWaitForAllListsIsThatOfEach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &scripted{answers: []func(string) *updater.Update{full("1", prefix(1)), unchanged("1")}, wait: 5 * time.Minute}

@@ -12,7 +12,7 @@ import (
 
 // Searches keep rules of their own, since the two methods have separate clocks ("Request
 // Frequency"). Unlike fetches they run at the same time, in many goroutines and processes, so
-// the outcome of one may arrive after that of a later one.
+// the outcome of one may arrive after a later one's.
 
 // Keyed is implemented by a Searcher whose key can be replaced while it is asked, see
 // Schedule.Rekey.
@@ -85,7 +85,7 @@ func (p *pacedSearcher) Search(ctx context.Context, prefixes []lookup.Prefix) (l
 		ctx, asker, wait = p.schedule.turn(ctx, p.searcher, time.Now())
 	}
 	if wait > 0 {
-		if p.underWay.Load() > 0 { // the wait is that of a failure, which is noted before the search has failed
+		if p.underWay.Load() > 0 { // the wait belongs to a failure, which is noted before the search has failed
 			return lookup.Answer{}, errUnderWay
 		}
 		return lookup.Answer{}, held(now, wait, "")

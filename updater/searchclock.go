@@ -96,7 +96,7 @@ func (s *Schedule) lookAtSharedSearches() {
 // concurrent use.
 func (s *Schedule) SearchHold() Hold { return s.heldSearches().hold() }
 
-// heldSearches returns the clock of searches, or that of the schedule before, if it ends later: that
+// heldSearches returns the clock of searches, or the one the schedule had before, if it ends later: that
 // one may still be in use, and be told to wait.
 func (s *Schedule) heldSearches() Clock {
 	last, own := s.hand.sameServer(), s.searchClock()

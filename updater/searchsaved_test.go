@@ -89,7 +89,7 @@ func TestWhatHappensDuringAWriteOfSearches(t *testing.T) {
 	}
 }
 
-// A change that comes between the write of the document and that of the file reaches both.
+// A change that comes between writing the document and writing the file reaches both.
 func TestAChangeBetweenDocumentAndFileReachesBoth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := openStore(t, t.TempDir())
@@ -173,7 +173,7 @@ func TestWhatIsNoFileOfSearchesCountsAsADamagedOne(t *testing.T) {
 	}
 }
 
-// Only a wait that lasts, and ends after that of the file, is worth a write.
+// Only a wait that lasts, and ends after the file's, is worth a write.
 func TestAClockIsKeptIfItEndsLater(t *testing.T) {
 	for _, test := range []struct {
 		name       string
@@ -202,7 +202,7 @@ func TestAClockIsKeptIfItEndsLater(t *testing.T) {
 	}
 }
 
-// A search waits for the longer wait of its own clock and that of the schedule before.
+// A search waits for its own clock or the previous schedule's, whichever ends later.
 func TestASearchWaitsForTheScheduleBefore(t *testing.T) {
 	now := time.Now()
 	for _, own := range []time.Duration{time.Minute, time.Hour} {
@@ -238,7 +238,7 @@ func (k *keyedSearcher) Search(ctx context.Context, _ []lookup.Prefix) (lookup.A
 	return lookup.Answer{}, nil
 }
 
-// Between a look at the clock and the request the key may change: the clock was that of the old one.
+// Between a look at the clock and the request the key may change: the clock was the old key's.
 func TestASearchCarriesTheKeyWhoseClockAllowedIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := searchesAfter(t, t.TempDir())
@@ -383,7 +383,7 @@ func TestABackoffOutlastsAReloadWhileItIsSaved(t *testing.T) {
 		other := s.state.Others["other"].Search.NotBefore
 		s.mu.Unlock()
 		if left := other.Sub(now); left != 2*time.Hour {
-			t.Errorf("those of another key pause for %s, want two hours", left)
+			t.Errorf("searches with another key pause for %s, want two hours", left)
 		}
 		close(write)
 		s.Flush()

@@ -41,7 +41,7 @@ func (l List) takenOver(continues bool) List {
 // no update can build on it, and the next one must be full.
 func (l List) versionUnknown() bool { return l.TakenOver && l.Version == nil }
 
-// doubtful returns those of the lists whose versions may be why the server refused
+// doubtful returns the lists whose versions may be why the server refused
 // a request: it may not know the versions of its predecessor. The next request asks
 // for these lists in full.
 func (u *Updater) doubtful(names []string, err error) (lists []string) {

@@ -20,7 +20,7 @@ import (
 )
 
 // The origins of two versions of a server. The newer continues with the lists of the
-// older, which has those of the newer in force until it has fetched its own.
+// older, which uses the newer one's lists until it has fetched its own.
 var (
 	older = updater.Origin{Name: "server v4", Predecessors: []updater.Predecessor{{Name: "server"}}, Schedule: "schedule-v4.json"}
 	newer = updater.Origin{Name: "server", Predecessors: []updater.Predecessor{{Name: "server v4", Continues: true}}}

@@ -169,7 +169,7 @@ func (u *Updater) event(kind Kind, name string, err error) Event {
 
 // Run fetches the lists whenever they are due. It returns the error of ctx when that
 // ends. It sends nothing for up to a minute after a start or a wake-up. With a Store
-// it first waits for the lock, so that of all processes and engines with the same
+// it first waits for the lock, so that among all processes and engines with the same
 // folder only one asks the server for lists. With a Shared it goes back to waiting when it
 // loses the right to fetch.
 func (u *Updater) Run(ctx context.Context) error {

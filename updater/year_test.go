@@ -41,7 +41,7 @@ func seedsOfYears(n int) (seeds []uint64) {
 
 // TestAYearWithoutViolation lets an updater live through a year of simulated time for each seed: new versions, faults
 // of every kind, minimum waits of all lengths and none, servers that refuse batches or lists, restarts, reloads,
-// crashes in the middle of whatever goes on, reboots, suspends, and clocks that are set back or forward while nothing
+// crashes in the middle of anything, reboots, suspends, and clocks that are set back or forward while nothing
 // runs. Meanwhile full hashes are searched for. The server is the referee. At the end, when the server is well again,
 // the updater must have caught up.
 func TestAYearWithoutViolation(t *testing.T) {

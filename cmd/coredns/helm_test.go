@@ -21,7 +21,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// chartValues are those of CoreDNS's chart that deploy/helm sets, see
+// chartValues are values of CoreDNS's chart that deploy/helm sets, see
 // https://github.com/coredns/helm/blob/master/charts/coredns/values.yaml.
 type chartValues struct {
 	Image struct {

@@ -19,7 +19,7 @@ const (
 )
 
 // warmStacks has new goroutines begin with a larger stack, until end is closed. It reserves
-// roomyStacks times 16 KiB of memory, of which it uses some 10 KiB each: see waitWithRoom.
+// roomyStacks times 16 KiB of memory, and uses some 10 KiB of each: see waitWithRoom.
 func warmStacks(end <-chan struct{}) {
 	var begun sync.WaitGroup
 	begun.Add(roomyStacks)

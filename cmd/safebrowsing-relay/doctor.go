@@ -64,7 +64,7 @@ fetches lists, and how old the lists are. It writes one key, which expires.
 
 With -admin it says what a running relay has asked its server, what that costs a month
 at this rate, and which ten prefixes were asked about most often today. A relay sees
-prefixes and no names: safebrowsing expressions prints those of a name, with which
+prefixes and no names: safebrowsing expressions prints a name's prefixes, with which
 its SHA-256 begins.
 
    safebrowsing-relay doctor -admin 127.0.0.1:8098

@@ -73,7 +73,7 @@ func TestTheRelayServesItsFolder(t *testing.T) {
 		t.Errorf("lists %v, %v", lists, err)
 	}
 	if n := len(w.Requests("update")); n != 1 {
-		t.Errorf("%d requests for lists, want that of the first update only", n)
+		t.Errorf("%d requests for lists, want one, for the first update", n)
 	}
 	said := func(line string) bool { return strings.Contains(errOut.String(), line) }
 	for range 1000 {

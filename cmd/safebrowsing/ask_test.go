@@ -74,7 +74,7 @@ func (r *running) Confirm(context.Context, block.Question) (block.Confirmed, err
 	return block.Confirmed{}, nil
 }
 
-// serve has a server run that commands find by -db FOLDER.
+// serve starts a server that commands find by -db FOLDER.
 func serve(t *testing.T) (r *running, folder string) {
 	t.Helper()
 	r, folder = new(running), t.TempDir()

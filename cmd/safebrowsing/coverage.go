@@ -24,7 +24,7 @@ import (
 )
 
 const coverageHelp = `Reads a feed of URLs, looks up what Safe Browsing looks up of each, host by host and
-path by path, has what a list holds confirmed, and counts: listed by host, so DNS
+path by path, confirms what a list holds, and counts: listed by host, so DNS
 stops it; by path only, so DNS cannot; not listed; and what your own lists add.
 
 FILE has a URL in each line, as OpenPhish and URLhaus have it, or is CSV, the log of
@@ -40,7 +40,7 @@ due, with the key in the Corefile or in $SAFEBROWSING_API_KEY.
    sudo safebrowsing coverage -svg coverage.svg feed.txt
    safebrowsing coverage -endpoint http://127.0.0.1:8099 -db lists -json - < feed.txt
 
-With -resume a run that was stopped, or whose budget is spent, goes on where it was,
+With -resume a run that was stopped, or whose budget is spent, continues where it was,
 with the answers that may still be used.
 
 The JSON is one object, with the URLs by their fate: listed, which is by_host and
@@ -144,7 +144,7 @@ func (m *measuring) run(ctx context.Context, c *cli.Command) error {
 	return m.tell(f, c.String("svg"))
 }
 
-// confirm has all confirmed that is planned, in about so many searches.
+// confirm confirms all that is planned, in about the given number of searches.
 func (m *measuring) confirm(ctx context.Context, search *confirming, searches int) error {
 	if m.paid && m.about.Left < 0 && search.most == 0 && searches > 0 {
 		return errors.New("each search costs money, and there is no budget: say with -searches how many may be sent")
@@ -166,7 +166,7 @@ func (m *measuring) confirm(ctx context.Context, search *confirming, searches in
 	}
 	how := "with -resume FILE the next run would go on from here"
 	if m.state.path != "" {
-		how = "run the same command again, and it goes on with what is in " + m.state.path
+		how = "run the same command again: it continues with what is in " + m.state.path
 	}
 	return fmt.Errorf("stopped after %s: %s", say.Count(search.sent, "search", "searches"), how)
 }
@@ -346,7 +346,7 @@ func (m *measuring) forecast(c *counter, prefixes, searches int) {
 	if m.about.Left >= 0 {
 		left = fmt.Sprintf("; %d are left today", m.about.Left)
 	}
-	m.complain("%s, of which a list holds %s of %s: at most %s of %s%s%s", say.Count(len(c.seen), "URL", "URLs"),
+	m.complain("%s; a list holds %s of %s: at most %s of %s%s%s", say.Count(len(c.seen), "URL", "URLs"),
 		say.Count(prefixes, "prefix", "prefixes"), say.Count(len(c.suspects), "URL", "URLs"),
 		say.Count(searches, "search", "searches"), say.Count(m.about.PerSearch, "prefix", "prefixes"), cost, left)
 }

@@ -202,7 +202,7 @@ func TestADryRunSendsNoSearch(t *testing.T) {
 	m.wantFound(t, done)
 }
 
-// A run that was stopped goes on without asking again what it knows, and the server would complain.
+// A run that was stopped continues without asking again what it knows, and the server would complain.
 func TestAStoppedRunGoesOn(t *testing.T) {
 	w := newWorld(t)
 	w.SetCacheDuration(time.Hour) // longer than the test takes on any machine
@@ -224,7 +224,7 @@ func TestAStoppedRunGoesOn(t *testing.T) {
 	testkit.Until(t, "the third search", func() bool { return len(w.Requests("search")) == 3 })
 	w.ClientCancelled()
 	cancel()
-	if status := <-ended; status != 2 || !strings.Contains(errOut.String(), "run the same command again, and it goes on with what is in "+file) || out.String() != "" {
+	if status := <-ended; status != 2 || !strings.Contains(errOut.String(), "run the same command again: it continues with what is in "+file) || out.String() != "" {
 		t.Errorf("stopped: status %d, %s%s", status, &out, &errOut)
 	}
 	testkit.Until(t, "the server to see that", func() bool { return w.Requests("search")[2].Done })

@@ -64,7 +64,7 @@ const maxBadLines = 20
 // page is a URL of the feed that has not been counted yet.
 type page struct {
 	host, suffix, domain string
-	hosting              bool // the suffix is of a hosting service
+	hosting              bool // the suffix belongs to a hosting service
 	address, private     bool
 	at                   time.Time
 	hosts, paths         []lookup.FullHash // of its expressions; once looked up, those that a list holds
@@ -79,7 +79,7 @@ type counter struct {
 	total      tally
 	lines      int
 	duplicates int
-	private    int // never looked up: the host is of a private network
+	private    int // never looked up: the host is in a private network
 	addresses  int // of total.ByPath
 	bad        int
 	badLines   []badLine
@@ -177,7 +177,7 @@ func (c *counter) pageOf(u lookup.URL, at time.Time) page {
 	return p
 }
 
-// placeOf returns the public suffix of a host, or that of a hosting service, which the private section of
+// placeOf returns the public suffix of a host, or of a hosting service, which the private section of
 // the Public Suffix List has, and else the registrable domain.
 func placeOf(host string, address bool) (suffix, domain string, hosting bool) {
 	if address {

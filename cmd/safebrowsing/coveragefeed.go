@@ -220,7 +220,7 @@ func columnOf(names []string, wanted string, usual ...string) (int, error) {
 	return -1, fmt.Errorf("there is no column %q, only %q", strings.Join(usual, " or "), names)
 }
 
-// isHeader reports whether cells are the names of columns, of which one has the URL.
+// isHeader reports whether cells are the names of columns, one for the URL.
 func isHeader(cells []string, wanted string) bool {
 	if _, err := strconv.Atoi(wanted); err == nil {
 		wanted = ""
@@ -280,7 +280,7 @@ func parseCommon(line string) (string, time.Time, error) {
 		return "", time.Time{}, errOtherForm
 	}
 	if len(fields) < 2 || strings.HasPrefix(fields[1], "/") {
-		return "", at, errors.New("no host in the request: the log is not that of a proxy")
+		return "", at, errors.New("no host in the request: this is not a proxy's log")
 	}
 	return requested(fields[0], fields[1]), at, nil
 }
@@ -386,7 +386,7 @@ func (o *jsonObject) take(token json.Token) {
 	}
 }
 
-// timeForms are those of feeds. Without a zone they are UTC.
+// timeForms are the forms of times in feeds. Without a zone they are UTC.
 var timeForms = []string{time.RFC3339, time.DateTime + " MST", time.DateTime, "2006-01-02T15:04:05", "2006-01-02 15:04", time.DateOnly}
 
 // timeOf returns the time of a text, or the zero time. A number counts, by its size, in seconds, with

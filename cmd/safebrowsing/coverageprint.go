@@ -53,7 +53,7 @@ func (m *measuring) found(c *counter, prefixes int) *findings {
 	}
 }
 
-// counts takes over what was counted in so many searches.
+// counts takes over what was counted in a number of searches.
 func (f *findings) counts(c *counter, searches int) {
 	f.tally, f.Searches, f.Addresses, f.Private = c.total, searches, c.addresses, c.private
 	f.Duplicates, f.Bad, f.BadLines = c.duplicates, c.bad, append([]badLine{}, c.badLines...)
@@ -116,7 +116,7 @@ func (f *findings) print(o *console) {
 	}
 	o.printf("%s of at most %s, for %s that a list holds.\n", say.Count(f.Searches, "search", "searches"), say.Count(f.PerSearch, "prefix", "prefixes"), say.Count(f.Prefixes, "prefix", "prefixes"))
 	if f.Unconfirmed > 0 {
-		o.printf("Not all could be confirmed: %s. With -resume FILE a later run goes on.\n", say.Shown(string(f.Stopped)))
+		o.printf("Not all could be confirmed: %s. With -resume FILE a later run continues.\n", say.Shown(string(f.Stopped)))
 	}
 	f.rows(o, "By list", titled(f.ByList))
 	f.rows(o, "By public suffix", f.BySuffix)

@@ -218,7 +218,7 @@ func (c *confirming) askAbout(ctx context.Context, batch []lookup.Prefix) (answe
 	return answer, cmp.Or(err, c.state.saveSometimes(now))
 }
 
-// state is what a run knows. It can be kept in a file, so that the next run goes on with it.
+// state is what a run knows. It can be kept in a file, so that the next run continues from it.
 type state struct {
 	Service  string        `json:"service"` // with its address
 	Searches int           `json:"searches"`

@@ -26,7 +26,7 @@ var (
 )
 
 // examine runs the doctor and returns its diagnoses by check, and its output. The status is 1 if there
-// is a problem besides that no CoreDNS runs; that of the program must be right, too.
+// is a problem besides that no CoreDNS runs; the program's exit must be right, too.
 func examine(t *testing.T, corefile string, flags ...string) (status int, found map[string]diagnosis, out string) {
 	t.Helper()
 	status, out, errOut := invoke(t, append([]string{"doctor", "-json", "-corefile", corefile}, flags...)...)
@@ -78,7 +78,7 @@ ok       lists     3 of 3 in force, 3 entries
 `)
 	}
 	if n := len(w.Requests("")); n != 2 {
-		t.Errorf("%d requests, want that of the update and one", n)
+		t.Errorf("%d requests, want two: for the update, and one more", n)
 	}
 	_, out, _ = invoke(t, "doctor", "-json", "-corefile", corefile)
 	first, _, _ := strings.Cut(out, "\n")

@@ -55,7 +55,7 @@ func (e *examination) endpoints(ctx context.Context, c *cli.Command) error {
 func (e *examination) forClient(o *block.Block, d diagnosis, err error) diagnosis {
 	status := new(updater.StatusError)
 	if e.asClient && errors.As(err, &status) && !o.Settings.Google() && (status.Code == http.StatusUnauthorized || status.Code == http.StatusForbidden) {
-		d.Advice = "give -api-key-file with a key that the server knows: a relay reads those of its clients from the file of its -client-key-file"
+		d.Advice = "give -api-key-file with a key that the server knows: a relay reads its clients' keys from the file of its -client-key-file"
 	}
 	return d
 }

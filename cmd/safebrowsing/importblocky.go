@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// blocky reads config.yml, with the words of version 0.24 and later, or those of before.
+// blocky reads config.yml, with the words of version 0.24 and later, or with earlier ones.
 func (m *imported) blocky(raw []byte) error {
 	root, err := document(raw)
 	if err != nil {

@@ -56,9 +56,9 @@ func importCommand() *cli.Command {
 		ArgsUsage:   "PATH...",
 		Description: importHelp,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "from", Usage: "the files are those of this `PROGRAM`: " + strings.Join(peers, ", ") + " (default: detected)"},
+			&cli.StringFlag{Name: "from", Usage: "the files come from this `PROGRAM`: " + strings.Join(peers, ", ") + " (default: detected)"},
 			&cli.StringFlag{Name: "out", Usage: "write into this `FOLDER`", Value: "imported"},
-			&cli.StringFlag{Name: "upstream", Usage: "forward to these `ADDRESSES`, separated by commas, and not to those of the configuration"},
+			&cli.StringFlag{Name: "upstream", Usage: "forward to these `ADDRESSES`, separated by commas, and not where the configuration says"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "print what would be written"},
 			jsonFlag(),
 		},
@@ -82,7 +82,7 @@ func importCommand() *cli.Command {
 	}
 }
 
-// read reads files, which must be those of one program.
+// read reads files, which must belong to one program.
 func (m *imported) read(from string, paths []string) error {
 	if from != "" && !slices.Contains(peers, from) {
 		return fmt.Errorf("-from is %s, not %q", strings.Join(peers, ", "), from)
@@ -106,7 +106,7 @@ func (m *imported) read(from string, paths []string) error {
 			peer = from
 		}
 		if m.from != "" && m.from != peer {
-			return fmt.Errorf("%s is of %s, and another file of %s: import them one by one, each into a folder of its own", path, peer, m.from)
+			return fmt.Errorf("%s belongs to %s, and another file to %s: import them one by one, each into a folder of its own", path, peer, m.from)
 		}
 		m.from = peer
 		if err := map[string]func([]byte) error{"pihole": m.pihole, "adguardhome": m.adguardhome, "blocky": m.blocky, "rpz": m.rpz}[peer](raw); err != nil {

@@ -22,7 +22,7 @@ type imported struct {
 	bind    []string
 	all     bool     // it listens on all addresses, whatever bind says
 	port    int      // 0: 53
-	serve   []string // networks besides those of a home
+	serve   []string // networks besides the usual ones of a home
 	lists   []importedList
 	names   []importedName
 	left    []leftOut

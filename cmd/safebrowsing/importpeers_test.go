@@ -18,7 +18,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-var importNames = flag.Int("import.names", 1_000, "names that TestAnImportDecidesAsTheProgramItself asks about; 10000: those of docs/migrate.md")
+var importNames = flag.Int("import.names", 1_000, "names that TestAnImportDecidesAsTheProgramItself asks about; 10000: as in docs/migrate.md")
 
 // policy is what an operator has configured, in no program's words.
 type policy struct {

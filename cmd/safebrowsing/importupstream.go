@@ -103,7 +103,7 @@ func forwardTo(written string) (all []string, why string) {
 	return all, changed
 }
 
-// hostLetters are those of a name in a certificate.
+// hostLetters are the letters a certificate's name may have.
 var hostLetters = regexp.MustCompile(`^[A-Za-z0-9.-]*$`)
 
 // certificateOf returns the name in the certificate of a public resolver, or "".

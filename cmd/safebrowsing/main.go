@@ -113,7 +113,7 @@ func helpCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "help",
 		Aliases:   []string{"h"},
-		Usage:     "print this help, or that of a command",
+		Usage:     "print this help, or a command's",
 		ArgsUsage: "[COMMAND]",
 		Action: func(ctx context.Context, c *cli.Command) error {
 			root, name := c.Root(), c.Args().First()

@@ -64,7 +64,7 @@ type refusal struct{ words, why, cure string }
 // (Google Cloud, "API keys", and "Error details": the reasons of google.rpc.ErrorInfo have no place in
 // the text, the words have).
 var refusals = []refusal{
-	{"has not been used in project", "the @SERVICE API is not enabled in the key's project", "Enable it at @API, wait a minute, and try again. If it is enabled in another project, the key is of the wrong project: make one in that"},
+	{"has not been used in project", "the @SERVICE API is not enabled in the key's project", "Enable it at @API, wait a minute, and try again. If it is enabled in another project, the key belongs to the wrong project: make one in that one"},
 	{"it is disabled", "the @SERVICE API is not enabled in the key's project", "Enable it at @API, wait a minute, and try again"},
 	{"ip address restriction", "the key is restricted to other IP addresses", "Add the public address of this network to the key's application restrictions at @KEYS"},
 	{"referer", "the key is restricted to web sites", "Set the key's application restrictions to none, or to IP addresses, at @KEYS"},

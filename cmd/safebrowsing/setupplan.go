@@ -245,7 +245,7 @@ func planFor(m *machine, a *answers, p place) setupPlan {
 
 func systemctl(words ...string) []string { return append([]string{"systemctl"}, words...) }
 
-// restart is a step that is repeated when the files are those of before again.
+// restart is a step that is repeated when the old files are back.
 func restart(unit string) step {
 	return step{run: systemctl("restart", unit), undo: systemctl("restart", unit)}
 }

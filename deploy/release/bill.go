@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// The types are those of SPDX 2.3 that are needed: https://spdx.github.io/spdx-spec/v2.3/.
+// The types are the part of SPDX 2.3 that is needed: https://spdx.github.io/spdx-spec/v2.3/.
 type (
 	spdxDocument struct {
 		Version       string             `json:"spdxVersion"`

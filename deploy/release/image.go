@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// platforms are those of the image, by target. The program for version 6 of ARM serves both.
+// platforms are what the image is built for, by target. The program for version 6 of ARM serves both.
 var platforms = map[string][]v1.Platform{
 	"linux/amd64": {{OS: "linux", Architecture: "amd64"}},
 	"linux/arm64": {{OS: "linux", Architecture: "arm64"}},

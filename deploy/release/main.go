@@ -35,7 +35,7 @@ type release struct {
 	work    string    // where the programs are built
 	time    time.Time // of all files
 	targets []target
-	routers []target // those of the package of OpenWrt
+	routers []target // targets of OpenWrt's package
 }
 
 func main() {

@@ -23,8 +23,8 @@ func find(t *testing.T, name, pattern string) string {
 	return string(m[1])
 }
 
-// The newest release of the changelog is that of OpenWrt's recipe, of a build without a tag, and
-// of the tag of this commit if it has one.
+// The changelog, OpenWrt's recipe, a build without a tag, and this commit's tag if it has one
+// agree on the newest release.
 func TestTheVersionIsTheSameEverywhere(t *testing.T) {
 	newest := find(t, "CHANGELOG.md", `^## (\d+\.\d+\.\d+)$`)
 	for name, pattern := range map[string]string{

@@ -16,7 +16,7 @@ const routerTag = "router"
 
 // openwrtArchs are the architectures of OpenWrt that run the program of a target, in the words
 // of "opkg print-architecture" and of /etc/apk/arch. Neither opkg nor apk installs a package for
-// another one. GOARM is that of OpenWrt's own packages (lang/golang/golang-values.mk of its
+// another one. GOARM is as in OpenWrt's own packages (lang/golang/golang-values.mk of its
 // feed), or less: 5 without a floating point unit.
 var openwrtArchs = map[string][]string{
 	"linux/amd64": {"x86_64"},
@@ -55,7 +55,7 @@ func (r *release) openwrtName(arch, ending string) string {
 	return filepath.Join(r.out, fmt.Sprintf("coredns-safebrowsing_%s_openwrt_%s%s", r.version, arch, ending))
 }
 
-// ipk writes the package for OpenWrt up to 24.10, which has opkg. It has the same files as that of
+// ipk writes the package for OpenWrt up to 24.10, which has opkg. It has the same files as the one for
 // deploy/openwrt/Makefile.
 func (r *release) ipk(t target, arch string) error {
 	info := r.openwrtInfo(t)

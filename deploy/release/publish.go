@@ -52,7 +52,7 @@ func publishCheck(out io.Writer, source, tag string, s surroundings) bool {
 	path := modulePath(source)
 	remote := "https://" + path
 	_, err = s.run("git", "ls-remote", "--exit-code", remote, "HEAD")
-	line(err == nil, "repository "+remote, "create the organisation and the repository, or there is no network; its path is that of the module, and must not change later")
+	line(err == nil, "repository "+remote, "create the organisation and the repository, or there is no network; its path is the module's, and must not change later")
 	changes, err := s.run("git", "status", "--porcelain")
 	line(err == nil && changes == "", "no change without a commit", "commit all")
 	at, err := s.run("git", "tag", "--points-at", "HEAD")

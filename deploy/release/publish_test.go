@@ -80,7 +80,7 @@ func TestThePublishCheckSaysWhatIsMissing(t *testing.T) {
 				t.Errorf("It says that all is there: %v", complete)
 			}
 			if n := strings.Count(out.String(), "missing  "); n != len(missing) {
-				t.Errorf("%d lines, want those of %q:\n%s", n, missing, &out)
+				t.Errorf("%d lines, want one for each of %q:\n%s", n, missing, &out)
 			}
 			for _, what := range missing {
 				if !strings.Contains(out.String(), "missing  "+what+": ") {

@@ -209,7 +209,7 @@ func TestADebHasConffilesScriptsAndUnits(t *testing.T) {
 	}
 }
 
-// The program tells its modules; here it is this test, which has those of this module.
+// The program tells its modules; here it is this test, which has this module's.
 func TestTheBillNamesEachModuleOnce(t *testing.T) {
 	r := unbuilt(t, "linux/amd64")
 	for _, program := range programs {

@@ -57,7 +57,7 @@ func (p Reply) Blocked(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, d 
 	m := replyTo(r, dns.ExtendedErrorCodeBlocked, texts[0])
 	ttl := uint32(p.ttlOf(d, time.Now()) / time.Second)
 	responses[response].apply(p, m, ttl)
-	// RFC 2308 section 2: the SOA is that of the zone that has the name, or would have it. One at
+	// RFC 2308 section 2: the SOA belongs to the zone that has the name, or would have it. One at
 	// the name itself says that the name exists.
 	switch qname := r.Question[0].Name; {
 	case m.Rcode == dns.RcodeNameError:

@@ -59,7 +59,7 @@ func (k *Kept) Designate(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, 
 	return m
 }
 
-// reachableBy returns the addresses that a client can reach: those of loopback from this machine only.
+// reachableBy returns the addresses that a client can reach: loopback from this machine only.
 func (d *Designated) reachableBy(client netip.Addr) (all []netip.Addr) {
 	for _, a := range d.Addresses {
 		if !a.IsLoopback() || client.Unmap().IsLoopback() {

@@ -27,7 +27,7 @@ func replyTo(r *dns.Msg, code uint16, text string) *dns.Msg {
 	return m
 }
 
-// forged adds that the addresses of an answer are not those of the name (RFC 8914 section 4.5:
+// forged adds that an answer's addresses are not the name's own (RFC 8914 section 4.5:
 // Forged Answer is for when an answer is still provided, Blocked for other response codes; a
 // message may have several). Blocked stays, and stays first: it has the text. The draft of
 // structured errors takes Blocked, Censored and Filtered only, so its clients get no more.

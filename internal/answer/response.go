@@ -52,7 +52,7 @@ func (p Reply) sinkhole(q dns.Question, ttl uint32) (rrs []dns.RR) {
 	return rrs
 }
 
-// responseTo returns the response for a blocked name: that of respond if the Corefile has it,
+// responseTo returns the response for a blocked name: respond's if the Corefile has it,
 // else the one that the operator's own list asks for.
 func (p Reply) responseTo(d lookup.Decision) lookup.Response {
 	if p.Overrides || d.Response == lookup.NXDOMAIN {

@@ -135,7 +135,7 @@ func (p *Process) Pause(ctx context.Context, zone string, length time.Duration, 
 }
 
 // ChangePauses writes a pause into the file of a folder, instead of one of the zone; a length of 0
-// ends those of the zone, or all for AllBlocks. It returns the pauses in force.
+// ends the zone's pauses, or all for AllBlocks. It returns the pauses in force.
 func ChangePauses(ctx context.Context, folder, zone string, length time.Duration, keep bool, now time.Time) (all []Pause, err error) {
 	err = files.EditTarget(ctx, PauseFile(folder), func(old []byte) ([]byte, error) {
 		all, _ = ParsePauses(old) // a damaged file is written again

@@ -17,7 +17,7 @@ type Claims struct {
 // asker is whom a server takes an engine for, by any protocol.
 type asker struct{ endpoint, secret string }
 
-// Add refuses a block whose engine asks the same server with the same key as that of another block,
+// Add refuses a block whose engine asks the same server with the same key as another block,
 // because the server's rules hold for both together. It also refuses two engines in one folder.
 func (c *Claims) Add(b *Block) error {
 	if !b.Config.Online {

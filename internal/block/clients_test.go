@@ -126,7 +126,7 @@ func TestTenThousandClientsTakeLittleMemory(t *testing.T) {
 	ordinary := heap() - before
 	ask("dns.google.")
 	all := heap() - before
-	t.Logf("%d clients, of which %d are known: %d KiB, %d bytes each; if all ask for a resolver: %d KiB, %d bytes each", many, known, ordinary>>10, ordinary/many, all>>10, all/many)
+	t.Logf("%d clients, %d of them known: %d KiB, %d bytes each; if all ask for a resolver: %d KiB, %d bytes each", many, known, ordinary>>10, ordinary/many, all>>10, all/many)
 	if known < many*99/100 || len(d.wanderers) != many {
 		t.Errorf("%d of %d clients are known, %d of %d that ask for a resolver", known, many, len(d.wanderers), many)
 	}
@@ -136,7 +136,7 @@ func TestTenThousandClientsTakeLittleMemory(t *testing.T) {
 	runtime.KeepAlive(d)
 }
 
-// Other addresses than those of UDP and TCP are read, and no address does no harm.
+// Other addresses than UDP's and TCP's are read, and no address does no harm.
 func TestClientsAreToldByTheirAddress(t *testing.T) {
 	c := newClients()
 	four := c.keyOf(ipOf(&net.UDPAddr{IP: net.IPv4(192, 0, 2, 1).To4(), Port: 1}))

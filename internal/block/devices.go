@@ -21,7 +21,7 @@ import (
 //	                     └─ resolver ──▶ wanderer ◀── it is back, or it has left ──▶ log line, status
 //
 // A client has left if, after its last ordinary name, it has gone on to ask for resolvers for hours, and for much
-// longer than ever before when it came back; see wanderer.left. It is of the process, in memory only. It is safe for
+// longer than ever before when it came back; see wanderer.left. There is one per process, in memory only. It is safe for
 // concurrent use.
 type devices struct {
 	clients *clients

@@ -196,7 +196,7 @@ func TestNoAddressIsKeptWithoutLog(t *testing.T) {
 	})
 }
 
-// The numbers of the page are those of the day.
+// The numbers of the page count the day.
 func TestDevicesOfYesterdayThatStayAreNotCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, b := withDevices(t), watched()

@@ -58,7 +58,7 @@ func newHousehold(seed uint64, b *Block) *household {
 	return h
 }
 
-// minute has the devices ask as in one minute of a day.
+// minute lets the devices ask as in one minute of a day.
 func (h *household) minute(now time.Time) {
 	hour := float64(now.UTC().Hour()) + float64(now.Minute())/60
 	for i, c := range h.clients {
@@ -108,7 +108,7 @@ func (h *household) ask(client int, name string, queries int) {
 	}
 }
 
-// Ten devices, two of which leave at different hours of the second day: these are reported, and nobody else.
+// Of ten devices two leave, at different hours of the second day: these are reported, and nobody else.
 func TestDevicesThatLeaveAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := withDevices(t)

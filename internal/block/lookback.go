@@ -37,7 +37,7 @@ type memory struct {
 	holders int         // guarded by memories.mu
 }
 
-// memories are those of the process. It is safe for concurrent use.
+// memories holds the process's memories. It is safe for concurrent use.
 type memories struct {
 	mu  sync.Mutex
 	all map[memoryKey]*memory

@@ -15,7 +15,7 @@ import (
 )
 
 // loudness logs what may be a mistake of Safe Browsing: that it blocks a name which was
-// asked for often. It unblocks nothing: an attacker would make use of that. It is of the
+// asked for often. It unblocks nothing: an attacker would use it. There is one per
 // process, so that a reload forgets nothing. It is safe for concurrent use.
 type loudness struct {
 	familiar *familiarity

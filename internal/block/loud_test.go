@@ -89,7 +89,7 @@ func TestFamiliarityIsAMeanOfAboutADay(t *testing.T) {
 		}
 	}
 	f = newFamiliarity(begin)
-	for i := range 2000 { // other names, each of which could share one counter
+	for i := range 2000 { // other names: each could share one counter
 		f.add(lookup.FromQname(fmt.Sprintf("n%d.example.", i)), 100)
 	}
 	shared := 0

@@ -153,7 +153,7 @@ func (n NeededNames) Advice() string {
 }
 
 // BlocksNeeded returns the needed names that a list has, by its name in decisions. Names that
-// the operator allows are not among them, nor those of a file that another entry overrules.
+// the operator allows are not among them, nor names of a file that another entry overrules.
 // It reads a list of up to 32 MiB again for each of the first five names, for their lines.
 func (b *Block) BlocksNeeded(list string) (n NeededNames) {
 	lists, needed := b.own.Load(), b.needed.Load()

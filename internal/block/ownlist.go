@@ -110,7 +110,7 @@ func openOwn(cfg *config.Block, fetch bool, report func(ownlist.Event)) (*own, e
 	return all, nil
 }
 
-// listOf returns how a list is read. Its path is that of the file in the db.
+// listOf returns how a list is read. Its path is the file in the db.
 func listOf(cfg *config.Block, list config.OwnFile) ownlist.Config {
 	c := ownlist.Config{Path: list.Path, Allow: list.Allow, IPv4: cfg.IPv4, IPv6: cfg.IPv6}
 	if list.Fetch.URL != "" {

@@ -81,7 +81,7 @@ func TestAListOfAWholeTopLevelDomainIsAWarning(t *testing.T) {
 	}
 }
 
-// Of a list that blocks and allows, allow decides, so its lines are read as those of allow.
+// Of a list that blocks and allows, allow decides, so its lines are read as allow's.
 func TestAListThatBlocksAndAllowsIsReadAsAllow(t *testing.T) {
 	file := writeList(t, "a.example\n")
 	for _, allowFirst := range []bool{false, true} {

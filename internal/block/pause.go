@@ -31,7 +31,7 @@ type Pause struct {
 }
 
 // maxClockStep is how far the clock may be set back without ending a pause. A machine
-// whose clock begins in the past, as that of many routers does, must not be paused by an
+// whose clock begins in the past, as on many routers, must not be paused by an
 // old file until its clock is set.
 const maxClockStep = time.Minute
 

@@ -199,7 +199,7 @@ func (p *Process) asked() (*Block, error) {
 	return nil, errNoService
 }
 
-// Listings is that of the first server block with a service.
+// Listings calls the first server block with a service.
 func (p *Process) Listings(q Question) (Listings, error) {
 	b, err := p.asked()
 	if err != nil {
@@ -208,7 +208,7 @@ func (p *Process) Listings(q Question) (Listings, error) {
 	return b.Listings(q)
 }
 
-// Confirm is that of the first server block with a service, for one caller at a time.
+// Confirm calls the first server block with a service, for one caller at a time.
 func (p *Process) Confirm(ctx context.Context, q Question) (Confirmed, error) {
 	b, err := p.asked()
 	if err != nil {

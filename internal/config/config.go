@@ -101,7 +101,7 @@ type Block struct {
 }
 
 // Keep says which names are answered here, and not forwarded, so that clients go on asking this server.
-// The zero Keep is that of a stanza without keep_clients.
+// The zero Keep means a stanza without keep_clients.
 type Keep uint8
 
 const (
@@ -192,7 +192,7 @@ func (c *Config) PauseFolder() string {
 // which has the same name with an underscore. Their arguments are separated by commas.
 var stanzaFlags = []string{"api-key-file", "token-file", "endpoint", "protocol", "lists", "max-entries", "budget", "resolver", "cache"}
 
-// Flags are those of a command. Flags that it does not have are not set.
+// Flags are a command's flags. Flags that it does not have are not set.
 type Flags interface {
 	IsSet(name string) bool
 	String(name string) string

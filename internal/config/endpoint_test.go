@@ -186,7 +186,7 @@ func TestACertificateWithoutTheAddressThatClientsAskIsFound(t *testing.T) {
 		blocks := serverBlocks(t, tc.plain+"\ntls://. {\n$TLS\n$US\n}")
 		asked, e := PlainAddresses(blocks, machine), EncryptedOf(blocks)[0]
 		if got := e.Lacks(asked); !slices.Equal(asked, tc.want) || !slices.Equal(got, tc.lacks) {
-			t.Errorf("%s: Expected %v, of which %v are lacking, got %v and %v", tc.plain, tc.want, tc.lacks, asked, got)
+			t.Errorf("%s: Expected %v, lacking %v, got %v and %v", tc.plain, tc.want, tc.lacks, asked, got)
 		}
 	}
 }

@@ -79,7 +79,7 @@ var onlySafeBrowsing = []string{
 	"tls", "protocol", "mode", "lists", "max_entries", "budget", "resolver", "confirm_timeout", "unsure", "limit", "cache", "look_back",
 }
 
-// forURLs are those of onlySafeBrowsing that have an effect on lists by URL too.
+// forURLs are the words of onlySafeBrowsing that have an effect on lists by URL too.
 var forURLs = []string{"db", "resolver"}
 
 // Parse reads the stanza of a server block; a second stanza is an error. Errors name

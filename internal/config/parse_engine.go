@@ -231,7 +231,7 @@ func (p *parser) tls(args []string) error {
 }
 
 // TLSLine returns the property tls of the flags -endpoint-cert CERT,KEY and -endpoint-ca CA, either
-// of which may be "", or nil if both are.
+// which may be "", or nil if both are.
 func TLSLine(certAndKey, ca string) ([]string, error) {
 	line := []string{"tls"}
 	if certAndKey != "" {

@@ -116,7 +116,7 @@ func TestNoFolderForTheListsIsAWarning(t *testing.T) {
 }
 
 // Until is read in the machine's zone, to the end of the day. Another process has
-// another zone than that of who runs the tests.
+// another zone than the machine's.
 func TestUntilOfTheCorefileIsInTheZoneOfTheMachine(t *testing.T) {
 	if os.Getenv("TZ") != "America/New_York" {
 		again := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")

@@ -23,7 +23,7 @@ import (
 // unknownPeer is who asks if the system does not tell.
 const unknownPeer = "Somebody"
 
-// socketName is the name of the first socket of a folder; those of other processes are numbered.
+// socketName is the name of the first socket of a folder; other processes' sockets are numbered.
 const socketName = "control.sock"
 
 // maxSockets is the most sockets of a folder.
@@ -38,7 +38,7 @@ func nameOf(n int) string {
 }
 
 // Folder returns where the door of a server block is: the folder of the service manager for sockets
-// and the like, else that of the lists. "": nowhere.
+// and the like, else the folder of the lists. "": nowhere.
 func Folder(c *config.Config) string { return cmp.Or(files.RuntimeFolder(), c.PauseFolder()) }
 
 // Doors are the doors of a process: one for each folder, however many server blocks have it. A door

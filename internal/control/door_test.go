@@ -159,7 +159,7 @@ func TestACallerWithoutRightsIsToldWhatToDo(t *testing.T) {
 	if os.Getuid() != 0 || runtime.GOOS != "linux" {
 		t.Skip("only root can be somebody else")
 	}
-	folder, err := os.MkdirTemp("", "door") // others may not enter that of the test
+	folder, err := os.MkdirTemp("", "door") // others may not enter the test's folder
 	testkit.Must(t, err)
 	defer os.RemoveAll(folder)
 	program := filepath.Join(folder, "program")

@@ -36,7 +36,7 @@ func Corefile() string {
 // Usual reports whether a Corefile is where it is looked for.
 func Usual(path string) bool { return slices.Contains(corefiles, path) }
 
-// UseCredential has a key be found where the packages have it: beside the Corefile, unless the service
+// UseCredential lets a key be found where the packages put it: beside the Corefile, unless the service
 // manager has given this process its own.
 func UseCredential(corefile string) {
 	dir := filepath.Dir(corefile)

@@ -25,7 +25,7 @@ func EndOf(length, until string, now time.Time) (time.Time, error) {
 }
 
 // TimeOf reads a time in the time zone of now: 18:00 is the next one, and the other forms
-// are those of an own list, with a space instead of the T if the user prefers.
+// are as in an own list, with a space instead of the T if the user prefers.
 func TimeOf(written string, now time.Time) (time.Time, error) {
 	for _, layout := range []string{"15:04", time.TimeOnly} {
 		clock, err := time.Parse(layout, written)

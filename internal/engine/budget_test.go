@@ -38,7 +38,7 @@ func TestTheStartSaysWhatTheBudgetAllows(t *testing.T) {
 				if test.file != "" {
 					file := filepath.Join(s.DB, "budget-webrisk.json")
 					testkit.Must(t, os.WriteFile(file, []byte(test.file), 0o600))
-					if err := os.Chtimes(file, time.Now(), time.Now()); err != nil { // those of the bubble
+					if err := os.Chtimes(file, time.Now(), time.Now()); err != nil { // the bubble's time
 						t.Fatal(err)
 					}
 				}

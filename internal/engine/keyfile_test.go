@@ -183,7 +183,7 @@ func (h *hanging) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // The end of an engine does not wait for what hangs, nor does the next engine. The one that was
-// given up says so once and reports nothing after that: its metrics are those of the next one.
+// given up says so once and reports nothing after that: its metrics are the next one's.
 func TestTheEndOfAnEngineDoesNotWaitForWhatHangs(t *testing.T) {
 	lines := testkit.Capture(t)
 	s := Settings{Endpoint: "http://hangs.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b"}

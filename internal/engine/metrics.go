@@ -12,7 +12,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
-// namespace begins the names of the metrics, and the buckets below are those of CoreDNS
+// namespace begins the names of the metrics, and the buckets below are as in CoreDNS
 // (plugin.Namespace, plugin.SlimTimeBuckets): its package plugin would link the relay with the
 // parser of the Corefile.
 const namespace = "coredns"

@@ -19,7 +19,7 @@ type Edge struct {
 	// Searcher returns what stands between the engine and its server, as a cache that
 	// relays share. Nil: nothing.
 	Searcher func(lookup.Searcher) lookup.Searcher
-	// Share returns what an engine shares with those of other machines. Nil: nothing.
+	// Share returns what an engine shares with other machines' engines. Nil: nothing.
 	Share func(updater.Origin) updater.Shared
 }
 
@@ -29,7 +29,7 @@ type past struct {
 	ledgers   ledgers
 }
 
-// schedules are those of the engines that ran last, each for its identity. They
+// schedules holds the engines' last schedules, each for its identity. They
 // outlive an engine: a server's minimum wait is for the next one too.
 type schedules map[Identity]*updater.Schedule
 

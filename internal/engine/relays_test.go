@@ -38,7 +38,7 @@ func (f *firstDown) RoundTrip(r *http.Request) (*http.Response, error) {
 	return f.first.RoundTrip(r)
 }
 
-// relaySettings are those of an engine with the two relays.
+// relaySettings are settings of an engine with the two relays.
 var relaySettings = Settings{Endpoint: "http://first.internal http://second.internal", Protocol: protocol.DialectV5.Name, Lists: "se-4b"}
 
 // startTwoRelays returns two relays with one list, and a registry that asks them at once.

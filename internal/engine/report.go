@@ -23,7 +23,7 @@ var log = say.NewLog()
 // a state begins and one when it ends. It is safe for concurrent use.
 type reporter struct {
 	settings Settings
-	schedule *updater.Schedule // set before all events but those of opening the store
+	schedule *updater.Schedule // set before all events but the store's opening
 	ledger   *updater.Ledger   // nil: no budget; set with schedule
 	ready    func()            // called when the engine becomes ready
 	shares   bool              // other machines share the lists; set before all events
@@ -31,7 +31,7 @@ type reporter struct {
 
 	mu           sync.Mutex
 	started      bool                     // the line of the start has been written
-	again        bool                     // the next start is only that of the updater with another token
+	again        bool                     // the next start only restarts the updater with another token
 	follows      bool                     // another process keeps the lists fresh
 	lists        map[string]updater.Event // the last event of each
 	unsaved      map[string]bool          // lists that could not be saved; "" is the schedule

@@ -15,12 +15,12 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// Service is what server blocks decide by: that of an Engine, or what one has saved, see Read.
+// Service is what server blocks decide by: an Engine's, or what one has saved, see Read.
 // Its fields do not change; it is safe for concurrent use.
 type Service struct {
 	Checker  *lookup.Checker
 	Schedule *updater.Schedule // of requests to the server
-	Shares   *lookup.Shares    // of the budget, or of that of a relay, for each client; nil: there is none
+	Shares   *lookup.Shares    // of the budget, or a relay's, for each client; nil: there is none
 	Costs    status.Costs      // of the service: of each name that may be shown, or of each prefix at a relay
 
 	settings Settings
@@ -94,7 +94,7 @@ type Stored struct {
 func Read(s Settings, secret string) (*Stored, error) { return read(s, secret, false, nil) }
 
 // ReadToSearch is Read for a program that confirms many names: it keeps the clocks of searches and the
-// count of the budget in the folder, as a CoreDNS does. firstContact is that of Edge.
+// count of the budget in the folder, as a CoreDNS does. firstContact is as in Edge.
 func ReadToSearch(s Settings, secret string, firstContact func() time.Duration) (*Stored, error) {
 	return read(s, secret, true, firstContact)
 }

@@ -187,7 +187,7 @@ func TestListsComeFromAnEngineThatHasSome(t *testing.T) {
 	}
 }
 
-// The versions of lists that came with another key are known to the server; those of
+// The versions of lists that came with another key are known to the server; versions of
 // another service are not.
 func TestTheFirstRequestHasTheVersionsThatTheServerKnows(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -53,7 +53,7 @@ func (r *reporter) standing() (lists []updater.ListStatus, follows bool) {
 	return lists, r.follows
 }
 
-// startsAgain has the next start log nothing: tokens change every hour, and nothing else
+// startsAgain lets the next start log nothing: tokens change every hour, and nothing else
 // does with them.
 func (r *reporter) startsAgain() {
 	r.mu.Lock()

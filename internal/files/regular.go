@@ -43,7 +43,7 @@ func Dangling(path string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// Open opens a file for reading. The error is that of Check, or of os.Open.
+// Open opens a file for reading. The error comes from Check or os.Open.
 func Open(path string) (*os.File, error) {
 	if err := Check(path); err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func Open(path string) (*os.File, error) {
 	return os.Open(path)
 }
 
-// Read returns the content of a file. The error is that of Open, of reading, or ErrSize if
+// Read returns the content of a file. The error comes from Open or reading, or is ErrSize if
 // there are more than most bytes.
 func Read(path string, most int) ([]byte, error) {
 	f, err := Open(path)

@@ -18,7 +18,7 @@ type Disk struct {
 	SyncDir  func(dir string) error
 }
 
-// RealDisk returns that of the system.
+// RealDisk returns the system's disk.
 func RealDisk() Disk { return Disk{SyncFile: syncFile, Rename: os.Rename, SyncDir: syncDir} }
 
 // Unfinished is the pattern of os.CreateTemp for the file that is to replace another one, beside it:

@@ -11,7 +11,7 @@ import (
 
 const million = 1_000_000
 
-// generated returns a list of distinct names like those of common lists.
+// generated returns a list of distinct names as in common lists.
 func generated(lines int, format string) []byte {
 	r := rand.New(rand.NewPCG(20, 26))
 	var text bytes.Buffer

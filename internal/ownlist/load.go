@@ -143,7 +143,7 @@ func countLines(f *os.File, size int64) (lines int, err error) {
 
 // FindLine returns the line of a file that decides on h, numbered from 1. If several
 // lines do, it returns the first. It reads the file again and ignores expired entries. name
-// is that of the entry that decides, or "": with it most lines need not be parsed. ok is false if no line
+// is the name of the entry that decides, or "": with it most lines need not be parsed. ok is false if no line
 // matches h. It is safe for concurrent use.
 func FindLine(c Config, h lookup.Host, name string) (line int, text string, ok bool, err error) {
 	f, _, err := openRegular(c.Path)

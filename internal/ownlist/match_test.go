@@ -132,7 +132,7 @@ func TestBadDatesAreBadLines(t *testing.T) {
 	}
 }
 
-// randomList returns lines of names from few labels, so many of them match each other.
+// randomList returns lines of names from few labels, and many match each other.
 func randomList(r *rand.Rand, lines int) string {
 	name := func() string {
 		labels := make([]string, 1+r.IntN(4))

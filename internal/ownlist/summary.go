@@ -35,7 +35,7 @@ type Summary struct {
 // Line is one line of a file.
 type Line struct {
 	Number int    // from 1
-	Text   string // at most 80 bytes, valid UTF-8; "" of a fetched list, of which nothing is quoted
+	Text   string // at most 80 bytes, valid UTF-8; "" for a fetched list: nothing of it is quoted
 }
 
 // String returns the number and the text: line 3: "the text".

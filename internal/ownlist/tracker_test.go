@@ -8,7 +8,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// The heads are those of lists that are in use.
+// The heads come from lists that are in use.
 func TestTheHeadOfAListSaysWhereMistakesAreReported(t *testing.T) {
 	for name, tc := range map[string]struct{ head, want string }{
 		"HaGeZi":           {"# Title: T\n# Homepage: https://github.com/hagezi/dns-blocklists\n# License: https://example.com/LICENSE\n# Issues: https://github.com/hagezi/dns-blocklists/issues\n# Expires: 1 day\n", "https://github.com/hagezi/dns-blocklists/issues"},

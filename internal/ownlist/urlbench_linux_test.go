@@ -15,7 +15,7 @@ import (
 )
 
 // BenchmarkByURL prints what a list by URL costs from Open until it is in force, its
-// server included: the time, the memory at the peak and after it, over that of the process
+// server included: the time, the memory at the peak and after it, over the process's
 // before.
 func BenchmarkByURL(b *testing.B) {
 	for _, n := range []int{1_000_000, 10_000_000} {

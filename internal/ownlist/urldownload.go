@@ -379,7 +379,7 @@ func (t inwards) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// CloseIdleConnections lets http.Client close those of the transport.
+// CloseIdleConnections lets http.Client close the transport's connections.
 func (t inwards) CloseIdleConnections() {
 	if c, ok := t.RoundTripper.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()

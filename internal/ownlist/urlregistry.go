@@ -135,7 +135,7 @@ func (r *urlRegistry) ended(key id, done chan struct{}) {
 	}
 }
 
-// release undoes one open. The last opener stays that of the source: until run has seen that
+// release undoes one open. The last opener stays the source's: until run has seen that
 // it is to stop it may ask for the settings.
 func (r *urlRegistry) release(key id, s *urlSource, l *URLList) {
 	r.mu.Lock()

@@ -181,6 +181,6 @@ func judge(s URLState, came Summary, now time.Time) (doubt *Doubt, err error) {
 	}
 }
 
-// onlyComments is Summary.Nothing of a list that its makers may have emptied. "" is that of
+// onlyComments is Summary.Nothing of a list that its makers may have emptied. "" stands for
 // one whose comment says that it is empty on purpose.
 const onlyComments = "has only comments"

@@ -104,7 +104,7 @@ func (w *bitWriter) putFours(entries []byte, low uint) {
 	w.put(lowOfFour(entries[len(entries)-16:], low)>>((4-rest)*low&63), rest*low)
 }
 
-// lowOfFour returns the low bits of the first four packed entries, those of the first lowest.
+// lowOfFour returns the low bits of the first four packed entries, the first entry's lowest.
 func lowOfFour(entries []byte, low uint) uint64 {
 	mask := uint64(1)<<(low&31) - 1
 	both, join := mask<<32|mask, uint64(1)<<(32+low&63)+1

@@ -5,7 +5,7 @@ import "encoding/binary"
 // A partial update changes few blocks. Of the others the bits are copied as they are, which
 // takes less time than to code their entries again.
 
-// addOf is add for entries that are, from the given number on, those of old. Whole blocks
+// addOf is add for entries that equal old's, from the given number on. Whole blocks
 // of them are copied. They must be in order.
 func (b *blocksBuilder) addOf(old *blocks, first int, entries []byte) (taken int) {
 	b.reserve(len(entries) / 4)
@@ -50,7 +50,7 @@ func (p *blocks) before(block int) int {
 }
 
 // copyBlocks appends the blocks of old from begin, before end. No entry is pending. The
-// low bits must be as many as those of the builder.
+// low bits must be as many as the builder's.
 func (b *blocksBuilder) copyBlocks(old *blocks, begin, end int) {
 	b.record(begin - 1)
 	first := old.before(begin)

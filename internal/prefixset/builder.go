@@ -39,9 +39,9 @@ func (b *Builder) Add(entries []byte, width int) error {
 	return b.took(b.add(entries, width), entries, width)
 }
 
-// AddOf is Add for entries that are, from number first on, those of old. It takes less time if
-// all entries of old have four bytes and share no memory with those of other sets. It trusts
-// that they ascend as those of old do. AddOf does not keep old.
+// AddOf is Add for entries that equal old's, from number first on. It takes less time if
+// all entries of old have four bytes and share no memory with other sets. It trusts
+// that they ascend as in old. AddOf does not keep old.
 func (b *Builder) AddOf(old *Set, first int, entries []byte, width int) error {
 	p := old.four.Load()
 	if b.four == nil || width != 4 || len(entries)%4 != 0 || len(entries) == 0 || p == nil || p.of != nil || len(old.wide) > 0 {

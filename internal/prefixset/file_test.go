@@ -194,7 +194,7 @@ func useSet(t *testing.T, written []byte) {
 	entries, err := io.ReadAll(set.Reader())
 	widths := set.Widths()
 	if least := 4 * set.Len(); err != nil || len(entries) < least || len(widths) == 1 && len(entries) != set.Len()*widths[0] {
-		t.Errorf("the reader yields %d bytes, %v, want those of %d entries of %d", len(entries), err, set.Len(), widths)
+		t.Errorf("the reader yields %d bytes, %v, want %d entries of %d", len(entries), err, set.Len(), widths)
 	}
 	again, err := Read(bytes.NewReader(writtenForm(t, set)), limit)
 	if err != nil || !sameSet(again, set) {

@@ -6,7 +6,7 @@ import (
 	"runtime"
 )
 
-// four holds the entries of four bytes of a Set: all entries of blocks, or those of them that
+// four holds the entries of four bytes of a Set: all entries of blocks, or the ones that
 // belong to one of several joined sets. It is immutable.
 type four struct {
 	*blocks
@@ -73,10 +73,10 @@ type memberCursor struct {
 	buf  []byte
 	rest []byte // the part of buf that has not been looked at yet
 
-	pause Pause // most entries may be those of other sets
+	pause Pause // most entries may belong to other sets
 }
 
-// read is that of entryReader.
+// read implements entryReader.
 func (c *memberCursor) read(entries []byte) (filled int) {
 	for filled < len(entries) {
 		if len(c.rest) == 0 {

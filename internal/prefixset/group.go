@@ -12,7 +12,7 @@ type Group struct {
 	sets []*Set
 	four []*four // nil entries are left out; nil if filtered
 
-	filter   *Filter // over all entries, or only over those of other widths than four
+	filter   *Filter // over all entries, or only over entries of other widths than four
 	filtered bool    // filter is over all entries
 }
 
@@ -120,7 +120,7 @@ func (g *Group) shared() *blocks {
 }
 
 // joinAll returns all entries of parts, and to which parts each belongs. It returns nil if there
-// are too many combinations. The buckets are half as large as those of one set: then a quarter of
+// are too many combinations. The buckets are half as large as a single set's: then a quarter of
 // the hashes without an entry meet one in use, not nearly half, and only these need a second
 // access to memory. An entry takes 1.1 bits more.
 func joinAll(parts []*four, pause *Pause) (*blocks, *members) {

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// joinSource reads the entries of one set, or in one pass those of several joined sets.
+// joinSource reads the entries of one set, or of several joined sets in one pass.
 type joinSource struct {
 	cursor blocksCursor
 	of     *members

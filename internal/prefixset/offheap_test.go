@@ -51,7 +51,7 @@ func collect() {
 }
 
 // TestSetsLiveWhileTheyAreReadAndWritten would crash if memory was given back
-// of which nothing is left but a slice in use.
+// that has nothing left but a slice in use.
 func TestSetsLiveWhileTheyAreReadAndWritten(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes long")

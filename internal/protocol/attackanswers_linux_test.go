@@ -125,7 +125,7 @@ func manyThreatTypes(w io.Writer, _ *http.Request) {
 	writeZeros(w, n)
 }
 
-// neighbours are 16 million entries, each of which is one more than that before.
+// neighbours are 16 million entries, each one more than the entry before.
 func neighbours(w io.Writer, _ *http.Request) {
 	const entries = 1<<24 - 2
 	const n = entries / 2

@@ -193,7 +193,7 @@ func (f *Failover) Close() {
 
 // ask sends a request to one endpoint after the other, until one has answered, all have
 // failed, or ctx ends. request returns the minimum wait in an answer, also if it failed later: it
-// is of this endpoint, as the back-off is. ask returns the wait of the endpoint that has answered.
+// belongs to this endpoint, as the back-off does. ask returns the wait of the endpoint that has answered.
 // If all have failed it returns how long to wait.
 func (f *Failover) ask(ctx context.Context, m method, request func(context.Context, Client) (time.Duration, error)) (wait time.Duration, _ error) {
 	var all failures

@@ -621,7 +621,7 @@ func TestAMinimumWaitIsOfTheEndpointThatSaidIt(t *testing.T) {
 				f := NewFailover([]string{"first", "second"}, []Client{first, second})
 				for range 4 {
 					if wait, err := ask(t, f); err != nil || wait != second.wait {
-						t.Fatalf("a wait of %s and %v, want that of the answer, %s", wait, err, second.wait)
+						t.Fatalf("a wait of %s and %v, want the answer's, %s", wait, err, second.wait)
 					}
 					time.Sleep(second.wait - time.Second)
 				}

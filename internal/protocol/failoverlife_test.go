@@ -74,7 +74,7 @@ func (m *month) report(e updater.Event) {
 	case e.Kind == updater.Fetched && e.Err == nil:
 		m.fetched = append(m.fetched, time.Now())
 	case e.Kind == updater.Fetched && errors.Is(e.Err, lookup.ErrBackoff):
-		m.t.Errorf("the back-off of the service ends before that of each relay: %v", e.Err)
+		m.t.Errorf("the back-off of the service ends before each relay's: %v", e.Err)
 	case e.Kind == updater.ListUpdated:
 		m.updates++
 	case e.Kind == updater.ListRejected:
@@ -134,7 +134,7 @@ func (m *month) searchOnce(n int) {
 	case err != nil && m.anchor >= 0:
 		m.t.Errorf("a search failed while relay %d worked: %v", m.anchor, err)
 	case err != nil && strings.Contains(err.Error(), "each endpoint"):
-		m.t.Errorf("the back-off of the service ends before that of each relay: %v", err)
+		m.t.Errorf("the back-off of the service ends before each relay's: %v", err)
 	}
 }
 

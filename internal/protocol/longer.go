@@ -18,7 +18,7 @@ import (
 // version 5 has entries of one length. Cut to four bytes, such an entry matches the popular URL
 // again, and cut to eight only if it has as many. So a relay gives its own clients, who ask for them
 // by AsStoredHeader, longer entries just as they are, in a field that version 5 does not have. The
-// list is then that of Web Risk, with its removals, order and checksum over all lengths.
+// list is then Web Risk's, with its removals, order and checksum over all lengths.
 
 // fieldLonger is a field of HashList, far above those that Google has. Each is a RawHashes of Web
 // Risk: entries of one length, in order.

@@ -25,13 +25,13 @@ const (
 	// ListsHeader has the names of the relay's lists, separated by spaces. It is in the refusal of
 	// a request for a list that the relay lacks.
 	ListsHeader = "Safebrowsing-Lists"
-	// BudgetHeader is that of answers to hashes.search: what is left of the budget of the relay for
+	// BudgetHeader is a header of answers to hashes.search: what is left of the budget of the relay for
 	// the client that asks, as FormatBudget writes it.
 	BudgetHeader = "Safebrowsing-Budget"
-	// OnlyKnownHeader is that of requests of hashes.search, with the value ?1: a relay answers from
+	// OnlyKnownHeader is a header of requests of hashes.search, with the value ?1: a relay answers from
 	// what it and the relays that it asks know, and sends no search to Google's server.
 	OnlyKnownHeader = "Safebrowsing-Only-Known"
-	// AsStoredHeader is that of requests for lists, with the value ?1: a relay may answer with entries
+	// AsStoredHeader is a header of requests for lists, with the value ?1: a relay may answer with entries
 	// that are longer than the name of the list says, see AppendLonger. Without it they are cut.
 	AsStoredHeader = "Safebrowsing-As-Stored"
 
@@ -67,7 +67,7 @@ var reasons = []struct {
 	{"lists", ErrNoLists}, {"server", errNoServer},
 }
 
-// String returns the value of the header. A reason that has no word becomes that of a server
+// String returns the value of the header. A reason that has no word becomes the reason of a server
 // which has not answered.
 func (u Unanswered) String() string {
 	var raw []byte
@@ -165,7 +165,7 @@ func (u Unanswered) answer(asked []lookup.Prefix, threats []lookup.ThreatHash) (
 	return lookup.Answer{Earlier: known}, &lookup.UnansweredError{Until: now.Add(u.Wait), Reason: u.Reason}
 }
 
-// searchPath is that of hashes.search.
+// searchPath is the path of hashes.search.
 const searchPath = "/v5/hashes:search"
 
 // FormatBudget returns the value of BudgetHeader, a dictionary of integers (RFC 9651), for example

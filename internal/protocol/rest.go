@@ -22,7 +22,7 @@ const (
 )
 
 // rest is how long one endpoint of several is left alone by a method. The zero rest is
-// that of an endpoint that works.
+// one for an endpoint that works.
 type rest struct {
 	failures  int       // in a row; requests that were under way together count once, those that were not sent never
 	refusals  int       // of those, with status 403 or 429

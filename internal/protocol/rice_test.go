@@ -282,7 +282,7 @@ func plainRice(first uint32, k uint, differences []uint64) (coded rice, integers
 	return coded, integers
 }
 
-// randomDifferences returns differences whose quotients are small but for a few, some of which
+// randomDifferences returns differences whose quotients are small but for a few, and some of these
 // are longer than any window.
 func randomDifferences(rng *rand.Rand, k uint) (all []uint64) {
 	for range 2000 {

@@ -62,7 +62,7 @@ func PlanRice(width int, runs iter.Seq[[]byte]) (RicePlan, error) {
 // riceParameter returns the parameter for n differences that add up to span. A. Kiely,
 // "Selecting the Golomb Parameter in Rice Coding" (IPN Progress Report 42-159, 2004): for a
 // large mean m the best parameter is the logarithm of 0.9624 m, rounded down; 0.9624 is twice
-// the logarithm of the golden ratio. The bounds are those of version 5 ("Local Database").
+// the logarithm of the golden ratio. The bounds come from version 5 ("Local Database").
 func riceParameter(span wide, n, width int) uint {
 	bounds := parametersV5(width)
 	best := math.Ilogb(0.9624 * span.float() / float64(n))

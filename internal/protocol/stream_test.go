@@ -24,7 +24,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// streamAll has every message read as a long one is, until the test ends.
+// streamAll makes every message be read as a long one, until the test ends.
 func streamAll(t testing.TB) {
 	before := maxWhole
 	maxWhole = -1

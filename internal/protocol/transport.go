@@ -71,7 +71,7 @@ func whyNotSent(err error, host string) string {
 	case isName && isNoNetwork(err):
 		return fmt.Sprintf("there is no network: name server %s cannot be asked for %s (%s)", cmp.Or(name.Server, "of the system"), name.Name, name.Err)
 	case isName:
-		return fmt.Sprintf("no name server tells the address of %s: %s says %s", name.Name, cmp.Or(name.Server, "that of the system"), name.Err)
+		return fmt.Sprintf("no name server tells the address of %s: %s says %s", name.Name, cmp.Or(name.Server, "the system's"), name.Err)
 	case isNoNetwork(err):
 		return fmt.Sprintf("there is no network: no way to %s (%s)", host, lastOf(err))
 	case errors.Is(err, syscall.ECONNREFUSED):
@@ -240,7 +240,7 @@ func (t once) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// CloseIdleConnections lets http.Client close those of the transport.
+// CloseIdleConnections lets http.Client close the transport's connections.
 func (t once) CloseIdleConnections() {
 	if c, ok := t.RoundTripper.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()

@@ -18,7 +18,7 @@ import (
 // coding of 32-bit numbers. Prefixes in Rice coding are little-endian numbers, so they
 // do not arrive in the order of their bytes.
 
-// parameters32 are those of Web Risk.
+// parameters32 are Web Risk's parameters.
 var parameters32 = parameters{2, 28}
 
 // rawEntries returns the prefixes in raw, each of size bytes. It sorts raw if it is not sorted, as
@@ -68,7 +68,7 @@ func riceEntries(ctx context.Context, r rice) updater.Entries {
 	})
 }
 
-// indexEntries returns indices, of which some are raw and some in codings that rice32
+// indexEntries returns indices, some raw and some in codings that rice32
 // has checked.
 func indexEntries(ctx context.Context, raw []int32, coded []rice) updater.Entries {
 	count := len(raw)

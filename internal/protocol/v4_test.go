@@ -157,7 +157,7 @@ func TestV4ListsOfMixedLengths(t *testing.T) {
 	if got := l.Set.Widths(); !slices.Equal(got, []int{4, 5, 6, 8}) || l.Set.Len() != 7 {
 		t.Errorf("%d entries of widths %v", l.Set.Len(), got)
 	}
-	// The indices are those of all lengths sorted together: 2 is the one of six
+	// The indices count all lengths sorted together: 2 is the one of six
 	// bytes, 5 and 6 are the last two.
 	for name, removals := range map[string][]*entrySet{
 		"raw": {rawIndices(6, 2, 5)}, "Rice": {riceIndices(2, 2, 2, "16")}, "both": {rawIndices(5), riceIndices(6, 0, 0, ""), rawIndices(2)},

@@ -177,7 +177,7 @@ func TestWebRiskCountsByTheClockOfTheServer(t *testing.T) {
 	})
 }
 
-// A full hash is used by those of its threat types that the schema knows.
+// A full hash counts for its threat types that the schema knows.
 func TestWebRiskUnknownNamesInJSONAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		body := `{"negativeExpireTime":"2000-01-01T00:05:00Z","threats":[

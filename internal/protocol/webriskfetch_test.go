@@ -195,7 +195,7 @@ func TestWebRiskListsOfMixedLengths(t *testing.T) {
 	if got := l.Set.Widths(); !slices.Equal(got, []int{4, 5, 6, 8}) || l.Set.Len() != 7 {
 		t.Errorf("%d entries of widths %v", l.Set.Len(), got)
 	}
-	// The indices are those of all lengths sorted together: 2 is the one of six
+	// The indices count all lengths sorted together: 2 is the one of six
 	// bytes, 5 and 6 are the last two.
 	for name, removals := range map[string]*wrv1.ThreatEntryRemovals{
 		"raw":  {RawIndices: &wrv1.RawIndices{Indices: []int32{6, 2, 5}}},
@@ -224,10 +224,10 @@ func TestWebRiskUpdatesWithoutChanges(t *testing.T) {
 		checksum *wrv1.ComputeThreatListDiffResponse_Checksum
 		want     error
 	}{
-		"no checksum":    {nil, nil},
-		"an empty one":   {&wrv1.ComputeThreatListDiffResponse_Checksum{}, nil},
-		"the right one":  {full.Checksum, nil},
-		"that of others": {riskUpdate(riskDiff, "06000000").Checksum, updater.ErrChecksum},
+		"no checksum":   {nil, nil},
+		"an empty one":  {&wrv1.ComputeThreatListDiffResponse_Checksum{}, nil},
+		"the right one": {full.Checksum, nil},
+		"of others":     {riskUpdate(riskDiff, "06000000").Checksum, updater.ErrChecksum},
 	} {
 		m := &diffAnswer{ResponseType: riskDiff, NewVersionToken: []byte("newer"), Checksum: test.checksum}
 		l, err := fetchRisk(t, held, m)

@@ -22,7 +22,7 @@ import (
 )
 
 // Messages as the schema of v5 writes them. The hashes and the coded data are
-// those of the pages "URLs and Hashing" and "Local Database".
+// from the pages "URLs and Hashing" and "Local Database".
 const (
 	wireNothingFound = "120308ac02"
 	wireFound        = "0a260a201d32c5084a360e58f1b87109637a6810acad97a861a7769e8f1841410d2a960c12020802120308ac02"

@@ -3,7 +3,7 @@ package protocoltest
 import "github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/wrv1"
 
 // spoilDiff applies the content faults to an update and returns its message of Web Risk.
-// Wherever it can be, the checksum is that of the list which a client gets that does not
+// Wherever possible, the checksum fits the list that a client gets which does not
 // see the fault.
 func (f *Fault) spoilDiff(u update) *diffMessage {
 	f.spoilUpdate(&u)

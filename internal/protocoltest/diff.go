@@ -79,7 +79,7 @@ func (u *update) diff() *diffMessage {
 	return m
 }
 
-// timestamp returns a time as it goes on the wire, where the zero time is absent.
+// timestamp returns a time as it is sent, where the zero time is absent.
 func timestamp(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
 		return nil

@@ -148,7 +148,7 @@ func (s *Server) ClientCancelled() {
 func (s *Server) ActAsRelay() { s.locked(func() { s.referee.relay = true }) }
 
 // JudgeSearchBackoff makes the referee judge the back-off of hashes.search too:
-// after status 429 or 403 that of list updates, after three other failures in a row
+// after status 429 or 403 as for list updates, after three other failures in a row
 // five minutes, doubling up to 30 with each further three. Off at the start.
 func (s *Server) JudgeSearchBackoff(on bool) {
 	s.locked(func() { s.referee.lenient = !on })

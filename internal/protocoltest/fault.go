@@ -44,7 +44,7 @@ type Fault struct {
 	NegativeWait       bool // not in Web Risk
 	Duplicate          bool // an addition that is there already
 
-	// The same for answers that are coded as those of Web Risk.
+	// The same for answers that are coded as Web Risk's.
 
 	ShortChecksum      bool // 31 bytes
 	NegativeFirstValue bool // of Rice data, right as a number of 32 bits

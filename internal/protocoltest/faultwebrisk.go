@@ -65,7 +65,7 @@ func OddSearchTimes() map[string]Fault {
 }
 
 // breaksDiff reports whether the fault spoils a list in a way that only answers coded as
-// those of Web Risk can show.
+// only Web Risk's lists can show.
 func (f *Fault) breaksDiff() bool {
 	return f.ShortChecksum || f.NegativeFirstValue || f.LargeFirstValue ||
 		f.RaggedRaw || f.UnsortedRaw || f.ShortPrefix || f.LongPrefix || f.NoResponseType

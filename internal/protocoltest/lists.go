@@ -130,7 +130,7 @@ func (l *list) updateTo(target version, sent []byte, maxEntries int) update {
 	return u
 }
 
-// message returns the update as it goes on the wire.
+// message returns the update as it is sent.
 func (u *update) message() *sbv5.HashList {
 	m := &sbv5.HashList{
 		Name:               u.list.name,

@@ -46,7 +46,7 @@ func (q *query) updatesLists() bool { return q.to().updates }
 // searches reports whether the request searches full hashes.
 func (q *query) searches() bool { return q.to().searches }
 
-// is reports whether a method, or what stands for several, names that of the
+// is reports whether a method, or what stands for several, names the one of the
 // request. "" stands for all.
 func (q *query) is(method string) bool {
 	return method == "" || method == q.method || method == methodUpdate && q.updatesLists() ||

@@ -75,7 +75,7 @@ func TestRefereeReportsFindsTooEarly(t *testing.T) {
 		}, "search 4 of a day that has 3"})
 }
 
-// The memory for answers is that of Web Risk, see TestRefereeReportsRisksSearchedAgain.
+// Answers are remembered as for Web Risk, see TestRefereeReportsRisksSearchedAgain.
 func TestRefereeReportsHashesFoundAgain(t *testing.T) {
 	ask := func(b *bench) { b.fetch("se-4b", "mw-4b"); b.find(entryA, entryM) }
 	notBefore(t, "negative of an hour", "fresh", time.Hour, func(b *bench) { b.SetNegativeCacheDuration(time.Hour); ask(b) }, findA)

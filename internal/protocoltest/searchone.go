@@ -59,7 +59,7 @@ func (s *Server) searchOneAnswer(q *query, f *Fault, a *reply) (proto.Message, e
 }
 
 // searchRisks returns the full hashes that are threats of the types asked about, and
-// those of types that do not exist.
+// types that do not exist.
 func (s *Server) searchRisks(q *query) map[string][]wrv1.ThreatType {
 	found := map[string][]wrv1.ThreatType{}
 	add := func(hash string, risk wrv1.ThreatType) {

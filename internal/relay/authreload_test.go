@@ -43,7 +43,7 @@ func serveTLS(t *testing.T, cert, key, clientCA string) *reloaded {
 	return r
 }
 
-// look replaces files, by pairs of name and content, and has the server look at all of them.
+// look replaces files, by pairs of name and content, and makes the server look at all of them.
 func (r *reloaded) look(pairs ...string) {
 	r.t.Helper()
 	r.looks++

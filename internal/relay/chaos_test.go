@@ -218,7 +218,7 @@ func (c *chaos) check(begun time.Time) (took time.Duration) {
 	return took
 }
 
-// confirms has a relay confirm a name. It reports whether the relay answers; threats is how
+// confirms asks a relay to confirm a name. It reports whether the relay answers; threats is how
 // many it must know.
 func (c *chaos) confirms(r *child, hash lookup.FullHash, threats int) bool {
 	ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Second)

@@ -60,7 +60,7 @@ func (f *sharedLists) report(e sharing.Event) {
 	case sharing.LeaseTaken:
 		log.Info("This relay fetches lists for all relays on this Redis")
 	case sharing.LeaseLost:
-		log.Info("This relay no longer fetches lists. It takes over those of the relay that does")
+		log.Info("This relay no longer fetches lists. It takes over the lists of the relay that does")
 	case sharing.Follows:
 		log.Infof("Relay %s fetches lists for all relays on this Redis", e.Holder)
 	case sharing.Alone:
@@ -70,7 +70,7 @@ func (f *sharedLists) report(e sharing.Event) {
 	}
 }
 
-// fleetMetrics are those of a relay that shares lists.
+// fleetMetrics are the metrics of a relay that shares lists.
 type fleetMetrics struct {
 	leader  prometheus.Gauge
 	changes prometheus.Counter

@@ -74,7 +74,7 @@ func (c change) then(next change) (change, error) {
 	return change{gone, came}, err
 }
 
-// together returns the entries of a that are not in notA, and those of b that are not in notB.
+// together returns the entries of a that are not in notA, and of b that are not in notB.
 func together(a, notA, b, notB *prefixset.Set) (*prefixset.Set, error) {
 	rest := changedRuns(setRuns(b), setRuns(notB), none())
 	return collect(changedRuns(setRuns(a), setRuns(notA), rest), a.Len()+b.Len())

@@ -78,7 +78,7 @@ func TestAClientThatHasSpentItsShareLearnsWhatTheRelayKnows(t *testing.T) {
 		}
 		c.mustBe(t, lookup.Unsure, hostName(spent)+".")
 		for i := range 12 {
-			third := w.replica(3 + i) // with a share of its own, of which it takes one search
+			third := w.replica(3 + i) // with a share of its own, and it takes one search
 			name := []string{"evil.example.", hostName(spent) + "."}[i%2]
 			time.Sleep(time.Minute)
 			third.mustBe(t, lookup.Unsafe, name)

@@ -125,7 +125,7 @@ func TestEntriesOfOtherWidthsAreCut(t *testing.T) {
 	c := newClient(t, l)
 	c.fetch(t, "se-4b")
 	if got, want := c.held["se-4b"].Checksum, sha256.Sum256([]byte("aaaabbbbccccdddd")); got != want {
-		t.Errorf("checksum %x, want that of four entries of four bytes", got)
+		t.Errorf("checksum %x, want the sum of four entries of four bytes", got)
 	}
 	publish(t, l, "se-4b", setOf(t, "aaaab", "bbbb", "cccc", "dddd"))
 	c.fetch(t, "se-4b")

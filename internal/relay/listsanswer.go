@@ -43,7 +43,7 @@ var ErrConstraint = errors.New("size constraint out of range")
 // Clients with equal arguments share the bytes of the answer, also while it is being made. One
 // answer is made at a time, for the clients in turn: client is the address of the one that asks,
 // the zero Addr if that is unknown. The error is ErrUnknownList or ErrConstraint, wrapped, for
-// what the client did wrong, or that of ctx: nothing is made for clients that have all gone away.
+// what the client did wrong, or ctx's: nothing is made for clients that have all gone away.
 func (l *Lists) Get(ctx context.Context, client netip.Addr, name string, version []byte, maxEntries int) (Answer, error) {
 	return l.answer(ctx, client, (*l.current.Load())[name], name, version, maxEntries)
 }

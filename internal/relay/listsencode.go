@@ -232,7 +232,7 @@ func (c *cursor) take(n int) (run []byte, width int) {
 	return run, c.width
 }
 
-// changedRuns reads the entries of from that are not in without, and those of with. An entry
+// changedRuns reads the entries of from that are not in without, and the entries of with. An entry
 // that both from and with have is read twice: the caller finds it by its order or checksum.
 func changedRuns(from, without, with runs) runs {
 	f, out, in := &cursor{next: from}, &cursor{next: without}, &cursor{next: with}

@@ -70,7 +70,7 @@ func newEncodings() encodings {
 
 // get returns the answer to a request of a client. It makes the answer if no client has asked
 // for it before; clients that ask meanwhile wait for it. A client waits for its own turn, too:
-// the one that asked first may have others before it. The error is that of ctx if it ends
+// the one that asked first may have others before it. The error is ctx's if it ends
 // before.
 func (e *encodings) get(ctx context.Context, client netip.Addr, u request) (Answer, error) {
 	key, site := u.key(), lookup.Site(client)

@@ -20,7 +20,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// hashes returns a set of about n hashes of four bytes, spread as those of a list are.
+// hashes returns a set of about n hashes of four bytes, spread as in a list.
 func hashes(n int, seed uint64) *prefixset.Set {
 	rng, gap := rand.New(rand.NewPCG(seed, 1)), float64(1<<32)/float64(n)
 	b := prefixset.NewBuilder(n)
@@ -153,7 +153,7 @@ func TestKeptUpdatesAreBounded(t *testing.T) {
 
 // BenchmarkFiveHundredClients serves lists of ten million entries to 500 clients. A round is
 // what happens in half an hour: the list changes by some thousand entries, and each client asks for
-// its update once, and several times without a change. The memory is that of the process, its
+// its update once, and several times without a change. The memory is the process's, its
 // test included: it holds the lists that it makes.
 func BenchmarkFiveHundredClients(b *testing.B) {
 	const entries, clients = 10_000_000, 500

@@ -24,7 +24,7 @@ const (
 	outcomeCancelled   = "cancelled"   // the client has gone away
 )
 
-// metrics are those of one relay.
+// metrics are one relay's metrics.
 type metrics struct {
 	registry *prometheus.Registry
 	requests *prometheus.CounterVec

@@ -20,7 +20,7 @@ import (
 )
 
 // RedisPasswordVariable is the environment variable with the password of Redis, and
-// SentinelPasswordVariable the one with that of its Sentinels.
+// SentinelPasswordVariable the one with its Sentinels' password.
 const (
 	RedisPasswordVariable    = "SAFEBROWSING_REDIS_PASSWORD"
 	SentinelPasswordVariable = "SAFEBROWSING_REDIS_SENTINEL_PASSWORD"
@@ -73,7 +73,7 @@ func (r *Relay) closeRedis() {
 }
 
 // redisPrefix returns the prefix of all keys that relays of one origin and key share. The
-// number is that of the format. Redis Cluster keeps keys with the same text in braces on
+// number is the format's. Redis Cluster keeps keys with the same text in braces on
 // one node, and scripts need that.
 func redisPrefix(o updater.Origin) string {
 	return "safebrowsing:1:{" + updater.Asker(o.Name, o.Asker) + "}:"
@@ -197,14 +197,14 @@ func (l *redisLog) report(e sharing.Event) {
 }
 
 const (
-	// clockWrong is how much the clock of this machine may differ from that of Redis: so much is
+	// clockWrong is how much this machine's clock may differ from Redis's: this much is
 	// lost of the life of an answer.
 	clockWrong = 5 * time.Second
 	// clockRight is what ends the state of a clock that is wrong.
 	clockRight = 2 * time.Second
 )
 
-// clock notes by how much the clock of this machine is ahead of that of Redis; negative: behind.
+// clock notes by how much this machine's clock is ahead of Redis's; negative: behind.
 func (l *redisLog) clock(ahead time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -215,10 +215,10 @@ func (l *redisLog) clock(ahead time.Duration) {
 		if ahead < 0 {
 			where = "behind"
 		}
-		log.Warningf("The clock of this machine is %s %s that of Redis at %s. Until they differ by less than 2 seconds, this relay and others ask the server about more names, since each may take answers of the other for older than they are. Set the clocks of all relays and of Redis by NTP: \"chronyc tracking\" shows whether one is", by, where, l.target)
+		log.Warningf("The clock of this machine is %s %s the clock of Redis at %s. Until they differ by less than 2 seconds, this relay and others ask the server about more names, since each may take answers of the other for older than they are. Set the clocks of all relays and of Redis by NTP: \"chronyc tracking\" shows whether one is", by, where, l.target)
 	case l.differs && by < clockRight:
 		l.differs = false
-		log.Infof("The clock of this machine agrees with that of Redis at %s again", l.target)
+		log.Infof("The clock of this machine agrees with the clock of Redis at %s again", l.target)
 	}
 }
 

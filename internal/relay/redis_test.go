@@ -94,7 +94,7 @@ func TestRelaysOnOneRedisSearchLikeOne(t *testing.T) {
 	out.Flush()
 }
 
-// askTogether has clients of relays ask about one name after the other, all at once.
+// askTogether lets clients of relays ask about one name after the other, all at once.
 func askTogether(t *testing.T, relays []*running, clients int, expressions []string) {
 	t.Helper()
 	c := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}}

@@ -62,9 +62,9 @@ func TestTheLogTellsEachStateOfRedisOnce(t *testing.T) {
 
 // A relay whose clock is wrong by more than the life of answers shares none: see sharing.
 func TestTheLogTellsOfAClockThatIsWrongOnce(t *testing.T) {
-	const again = "[INFO] plugin/safebrowsing: The clock of this machine agrees with that of Redis at r:1 again"
+	const again = "[INFO] plugin/safebrowsing: The clock of this machine agrees with the clock of Redis at r:1 again"
 	differs := func(by string) string {
-		return "[WARNING] plugin/safebrowsing: The clock of this machine is " + by + " that of Redis at r:1. Until they differ by less than 2 seconds, this relay and others ask the server about more names, since each may take answers of the other for older than they are. Set the clocks of all relays and of Redis by NTP: \"chronyc tracking\" shows whether one is"
+		return "[WARNING] plugin/safebrowsing: The clock of this machine is " + by + " the clock of Redis at r:1. Until they differ by less than 2 seconds, this relay and others ask the server about more names, since each may take answers of the other for older than they are. Set the clocks of all relays and of Redis by NTP: \"chronyc tracking\" shows whether one is"
 	}
 	for name, test := range map[string]struct {
 		ahead []time.Duration

@@ -15,7 +15,7 @@ import (
 
 // chain is a relay whose server is the relay of a world.
 type chain struct {
-	*world // its google is that of the first relay
+	*world // its google is the first relay's
 	wire   *wire
 }
 

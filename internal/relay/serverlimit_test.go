@@ -37,7 +37,7 @@ func (w *world) limited() int {
 }
 
 // A client is a whole name server. One with 500 users that look up 30 new names a second, all
-// of which need a search, is within the limit, also if 150 such names come at once.
+// need a search, is within the limit, also if 150 such names come at once.
 func TestANameServerWithManyUsersIsNotLimited(t *testing.T) {
 	const perSecond, seconds, atOnce = 30, 60, 150
 	synctest.Test(t, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 )
 
-// Bounds of a request. Version 5 has those of prefixes ("hashes.search") and of updates
+// Bounds of a request. Version 5 bounds prefixes ("hashes.search") and updates
 // ("SizeConstraints"); the others leave room for what clients send.
 const (
 	maxPrefixes     = 1000
@@ -47,7 +47,7 @@ func invalid(format string, args ...any) *failure {
 	return &failure{code: http.StatusBadRequest, outcome: outcomeInvalid, message: fmt.Sprintf(format, args...)}
 }
 
-// systemParameters are those of every method of Google's servers ("System parameters"). Those
+// systemParameters are parameters of every method of Google's servers ("System parameters"). Those
 // besides alt and $req change nothing that a relay sends in alt=proto, and are ignored. $alt is
 // another name of alt.
 var systemParameters = []string{

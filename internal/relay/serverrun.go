@@ -20,7 +20,7 @@ import (
 )
 
 // Run runs a relay until ctx ends. Then it gives requests 5 seconds to end. It calls
-// started when it listens, with the addresses; that of admin is nil if there is none.
+// started when it listens, with the addresses; admin is nil if there is none.
 func Run(ctx context.Context, cfg Config, started func(listen, admin net.Addr)) error {
 	if err := cfg.check(); err != nil {
 		return err

@@ -147,7 +147,7 @@ func (h *herd) cutUpstream(d time.Duration) {
 	h.upstream.Store(false)
 }
 
-// hang has the relay answer nothing for a time, and then whoever still waits.
+// hang makes the relay answer nothing for a time, and then whoever still waits.
 func (h *herd) hang(d time.Duration) {
 	running := make(chan struct{})
 	h.connect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -205,7 +205,7 @@ func (h *herd) suffer(fault func(*herd), converge time.Duration) string {
 	return fmt.Sprintf("%d\t%s\t%s\t%s", n, relay, half, all)
 }
 
-// watchTime is how long all clients go on after a fault. Then those that have the change end:
+// watchTime is how long all clients keep asking after a fault. Then those that have the change end:
 // they would make the wait for the others long.
 const watchTime = 5 * time.Minute
 
@@ -239,7 +239,7 @@ func (h *herd) follow(back time.Time, within time.Duration) (relay, half, all ti
 	return relay, half, all
 }
 
-// decide has a client decide about a name, and reports whether it has come to one of the
+// decide asks a client to decide about a name, and reports whether it has come to one of the
 // verdicts.
 func (h *herd) decide(c *replica, qname string, want ...lookup.Verdict) bool {
 	d := c.decide(qname)
@@ -249,7 +249,7 @@ func (h *herd) decide(c *replica, qname string, want ...lookup.Verdict) bool {
 	return slices.Contains(want, d.Verdict)
 }
 
-// decideAll has all clients decide about a name at once, and reports whether each has come to
+// decideAll asks all clients at once to decide about a name, and reports whether each has come to
 // one of the verdicts.
 func (h *herd) decideAll(qname string, want ...lookup.Verdict) bool {
 	var wg sync.WaitGroup

@@ -104,7 +104,7 @@ func TestClientsKeepTheRelaysBackoff(t *testing.T) {
 	})
 }
 
-// The budget of the relay is that of all clients. A client asks about the name again after a minute,
+// All clients share the relay's budget. A client asks about the name again after a minute,
 // and about others at once: the budget may be raised, and another client may have asked.
 func TestClientsWaitForTheRelaysBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -43,7 +43,7 @@ func TestNotifyDoesNothingWithoutAServiceManager(t *testing.T) {
 	}
 }
 
-// Unix keeps a few messages for a manager that hangs, and would then have the sender wait.
+// Unix keeps a few messages for a manager that hangs, and then makes the sender wait.
 func TestNotifyDoesNotWaitForAServiceManagerThatHangs(t *testing.T) {
 	testkit.Long(t)
 	manager(t, filepath.Join(t.TempDir(), "notify"))

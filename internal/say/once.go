@@ -35,8 +35,8 @@ type Daily struct {
 // maxDaily is the most things that are said in a day.
 const maxDaily = 100
 
-// First reports whether a thing is to be said at now. Case does not count: clients may choose that of a
-// name at random (draft-vixie-dnsext-dns0x20).
+// First reports whether a thing is to be said at now. Case does not count: clients may choose a name's
+// at random (draft-vixie-dnsext-dns0x20).
 func (d *Daily) First(what string, now time.Time) bool {
 	what = strings.ToLower(what)
 	d.mu.Lock()

@@ -31,11 +31,11 @@ type Answers struct {
 	// asks by itself; zero: 250 ms. A test on a busy machine needs more.
 	LeastPatience time.Duration
 	// Scope names what the server is asked about a prefix, such as threat types; "": it is asked
-	// about all. Relays share answers with those of the same scope only. It must not have the
+	// about all. Relays share answers only within a scope. It must not have the
 	// letter ":", and not change after the first search.
 	Scope string
 	// Clock, unless nil, is told after each look into Redis by how much the wall clock of this machine
-	// is ahead of that of Redis at least; negative: behind. An answer is as old as the one of the two
+	// is ahead of Redis's at least; negative: behind. An answer is as old as the one of the two
 	// says that makes it older: of relays with clocks that differ by more than its life, one does not
 	// use it. It must be set before the first search, and be safe for concurrent use.
 	Clock func(ahead time.Duration)
@@ -124,7 +124,7 @@ const (
 	opRefund  = "refund"
 )
 
-// keysOf returns the keys of the values about prefixes, and then those of the claims. They
+// keysOf returns the keys of the values about prefixes, then of the claims. They
 // hold prefixes, which are 4 bytes of a hash as a rule: no names.
 func (a *Answers) keysOf(prefixes []lookup.Prefix) []string {
 	keys := make([]string, 0, 2*len(prefixes))
@@ -169,7 +169,7 @@ func (a *Answers) look(prefixes []lookup.Prefix) looked {
 	return l
 }
 
-// ahead returns by how much the wall clock of this machine is ahead of that of Redis at least, which
+// ahead returns by how much this machine's wall clock is ahead of Redis's at least, which
 // told redis between begin and end; negative: behind.
 func ahead(redis, begin, end time.Time) time.Duration {
 	// Redis tells milliseconds, cut.

@@ -71,7 +71,7 @@ func (a answer) encode(p lookup.Prefix) []byte {
 	return append(b, sumOf(p, b)...)
 }
 
-// decode reads a value about a prefix. A value that is not ok is damaged, unless it is of
+// decode reads a value about a prefix. A value that is not ok is damaged, unless it has
 // a newer format.
 func decode(p lookup.Prefix, value []byte) (a answer, ok, newer bool) {
 	body := len(value) - sumSize

@@ -76,7 +76,7 @@ var releaseScript = NewScript(`
 if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
 return 0`)
 
-// keys are the names of all keys but those of contents.
+// keys are the names of all keys except contents.
 type keys struct {
 	prefix, lease, token, format, heads, alive, channel string
 	documents                                           []string
@@ -266,7 +266,7 @@ func (s *Store) extend(token string, begun time.Time) (events []Event) {
 	return events
 }
 
-// listen has a beat come at once when another process announces news, until ctx ends. Messages
+// listen triggers a beat at once when another process announces news, until ctx ends. Messages
 // can be lost, so the beats do not depend on them.
 func (s *Store) listen(ctx context.Context) {
 	for ctx.Err() == nil {

@@ -28,7 +28,7 @@ func TestStoresOnOneRedis(t *testing.T) {
 	storetest.Run(t, onRedis(func(int) time.Duration { return 0 }))
 }
 
-// The clocks of machines that follow each other differ by two hours, and each from that of Redis by
+// The clocks of machines that follow each other differ by two hours, and each from Redis's by
 // one: a process that believed its own clock would wait for too long, or ask too early.
 func TestWaitsHoldWhateverTheClocksShow(t *testing.T) {
 	t.Parallel()

@@ -132,7 +132,7 @@ func TestOneServer(t *testing.T) {
 	}
 }
 
-// Sentinels have a password of their own, and that of the master may change.
+// Sentinels have a password of their own, and the master's may change.
 func TestPasswordsWithSentinels(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()

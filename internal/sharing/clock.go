@@ -5,7 +5,7 @@ import (
 )
 
 // clock is the last time that Redis told. It continues by clocks that nobody can set: a machine whose
-// wall clock is set between two beats ends no wait early, neither its own nor that of others.
+// wall clock is set between two beats ends no wait early, neither its own nor another's.
 type clock struct {
 	told   time.Time     // by Redis; zero: never
 	at     time.Time     // when, on the monotonic clock

@@ -44,7 +44,7 @@ type Observer interface {
 type Config struct {
 	Target       Target
 	Prefix       string        // of all keys; with a hash tag, as Cluster needs, see Key
-	Password     string        // "": that of the Target
+	Password     string        // "": the Target's
 	PasswordFile string        // read for each connection; "": none
 	Sentinels    string        // password of the Sentinels; "": none
 	CAFile       string        // of those who sign the certificate, in PEM form; "": the system's

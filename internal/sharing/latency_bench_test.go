@@ -38,7 +38,7 @@ func BenchmarkAddedLatency(b *testing.B) {
 				if state.url != nil {
 					url = state.url(s)
 				}
-				c, w := open(b, url, func(c *Config) { c.Deadline = 0 }) // that of the relay
+				c, w := open(b, url, func(c *Config) { c.Deadline = 0 }) // the relay's
 				w.wait(b, 1)
 				searcher = NewAnswers(c, searcher)
 				admit = NewLimits(c, Rule{Bucket: lookup.LeakyBucket{Rate: 1e6, Capacity: 1e6}}, walled(1e6)).Admit(addr("192.0.2.1"))

@@ -189,9 +189,9 @@ if now ~= ARGV[1] then return now end
 redis.call('SET', KEYS[1], ARGV[2], 'PX', 60000)`)
 
 // BenchmarkFloodOfOneClient says why the rule of a limiter is a script, and not a value that relays
-// swap: what an admission costs while two relays with so many requests each admit one client, whose
+// swap: what an admission costs while two relays with that many requests each admit one client, whose
 // address is flooded. Each relay starts from the value that it has seen last, so that a swap without
-// a rival takes one call. "calls" are those of one admission.
+// a rival takes one call. "calls" are the calls of one admission.
 func BenchmarkFloodOfOneClient(b *testing.B) {
 	for _, way := range []string{"script", "swap"} {
 		for _, requests := range []int{1, 8, 32} {
@@ -200,7 +200,7 @@ func BenchmarkFloodOfOneClient(b *testing.B) {
 				var calls atomic.Int64
 				var relays []func()
 				for range 2 {
-					c, w := open(b, s.URL(), func(c *Config) { c.Deadline = 0 }) // that of the relay
+					c, w := open(b, s.URL(), func(c *Config) { c.Deadline = 0 }) // the relay's
 					w.wait(b, 1)
 					if way == "script" {
 						relays = append(relays, func() {

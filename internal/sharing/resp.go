@@ -10,7 +10,7 @@ import (
 const (
 	maxBulk     = 1 << 20  // bytes of one string
 	maxLine     = 16 << 10 // bytes of an error or of another string without a length
-	maxElements = 1 << 16  // of one answer, with those of nested arrays
+	maxElements = 1 << 16  // of one answer, nested arrays included
 	maxBytes    = 16 << 20 // of all strings of one answer
 	maxNesting  = 8
 	// keptWords of a message, keptText bytes of each, are for the guard.

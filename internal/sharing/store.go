@@ -229,7 +229,7 @@ func (s *Store) dropLease(holder string) (events []Event) {
 	return events
 }
 
-// Now implements updater.Shared: it is the clock of Redis, and that of this machine until Redis
+// Now implements updater.Shared: it is Redis's clock, and this machine's until Redis
 // has told the time.
 func (s *Store) Now() time.Time {
 	s.mu.Lock()

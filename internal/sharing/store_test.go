@@ -270,7 +270,7 @@ func TestARelayThatNeverSawRedisGoesOnAlone(t *testing.T) {
 	testkit.Until(t, "one event of each kind", func() bool { return r.events.count(Alone) == 1 && r.events.count(Lost) == 1 })
 }
 
-// leadAgain has the relay take the lease again.
+// leadAgain lets the relay take the lease again.
 func (r *relay) leadAgain(server *testkit.Redis, schedule string) {
 	server.Do("DEL", key("lease:"+schedule))
 	r.kick()

@@ -32,7 +32,7 @@ type Target struct {
 	DB        int      // number of the database
 }
 
-// schemes are the forms of a URL, with redis for valkey. The words are those of
+// schemes are the forms of a URL, with redis for valkey. The words are as in
 // redis-py, Lettuce and ioredis.
 var schemes = map[string]Target{
 	"redis":           {Kind: Single},

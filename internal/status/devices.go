@@ -12,7 +12,7 @@ import (
 type Devices struct {
 	Left int      `json:"left"` // ask for nothing else: they may not be protected
 	Also int      `json:"also"` // asked for one today, and ask for other names, too
-	Told []Device `json:"told"` // those of them whose address is told: those that left first, at most 100
+	Told []Device `json:"told"` // the ones whose address is told: who left first, at most 100
 }
 
 // Device is a client that asks for a public encrypted resolver.

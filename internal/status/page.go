@@ -45,7 +45,7 @@ var (
 		"allow": func(name string) string { return Allowing("sudo safebrowsing", name) },
 	}).Parse(pageHTML))
 
-	// policy lets the page load nothing, and be framed by nobody. The hash is that of its
+	// policy lets the page load nothing, and be framed by nobody. The hash covers its
 	// one style.
 	policy = "default-src 'none'; style-src 'sha256-" + styleHash() + "'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
@@ -79,7 +79,7 @@ func handler(source Source) http.Handler {
 		secure(w.Header())
 		switch {
 		case !ownHost(r.Host):
-			http.Error(w, "Use the IP address of this machine in the URL: another name could be that of a foreign page", http.StatusMisdirectedRequest)
+			http.Error(w, "Use the IP address of this machine in the URL: another name could belong to a foreign page", http.StatusMisdirectedRequest)
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
 			w.Header().Set("Allow", "GET, HEAD")
 			http.Error(w, "This page can only be read", http.StatusMethodNotAllowed)
@@ -105,7 +105,7 @@ func secure(h http.Header) {
 }
 
 // ownHost reports whether the Host of a request is an address, localhost, or the name of
-// this machine. Any other name may be that of an attacker, who has it resolve to this
+// this machine. Any other name may belong to an attacker, who lets it resolve to this
 // address and then reads the page in a browser of the network (DNS rebinding).
 func ownHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {

@@ -87,7 +87,7 @@ type Recent struct {
 	names   map[key]*list.Element // of order
 	order   list.List             // of *Blocked, the last one first
 	seed    maphash.Seed          // of minute.gone; set with the first of them
-	lost    time.Time             // when the last one of those was blocked of which not even a hash is kept; zero: none
+	lost    time.Time             // when a name was last blocked without even its hash being kept; zero: never
 	late    []Late                // of the last day, the last one first
 }
 
@@ -254,7 +254,7 @@ func (r *Recent) Gone(name, zones, folder string, now time.Time) (at time.Time) 
 	return at
 }
 
-// Crowded reports whether so many names were blocked in the last hour that of a name that neither Last nor Gone
+// Crowded reports whether too many names were blocked in the last hour: of a name that neither Last nor Gone
 // knows nobody can say that it was not blocked.
 func (r *Recent) Crowded(now time.Time) bool {
 	r.mu.Lock()

@@ -239,7 +239,7 @@ func TestNoNameOfTheLastHourIsDenied(t *testing.T) {
 	}
 	r.Blocked(Blocked{List: "se-4b", Name: "more.example"}, now.Add(3*time.Hour))
 	if !r.Crowded(now.Add(3*time.Hour)) || !r.Crowded(now.Add(3*time.Hour+59*time.Minute)) || r.Crowded(now.Add(4*time.Hour)) {
-		t.Error("Expected that of other names of this hour nobody says that they were not blocked")
+		t.Error("Expected nobody to say of other names of this hour that they were not blocked")
 	}
 }
 

@@ -69,7 +69,7 @@ func oneBudget(t *testing.T, m Medium) {
 	}
 }
 
-// lostCount has a process that runs know what it has spent.
+// lostCount checks that a process that runs knows what it has spent.
 func lostCount(t *testing.T, m Medium) {
 	const budget = 20
 	s := newSpender(t, m, 1, budget)
@@ -80,7 +80,7 @@ func lostCount(t *testing.T, m Medium) {
 	}
 }
 
-// damagedCount has a restart not begin to count at 0.
+// damagedCount checks that a restart does not begin to count at 0.
 func damagedCount(t *testing.T, m Medium) {
 	const budget = 20
 	s := newSpender(t, m, 1, budget)

@@ -87,7 +87,7 @@ func damagedList(t *testing.T, m Medium) {
 	spaced(t, s, s.wait)
 }
 
-// takeOver has a second process fetch when the first one ends, but not before it may.
+// takeOver checks that a second process fetches when the first one ends, but not before it may.
 func takeOver(t *testing.T, m Medium) {
 	const wait = 3 * time.Second
 	s := &source{wait: wait, answer: 200}

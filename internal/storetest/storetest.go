@@ -19,7 +19,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// Origin is that of the stores.
+// Origin is the stores' origin.
 var Origin = updater.Origin{Name: "http://google.test", Asker: "0badcafe"}
 
 // List is the list that the processes keep.

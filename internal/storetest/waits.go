@@ -13,7 +13,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// minimumWait has other processes keep the wait of a success.
+// minimumWait checks that other processes keep the wait of a success.
 func minimumWait(t *testing.T, m Medium) {
 	s := &source{wait: time.Hour, answer: 1}
 	a := Start(t, m.Process(1), s)
@@ -30,7 +30,7 @@ func minimumWait(t *testing.T, m Medium) {
 	}
 }
 
-// backOff has other processes keep the wait of a failure, and know its cause.
+// backOff checks that other processes keep the wait of a failure, and know its cause.
 func backOff(t *testing.T, m Medium) {
 	s := &source{err: &updater.StatusError{Code: http.StatusServiceUnavailable}}
 	a := Start(t, m.Process(1), s)
@@ -46,7 +46,7 @@ func backOff(t *testing.T, m Medium) {
 	}
 }
 
-// damagedSchedule has a restart not ask early, though what all share is garbage.
+// damagedSchedule checks that a restart does not ask early, though what all share is garbage.
 func damagedSchedule(t *testing.T, m Medium) {
 	s := &source{wait: time.Hour, answer: 1}
 	a := Start(t, m.Process(1), s)
@@ -67,7 +67,7 @@ func damagedSchedule(t *testing.T, m Medium) {
 	}
 }
 
-// lost has the processes that run keep their lists and waits, and give them to the next one.
+// lost checks that the processes that run keep their lists and waits, and give them to the next one.
 func lost(t *testing.T, m Medium) {
 	s := &source{wait: time.Hour, answer: 200}
 	held := func(p *Process) bool {
@@ -95,7 +95,7 @@ func (s *searcher) Search(context.Context, []lookup.Prefix) (lookup.Answer, erro
 	return lookup.Answer{}, s.err
 }
 
-// waitOfSearches has all processes wait that run, and one that starts later.
+// waitOfSearches checks that all processes wait that run, and one that starts later.
 func waitOfSearches(t *testing.T, m Medium) {
 	quiet := &source{wait: time.Hour, answer: 1}
 	a, b := Start(t, m.Process(1), quiet), Start(t, m.Process(2), quiet)

@@ -14,7 +14,7 @@ import (
 )
 
 // Certificate writes a new certificate for 127.0.0.1 and for names, which is its own CA, and its key
-// into files of a folder, in PEM. It replaces those of an earlier call.
+// into files of a folder, in PEM. It replaces the files of an earlier call.
 func Certificate(t testing.TB, dir string, names ...string) (cert, key string) {
 	t.Helper()
 	return CertificateAt(t, dir, net.IPv4(127, 0, 0, 1), names...)

@@ -110,7 +110,7 @@ func sum(name string, n int, t tables) {
 // is not.
 const pageSize = 4096
 
-// near is a string of which the assembly reads 64 bytes, with bytes behind it, which it
+// near is a string from which the assembly reads 64 bytes, with bytes behind it, which it
 // leaves out. If these may be in another page, it reads a copy.
 type near struct {
 	param      string

@@ -88,7 +88,7 @@ func checkUpdate(t *testing.T, p place, said []note, _ bool) {
 }
 
 // inForce returns the version of a list that a start finds, "" if there is none. It is an
-// error if its entries are not those of this version.
+// error if its entries differ from this version's.
 func inForce(t *testing.T, p place, list string) string {
 	t.Helper()
 	store, err := updater.OpenStore(p.db(), origin)
@@ -105,7 +105,7 @@ func inForce(t *testing.T, p place, list string) string {
 		t.Error(err)
 	}
 	if [sha256.Size]byte(sum.Sum(nil)) != sha256.Sum256(entries(list, string(l.Version))) {
-		t.Errorf("%s: the entries are not those of version %q", list, l.Version)
+		t.Errorf("%s: the entries differ from version %q", list, l.Version)
 	}
 	return string(l.Version)
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// storeFiles are all files that the store has, and that of a relay.
+// storeFiles are all files that the store has, and a relay's file.
 var storeFiles = []string{
 	large + ".list", small + ".list", "schedule.json", "searches.json", "budget.json",
 	"lock", "searches.json.lock", "budget.json.lock", "relay/history/" + large + ".history",

@@ -19,7 +19,7 @@ import (
 
 // Lists by URL.
 
-// ownDB is the folder of the db, ownFiles that of its lists by URL.
+// ownDB is the folder of the db, ownFiles the folder of its lists by URL.
 func (p place) ownDB() string    { return filepath.Join(p.root, "listdb") }
 func (p place) ownFiles() string { return filepath.Join(p.ownDB(), ownlist.URLFolder) }
 

@@ -42,7 +42,7 @@ func withoutRedis(p place, alone time.Duration, report func(sharing.Event)) (*sh
 	return s, func() { s.Close(); client.Close() }, nil
 }
 
-// loseRedis has a relay note that Redis is away.
+// loseRedis makes a relay note that Redis is away.
 func loseRedis(p place) error {
 	lost := make(chan sharing.Event, 100)
 	_, end, err := withoutRedis(p, time.Hour, func(e sharing.Event) { lost <- e })

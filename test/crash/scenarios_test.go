@@ -81,7 +81,7 @@ func (s scenario) newPlace(t *testing.T) place {
 	return p
 }
 
-// enter makes the first spare folder of this process that of the place.
+// enter makes the place's folder the first spare folder of this process.
 func (p place) enter() {
 	os.Setenv("RUNTIME_DIRECTORY", p.spare())
 }
@@ -141,7 +141,7 @@ const (
 
 var origin = updater.Origin{Name: "https://safebrowsing.example"}
 
-// entries are those of a content, old or new: the new one has lost the first ten, and has
+// entries are what a content holds, old or new: the new one has lost the first ten, and has
 // others at the end.
 func entries(list, version string) (raw []byte) {
 	first, n := uint32(0), uint32(20)

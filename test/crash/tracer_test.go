@@ -67,7 +67,7 @@ const (
 	sysGood  = syscall.SIGTRAP | 0x80
 )
 
-// run traces cmd to its end. killed says that point asked for it; else err is that of the
+// run traces cmd to its end. killed says that point asked for it; else err comes from the
 // program.
 func (tr *tracer) run(t *testing.T, cmd *exec.Cmd) (killed bool, err error) {
 	t.Helper()
