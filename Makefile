@@ -3,7 +3,7 @@
 GOLANGCI = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 TIME ?= 30s
 
-.PHONY: help build test short lint fuzz bench man site release publish-check ci
+.PHONY: help build test short lint fuzz bench man site release pages publish-check ci
 
 help: ## print this
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -38,6 +38,10 @@ site: ## the web site of README and docs, into site; needs pandoc
 release: ## all files of a release, into dist; needs pandoc: make release VERSION=v1.2.3
 	deploy/man/build
 	go -C deploy/release run . $(VERSION)
+
+pages: ## the web site, and repositories for apt, dnf and opkg of what is in dist, into site; see deploy/pages/build
+	deploy/site/build
+	deploy/pages/build dist site
 
 publish-check: ## what is missing before a release: make publish-check VERSION=v1.2.3
 	go -C deploy/release run . -publish-check $(VERSION)

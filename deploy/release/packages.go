@@ -31,12 +31,18 @@ func (r *release) packages(t target) error {
 		return nil
 	}
 	for _, format := range []string{"deb", "rpm"} {
-		if err := writePackage(r.packageInfo(t, arch), format, r.name(t, "."+format)); err != nil {
+		if err := writePackage(r.packageInfo(t, arch), format, r.packageName(t, "."+format)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// boards are the packages for a Raspberry Pi, by the system that it runs.
+var boards = map[string]string{"linux/arm64": "_raspberrypi_64bit", "linux/arm/6": "_raspberrypi_32bit"}
+
+// packageName returns the name of a package of the release. It says which is for a Raspberry Pi.
+func (r *release) packageName(t target, ending string) string { return r.name(t, boards[t.String()]+ending) }
 
 // packageInfo describes a package. The server does not have the name of CoreDNS, so that the
 // package fits beside another one of CoreDNS.

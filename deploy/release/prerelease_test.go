@@ -14,13 +14,13 @@ func TestPackagesOfAPrereleaseAreOlderThanTheRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	routerPackages(t, r)
-	deb, err := os.ReadFile(r.name(r.targets[0], ".deb"))
+	deb, err := os.ReadFile(r.packageName(r.targets[0], ".deb"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	// ar(5): a magic line, debian-binary with its header, and the header of control.tar.gz
 	control := string(unpackedPart(t, deb[8+60+4+60:])["control"])
-	rpm, err := os.ReadFile(r.name(r.targets[0], ".rpm"))
+	rpm, err := os.ReadFile(r.packageName(r.targets[0], ".rpm"))
 	if err != nil {
 		t.Fatal(err)
 	}

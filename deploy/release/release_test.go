@@ -158,7 +158,7 @@ func TestADebHasConffilesScriptsAndUnits(t *testing.T) {
 	if made, _ := filepath.Glob(filepath.Join(r.out, "*")); len(made) != 2 {
 		t.Errorf("Expected a .deb and an .rpm of the first target only, got %v", made)
 	}
-	deb, err := os.Open(r.name(r.targets[0], ".deb"))
+	deb, err := os.Open(r.packageName(r.targets[0], ".deb"))
 	if err != nil {
 		t.Fatal(err)
 	}
