@@ -104,6 +104,9 @@ func (s *settingUp) do(ctx context.Context) error {
 	if itself := asksItself(a, p); itself != "" {
 		return fmt.Errorf("the server would ask itself at %s: give another resolver to forward to with -upstream", itself)
 	}
+	if line := alsoAsked(s.machine, p); line != "" {
+		return fmt.Errorf("dnsmasq would also ask another resolver, which blocks nothing, by %s. Take out such lines, and run setup again", line)
+	}
 	plan := planFor(s.machine, a, p)
 	s.say("")
 	if s.flags.Bool("dry-run") {

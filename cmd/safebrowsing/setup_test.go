@@ -560,6 +560,21 @@ func TestSetupForwardsToNobodyWhoAsksIt(t *testing.T) {
 	}
 }
 
+// A second upstream of dnsmasq would let blocked names through by chance: setup changes nothing while there is one.
+func TestSetupLeavesDnsmasqNoOtherUpstream(t *testing.T) {
+	i := newInstalled(t)
+	i.holders = []holder{at("dnsmasq", "dnsmasq.service", "::")}
+	i.servers = []string{"/etc/dnsmasq.conf: server=9.9.9.9"}
+	before := i.files()
+	if _, err := i.setup("", flagsWith(t)...); err == nil || !strings.Contains(err.Error(), "by /etc/dnsmasq.conf: server=9.9.9.9") || !slices.Equal(i.files(), before) {
+		t.Errorf("got %v", err)
+	}
+	i.holders = nil
+	if out, err := i.setup("", flagsWith(t)...); err != nil {
+		t.Errorf("dnsmasq has not port 53: %v\n%s", err, out)
+	}
+}
+
 // Who has neither a key nor a list is told so.
 func TestSetupTellsWhatBlocksNothing(t *testing.T) {
 	for lists, want := range map[string]bool{"none": true, "urlhaus": false} {
@@ -605,11 +620,17 @@ func TestSetupSeesResolversAndWhoHasPort53(t *testing.T) {
 	put("etc/resolv.conf", "nameserver 127.0.0.53\noptions edns0\n")
 	put("run/systemd/resolve/resolv.conf", "# x\nnameserver 203.0.113.77\nnameserver fe80::1%eth0\nnameserver 203.0.113.78\n")
 	put("run/systemd/system/x", "")
+	put("etc/dnsmasq.conf", "#server=1.1.1.1\n server = 9.9.9.9\nserver=/lan/192.168.1.1\nresolv-file=/x\n")
+	put("etc/dnsmasq.d/isp", "server=1.0.0.1#5353\n")
+	put("etc/dnsmasq.d/safebrowsing.conf", "no-resolv\nserver=127.0.0.1#1053\n")
 	put("etc/coredns-safebrowsing/block.txt", "# a list\n*.below.example\n.malware.example # why\n")
 	m := see(root)
 	want := []holder{{"systemd-resolve", 101, "systemd-resolved.service", netip.MustParseAddr("127.0.0.53")}, {"dnsmasq", 102, "dnsmasq.service", netip.IPv6Unspecified()}}
 	if !slices.Equal(m.holders, want) {
 		t.Errorf("holders %+v, want %+v", m.holders, want)
+	}
+	if want := []string{root + "/etc/dnsmasq.conf: server = 9.9.9.9", root + "/etc/dnsmasq.d/isp: server=1.0.0.1#5353"}; !slices.Equal(m.servers, want) {
+		t.Errorf("servers of dnsmasq %q, want %q", m.servers, want)
 	}
 	if got := fmt.Sprintln(m.resolvers, m.systemd, m.hasKey, blockedName(m.blocklist)); got != "[203.0.113.77 203.0.113.78] true false malware.example\n" {
 		t.Errorf("resolvers, systemd, key, name: %s", got)

@@ -23,6 +23,9 @@ const (
 	setupServer = "/usr/bin/coredns-safebrowsing"
 )
 
+// dnsmasqFile makes this server the only upstream of dnsmasq.
+const dnsmasqFile = "/etc/dnsmasq.d/safebrowsing.conf"
+
 // behindPort is where the server listens if another resolver has port 53.
 const behindPort = 1053
 
@@ -46,6 +49,7 @@ type machine struct {
 	networks  []network
 	holders   []holder
 	resolvers []netip.Addr // that the machine asks, without its own addresses
+	servers   []string     // lines of dnsmasq's files that name resolvers for all names, as FILE: LINE
 	systemd   bool         // it runs, and so a unit can be restarted
 	hasKey    bool         // there is a key from before
 	blocklist string       // what block.txt holds
@@ -147,6 +151,14 @@ func asksItself(a *answers, p place) string {
 	return ""
 }
 
+// alsoAsked returns a line of a resolver's files by which it asks others than the server behind it; "": there is none.
+func alsoAsked(m *machine, p place) string {
+	if p.by == nil || p.by.name != "dnsmasq" || len(m.servers) == 0 {
+		return ""
+	}
+	return m.servers[0]
+}
+
 // behind is the place behind a resolver that setup does not change.
 func behind(h *holder) place {
 	return place{
@@ -159,7 +171,7 @@ func behindDnsmasq(h *holder, front netip.Addr) place {
 	return place{
 		at: []netip.Addr{loopback}, port: behindPort, front: &front, by: h, unit: h.unit,
 		says: "dnsmasq has port 53. It keeps it, with DHCP and your local names, and asks this server for all others",
-		file: &setupFile{path: "/etc/dnsmasq.d/safebrowsing.conf", text: fmt.Sprintf("no-resolv\nserver=127.0.0.1#%d\n", behindPort), mode: 0o644},
+		file: &setupFile{path: dnsmasqFile, text: fmt.Sprintf("no-resolv\nserver=127.0.0.1#%d\n", behindPort), mode: 0o644},
 	}
 }
 
@@ -168,7 +180,8 @@ func behindResolved(h *holder) place {
 	return place{
 		at: []netip.Addr{loopback}, port: behindPort, front: &front, by: h, unit: "systemd-resolved.service",
 		says: "systemd-resolved is the resolver of this machine. It stays that, and asks this server",
-		file: resolvedFile(fmt.Sprintf("DNS=127.0.0.1:%d\nDomains=~.\nDNSSEC=no\nFallbackDNS=\n", behindPort)),
+		// An empty DNS= takes back those of files before: else resolved asks the first that answers, and no other one.
+		file: resolvedFile(fmt.Sprintf("DNS=\nDNS=127.0.0.1:%d\nDomains=~.\nDNSSEC=no\nFallbackDNS=\n", behindPort)),
 	}
 }
 

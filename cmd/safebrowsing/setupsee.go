@@ -15,7 +15,7 @@ import (
 
 // see looks at a machine whose files are below root.
 func see(root string) *machine {
-	m := &machine{networks: networksOf(root), holders: holdersOf(filepath.Join(root, "proc"))}
+	m := &machine{networks: networksOf(root), holders: holdersOf(filepath.Join(root, "proc")), servers: dnsmasqServers(root)}
 	_, err := os.Stat(filepath.Join(root, "run/systemd/system"))
 	m.systemd = err == nil
 	_, err = os.Stat(filepath.Join(root, setupFolder, "safebrowsing.key"))
@@ -93,6 +93,25 @@ func (m *machine) resolversIn(text string) (all []netip.Addr) {
 		own := slices.ContainsFunc(m.networks, func(n network) bool { return n.address == a })
 		if err == nil && !a.IsLoopback() && a.Zone() == "" && !own {
 			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// dnsmasqServers returns the lines of dnsmasq's files that name a resolver for all names: server=ADDRESS. One for
+// some names is server=/DOMAIN/ADDRESS. The file that setup writes is left out.
+func dnsmasqServers(root string) (all []string) {
+	paths, _ := filepath.Glob(filepath.Join(root, "etc/dnsmasq.d/*"))
+	for _, path := range append([]string{filepath.Join(root, "etc/dnsmasq.conf")}, paths...) {
+		if strings.HasSuffix(path, dnsmasqFile) {
+			continue
+		}
+		text, _ := os.ReadFile(path)
+		for line := range strings.Lines(string(text)) {
+			word, value, _ := strings.Cut(line, "=")
+			if strings.TrimSpace(word) == "server" && !strings.HasPrefix(strings.TrimSpace(value), "/") {
+				all = append(all, path+": "+strings.TrimSpace(line))
+			}
 		}
 	}
 	return all
