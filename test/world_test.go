@@ -148,12 +148,15 @@ func startUpstreamWith(t testing.TB, answer func(dns.Question) []dns.RR) string 
 
 // publish makes the next version of a list from expressions.
 func (w *world) publish(list string, expressions ...string) {
-	var entries [][]byte
+	w.google.Publish(list, prefixesOf(expressions...))
+}
+
+func prefixesOf(expressions ...string) (entries [][]byte) {
 	for _, e := range expressions {
 		hash := sha256.Sum256([]byte(e))
 		entries = append(entries, hash[:4])
 	}
-	w.google.Publish(list, entries)
+	return entries
 }
 
 // threaten lists expressions as phishing and has searches confirm them.

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // The load of BenchmarkFleet.
@@ -48,10 +49,10 @@ func BenchmarkFleet(b *testing.B) {
 		for _, list := range []string{"se-4b", "mw-4b"} {
 			g.SetMinimumWait(list, minimumWait)
 		}
-		cpu := cpuSeconds(b, r.Pid())
+		cpu := testkit.CPUSeconds(b, r.Pid())
 		l.run(benchTime)
 		l.report(b)
-		b.ReportMetric(cpuSeconds(b, r.Pid())-cpu, "CPU-s")
+		b.ReportMetric(testkit.CPUSeconds(b, r.Pid())-cpu, "CPU-s")
 	}
 	b.ReportMetric(mebibytes(b, r.Pid(), "VmHWM"), "MiB-peak")
 	b.ReportMetric(mebibytes(b, r.Pid(), "VmRSS"), "MiB-resident")
