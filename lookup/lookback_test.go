@@ -72,6 +72,41 @@ func TestANameThatIsListedLaterIsFoundOnce(t *testing.T) {
 	})
 }
 
+// Who asked for a host is told by all bits of its record: not for a name above or below it, also where that has two records.
+func TestWhoAskedForAHostIsKnownUntilItIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPassed(1<<20, 2*time.Hour)
+		first, _ := p.Note(device1, FromQname("www.example.org."), RuleV5)
+		time.Sleep(10 * time.Minute)
+		p.Note(device2, FromQname("www.example.org."), RuleV5)
+		p.Note(device1, FromQname("www.example.org."), RuleV5) // again
+		p.Note(device1, FromQname("x.a.b.c.d.deep.example."), RuleV5)
+		for i := range 10_000 {
+			p.Note(device1, FromQname(fmt.Sprintf("n%d.example.org.", i)), RuleV5)
+		}
+		asked := func(name string) []Late { return p.Asked(FromQname(name), RuleV5) }
+		all := asked("www.example.org.")
+		if len(all) != 2 || all[0].Client == all[1].Client {
+			t.Fatalf("Expected two clients, got %+v", all)
+		}
+		if all[0].Pair != first || all[0].Asked.UTC().Format("15:04") != "00:00" || all[1].Asked.UTC().Format("15:04") != "00:10" {
+			t.Errorf("Expected 00:00 and 00:10, got %+v", all)
+		}
+		for _, name := range []string{"example.org.", "a.www.example.org.", "ww.example.org.", "d.deep.example.", "c.d.deep.example.", "b.c.d.deep.example.", "deep.example."} {
+			if got := asked(name); len(got) != 0 {
+				t.Errorf("%s: Expected nobody, got %+v", name, got)
+			}
+		}
+		if got := asked("x.a.b.c.d.deep.example."); len(got) != 1 {
+			t.Errorf("Expected a name with two records once, got %+v", got)
+		}
+		time.Sleep(2*time.Hour - 5*time.Minute)
+		if got := asked("www.example.org."); len(got) != 1 {
+			t.Errorf("Expected that the first one is forgotten, got %+v", got)
+		}
+	})
+}
+
 // The server confirms that something begins with the prefix. The name that was asked for does not.
 func TestANameThatOnlySharesAPrefixIsNotReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

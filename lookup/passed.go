@@ -135,15 +135,63 @@ func (p *Passed) add(place uint32, first int, tag uint32, client uint64, h Host,
 		}
 	}
 	for some := range slices.Chunk(hashes[:len(starts)], passedOfName) {
-		var prefix [passedOfName]uint64
-		seen := uint64(now)<<(64-16) | device<<(3*checkBits)
-		for i := range some {
-			prefix[i] = uint64(binary.BigEndian.Uint32(some[i][:]))
-			seen |= p.check(&some[i]) << (i * checkBits)
-		}
-		p.put(place, p.free(place, first, now), uint64(tag)<<32|prefix[0], prefix[1]<<32|prefix[2], seen)
+		prefix, more, checks := p.recordOf(some)
+		p.put(place, p.free(place, first, now), uint64(tag)<<32|prefix, more, uint64(now)<<(64-16)|device<<(3*checkBits)|checks)
 	}
 	return true
+}
+
+// recordOf returns what a record has of up to three expressions: the lower half of its first word, its second word,
+// and the lowest bits of its third one.
+func (p *Passed) recordOf(hashes []FullHash) (first, more, checks uint64) {
+	var prefix [passedOfName]uint64
+	for i := range hashes {
+		prefix[i] = uint64(binary.BigEndian.Uint32(hashes[i][:]))
+		checks |= p.check(&hashes[i]) << (i * checkBits)
+	}
+	return prefix[0], prefix[1]<<32 | prefix[2], checks
+}
+
+// Asked returns who asked for a host that passed, each client once: its Pair, Client and Asked, the earliest first. It
+// looks at all records, and takes no lock. A client is not known any more if its record had to go, or the server has been asked
+// about the host. What it returns is about another host about as seldom as LookBack does.
+func (p *Passed) Asked(h Host, r Rule) (all []Late) {
+	h = h.by(r)
+	starts := h.starts(r)
+	if len(starts) == 0 {
+		return nil
+	}
+	var hashes [maxExpressions]FullHash
+	sumSuffixes(hashes[:], h.name, starts)
+	first, more, checks := p.recordOf(hashes[:min(len(starts), passedOfName)])
+	now, minute := time.Now(), minuteOf(time.Now())
+	for place := range p.pair {
+		for i := range p.pair[place] {
+			pair := p.pair[place][i].Load()
+			if pair&math.MaxUint32 != first || pair == 0 {
+				continue
+			}
+			seen := p.seen[place][i].Load()
+			age := ageOf(seen, minute)
+			if p.more[place][i].Load() != more || seen&(1<<(passedOfName*checkBits)-1) != checks || age > int(p.keep/time.Minute) {
+				continue
+			}
+			all = append(all, Late{Pair: pairAt(pair, place), Client: clientOf(seen), Asked: askedAt(now, age)})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Late) int { return a.Asked.Compare(b.Asked) })
+	return all
+}
+
+// pairAt returns the pair of a record, clientOf its client, and askedAt when it was made.
+func pairAt(pair uint64, place int) Pair { return Pair(pair>>32<<32 | uint64(place)) }
+
+func clientOf(seen uint64) uint32 {
+	return uint32(seen >> (passedOfName * checkBits) & (1<<clientBits - 1))
+}
+
+func askedAt(now time.Time, age int) time.Time {
+	return now.Add(-time.Duration(age) * time.Minute).Truncate(time.Minute)
 }
 
 // free returns the index of an empty place, if it can be first, or of the oldest record. The caller
@@ -219,10 +267,7 @@ func (p *Passed) listed(holds func(prefix uint32) bool, now time.Time, most int)
 				}
 				found[prefix] = append(found[prefix], passedOne{
 					place: uint32(place), index: i, n: n, pair: pair, check: seen >> (n * checkBits) & (1<<checkBits - 1),
-					Late: Late{
-						Pair: Pair(pair>>32<<32 | uint64(place)), Client: uint32(seen >> (3 * checkBits) & (1<<clientBits - 1)),
-						Asked: now.Add(-time.Duration(age) * time.Minute).Truncate(time.Minute),
-					},
+					Late: Late{Pair: pairAt(pair, place), Client: clientOf(seen), Asked: askedAt(now, age)},
 				})
 			}
 		}

@@ -153,7 +153,8 @@ func whyCommand() *cli.Command {
 		Description: `Asks the CoreDNS that runs on this machine what it does with names: blocked, suspected,
 passes, or unknown if no list there could tell; by which list, entry and line, and what
 lets the name pass. What was blocked in the last hour is told, also if it was the alias
-of another name. A URL is looked up by its host: DNS sees nothing else of it. "-" reads
+of another name; where the Corefile has look_back, also who got it while it passed.
+A URL is looked up by its host: DNS sees nothing else of it. "-" reads
 names from standard input, the first word of each line, and skips lines that begin with #.
 
 The service is asked only with -confirm, as a query for a suspected name would.

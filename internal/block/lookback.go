@@ -277,6 +277,17 @@ func (m *memory) name(p lookup.Pair) (askedName, bool) {
 	return m.names.of(p)
 }
 
+// askedFor adds who asked for a host that passed. Two names of a device may look the same: what is known to be
+// another name does not count.
+func (m *memory) askedFor(h lookup.Host, all *status.Asked) {
+	for _, one := range m.passed.Asked(h, m.rule) {
+		asked, known := m.name(one.Pair)
+		if !known || asked.name == h.String() {
+			all.Add(one.Asked, asked.client)
+		}
+	}
+}
+
 // isLate reports whether a host has an expression with a full hash, and the block would not let it pass.
 func (b *Block) isLate(h lookup.Host, hash lookup.FullHash) bool {
 	var c Checked

@@ -2,7 +2,9 @@ package block
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -79,6 +81,40 @@ func TestLateNamesAreToldWithNamesOrDevices(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The door says who asked for a name. A page must not: others may look at it.
+func TestTheDoorSaysWhoAskedForAName(t *testing.T) {
+	before := process
+	process = &Process{devices: newDevices()}
+	t.Cleanup(func() { process = before })
+	for _, names := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			b := lookingBack(t, func(c *config.Config) { c.LogBlocked = names })
+			process.blocks = []*Block{b, lookingBack(t, func(c *config.Config) { c.LogBlocked, c.TTL = names, time.Minute })}
+			why := func(name string) status.Why {
+				w, err := process.WhyName(t.Context(), name, false)
+				testkit.Must(t, err)
+				return w
+			}
+			for _, client := range []string{"192.0.2.1", "192.0.2.2", "192.0.2.1"} {
+				from := net.UDPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(client), 53))
+				b.Asked(process.devices.clients.keyOf(from.IP.To4()), from, lookup.FromQname("www.example.org."))
+				time.Sleep(time.Minute)
+			}
+			got := why("www.example.org").Asked
+			if got == nil || got.Devices != 2 || got.Latest.Sub(got.First) != time.Minute || strings.Contains(got.String(), "(192.0.2.1, 192.0.2.2)") != names {
+				t.Errorf("names %v: Expected two devices, got %+v", names, got)
+			}
+			if got := why("fine.example.org").Asked; got == nil || got.Devices != 0 || !strings.HasPrefix(got.String(), "No device got it lately") {
+				t.Errorf("Expected nobody, got %+v", got)
+			}
+			if w := (page{process}).Why(lookup.FromQname("www.example.org.")); w.Asked != nil {
+				t.Errorf("Expected that a page says nothing, got %+v", w.Asked)
+			}
+			process.blocks = nil
+		})
+	}
 }
 
 func TestNamesAreKeptForAsLongAsPairs(t *testing.T) {

@@ -134,7 +134,13 @@ func (p page) Report() status.Report {
 }
 
 // Why implements status.Source.
-func (p page) Why(h lookup.Host) status.Why { return p.Process.Why(context.Background(), h, false) }
+func (p page) Why(h lookup.Host) status.Why {
+	w := p.Process.Why(context.Background(), h, false)
+	if w.Last != nil && !w.Last.Named {
+		w.Last = nil
+	}
+	return w
+}
 
 // Passed notes a query for a host that is in no list. It takes no lock and does not allocate.
 func (b *Block) Passed(h lookup.Host) { loud.familiar.count(h) }

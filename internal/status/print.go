@@ -275,6 +275,9 @@ func (p *Printer) Why(w *Why) {
 	if w.Last != nil {
 		p.line(plain, "  It was %s", w.Last.Since(w.At))
 	}
+	if w.Asked != nil {
+		p.line(plain, "  %s", w.Asked)
+	}
 	if w.Allow != "" {
 		p.line(plain, "  Let it pass for an hour:  %s", Allowing(p.Tool, w.Name))
 	}

@@ -3,6 +3,7 @@ package status
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,8 +19,9 @@ type Why struct {
 	Text    string    `json:"text"`    // of that answer
 	Answers []Answer  `json:"answers"` // of the server blocks that check the name, or one that says that none does
 	Last    *Blocked  `json:"last_blocked,omitempty"`
-	Allow   string    `json:"allow"`  // a command that lets a blocked name pass; "": there is none
-	Report  string    `json:"report"` // where to report a mistake of the service; ""
+	Asked   *Asked    `json:"asked,omitempty"` // while it passed; nil: nobody looks back, or this must not be told
+	Allow   string    `json:"allow"`           // a command that lets a blocked name pass; "": there is none
+	Report  string    `json:"report"`          // where to report a mistake of the service; ""
 }
 
 // The verdicts, the gravest first. A name is Unknown where no list could tell, and not safe.
@@ -109,6 +111,45 @@ func shortList(list string) string {
 	return filepath.Base(list)
 }
 
+// Asked is who asked for a name while it passed, as far as look-back remembers. Of the questions of a device it
+// knows the first one.
+type Asked struct {
+	Devices int       `json:"devices"`
+	First   time.Time `json:"first,omitzero"`  // of the first device, to the minute
+	Latest  time.Time `json:"latest,omitzero"` // of the device that asked last for the first time
+	Clients []string  `json:"clients"`         // their addresses, where they are kept
+}
+
+// Add adds a device, and its address if that is known.
+func (a *Asked) Add(at time.Time, client string) {
+	a.Devices++
+	if a.First.IsZero() || at.Before(a.First) {
+		a.First = at
+	}
+	if at.After(a.Latest) {
+		a.Latest = at
+	}
+	if client != "" && !slices.Contains(a.Clients, client) {
+		a.Clients = append(a.Clients, client)
+	}
+}
+
+// String says it in a sentence without its full stop.
+func (a *Asked) String() string {
+	if a.Devices == 0 {
+		return "No device got it lately, as far as look_back remembers"
+	}
+	text := say.Count(a.Devices, "device", "devices")
+	if len(a.Clients) > 0 {
+		text += " (" + strings.Join(a.Clients, ", ") + ")"
+	}
+	text += " asked for it and got it, first at " + say.Time(a.First)
+	if a.Latest.After(a.First) {
+		text += ", the last one of them first at " + say.Time(a.Latest)
+	}
+	return text
+}
+
 // Judge fills in what the answers mean together.
 func (w *Why) Judge() {
 	w.Verdict = VerdictPasses
@@ -122,7 +163,7 @@ func (w *Why) Judge() {
 	}
 }
 
-// Since says how often and when a name was blocked in the last hour.
+// Since says how often and when a name was blocked in the last hour, and who asked last, where that is known.
 func (b *Blocked) Since(now time.Time) string {
 	text := fmt.Sprintf("blocked %s in the last hour, last %s ago at %s, by %s", say.Count(b.N, "time", "times"), Age(now.Sub(b.Last)), say.Time(b.Last), shortList(b.List))
 	if b.Target != "" {
@@ -133,6 +174,9 @@ func (b *Blocked) Since(now time.Time) string {
 	}
 	if !b.Confirmed.IsZero() {
 		text += ", confirmed at " + say.Time(b.Confirmed)
+	}
+	if b.Client != "" {
+		text += ", asked by " + b.Client
 	}
 	return text
 }
