@@ -6,6 +6,8 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -86,6 +88,10 @@ type importPeer struct {
 var importPeers = []importPeer{
 	{"Unbound with RPZ", "unbound", configureUnbound, func(file string) []string { return []string{"-d", "-c", file} }},
 	{"dnsmasq with the rules of Pi-hole", "dnsmasq", configurePihole, func(file string) []string { return []string{"--no-daemon", "--conf-file=" + file} }},
+	{"AdGuard Home", "AdGuardHome", configureAdGuardHome, func(file string) []string {
+		return []string{"-c", file, "-w", filepath.Dir(file), "--no-check-update", "--no-permcheck"}
+	}},
+	{"blocky", "blocky", configureBlocky, func(file string) []string { return []string{"--config", file, "serve"} }},
 }
 
 const zoneHead = "$TTL 300\n@ SOA localhost. root.localhost. 1 3600 900 2592000 300\n@ NS localhost.\n"
@@ -121,6 +127,32 @@ func configurePihole(t *testing.T, p policy, dir, port, upstream string) (string
 	file := testkit.Write(t, dir, "dnsmasq.conf", "port="+port+"\nlisten-address=127.0.0.1\nbind-interfaces\nno-resolv\nno-hosts\nuser=\ncache-size=0\n"+
 		"addn-hosts="+hosts+"\nserver="+strings.Replace(upstream, ":", "#", 1)+"\n"+lines("address=/{}/\n", p.blockTree))
 	return file, []string{settings, adlists, domains}
+}
+
+// configureAdGuardHome has the published list as a file, and all else as rules of the operator.
+func configureAdGuardHome(t *testing.T, p policy, dir, port, upstream string) (string, []string) {
+	list := testkit.Write(t, dir, "list.txt", lines("0.0.0.0 {}\n", p.listed))
+	testkit.Must(t, os.MkdirAll(filepath.Join(dir, "data/filters"), 0o700))
+	testkit.Write(t, filepath.Join(dir, "data/filters"), "1.txt", lines("0.0.0.0 {}\n", p.listed)) // as it was fetched last
+	file := testkit.Write(t, dir, "AdGuardHome.yaml", "schema_version: 34\nhttp:\n  address: 127.0.0.1:"+testkit.FreePort(t)+"\nusers: []\n"+
+		"dns:\n  bind_hosts: [127.0.0.1]\n  port: "+port+"\n  upstream_dns: [\""+upstream+"\"]\n  bootstrap_dns: [\""+upstream+"\"]\n  ratelimit: 0\n  hostsfile_enabled: false\n  serve_plain_dns: true\n  cache_enabled: false\n"+
+		"querylog:\n  enabled: false\nstatistics:\n  enabled: false\n"+
+		"filters:\n  - enabled: true\n    url: "+list+"\n    name: list\n    id: 1\n"+
+		"filtering:\n  filtering_enabled: true\n  protection_enabled: true\n  blocking_mode: nxdomain\n  filters_update_interval: 0\n  safe_fs_patterns: [\""+list+"\"]\n"+
+		"user_rules:\n"+lines("  - '|{}^'\n", p.block)+lines("  - '||{}^'\n", p.blockTree)+lines("  - '@@|{}^'\n", p.allow)+lines("  - '@@||{}^'\n", p.allowTree, p.fine))
+	return file, []string{file}
+}
+
+// configureBlocky has one group of lists, where an exception wins always.
+func configureBlocky(t *testing.T, p policy, dir, port, upstream string) (string, []string) {
+	list := testkit.Write(t, dir, "list.txt", lines("{}\n", p.listed))
+	const line = "        {}\n"
+	file := testkit.Write(t, dir, "config.yml", "upstreams:\n  init: {strategy: fast}\n  groups:\n    default: [\"tcp+udp:"+upstream+"\"]\n"+
+		"blocking:\n  denylists:\n    all:\n      - "+list+"\n      - |\n"+lines(line, p.block)+lines("        *.{}\n", p.blockTree)+
+		"  allowlists:\n    all:\n      - |\n"+lines(line, p.allow)+lines("        *.{}\n", p.allowTree, p.fine)+
+		"  clientGroupsBlock:\n    default: [all]\n  blockType: nxDomain\n  loading: {refreshPeriod: 0s, strategy: blocking}\n"+
+		"caching: {maxTime: -1s, cacheTimeNegative: -1s}\nqueryLog: {type: none}\nlog: {level: warn}\nports: {dns: \"127.0.0.1:"+port+"\"}\n")
+	return file, []string{file}
 }
 
 // escapedDots writes names as regular expressions have them.
@@ -175,6 +207,9 @@ func TestAnImportDecidesAsTheProgramItself(t *testing.T) {
 	t.Setenv("SAFEBROWSING_API_KEY", "")
 	for _, peer := range importPeers {
 		t.Run(peer.row, func(t *testing.T) {
+			if _, err := exec.LookPath(peer.program); err != nil && (peer.program == "AdGuardHome" || peer.program == "blocky") {
+				t.Skip(err, "and it is in no package of Debian: bench/README.md says how to build it")
+			}
 			program, dir, port, p := testkit.Program(t, peer.program), t.TempDir(), testkit.FreePort(t), newPolicy()
 			file, inputs := peer.configure(t, p, dir, port, plainNames(t))
 			running := testkit.Start(t, program, peer.args(file)...)

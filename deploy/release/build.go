@@ -13,9 +13,11 @@ import (
 // programs are the commands of the module, the server first.
 var programs = []string{"coredns", "safebrowsing", "safebrowsing-relay"}
 
-// target is a machine that programs are built for, in the words of Go. arm is GOARM or "".
-type target struct{ os, arch, arm string }
+// target is what programs are built for: a machine in the words of Go, with GOARM or "", and the build
+// tag, or "".
+type target struct{ os, arch, arm, tag string }
 
+// String returns the machine.
 func (t target) String() string {
 	if t.arm == "" {
 		return t.os + "/" + t.arch
@@ -41,7 +43,7 @@ func readTargets(path, only, tag string) (all []target, err error) {
 			continue
 		}
 		parts := append(strings.Split(name, "/"), "")
-		all = append(all, target{parts[0], parts[1], parts[2]})
+		all = append(all, target{parts[0], parts[1], parts[2], tag})
 	}
 	for name := range strings.SplitSeq(only, ",") {
 		if only != "" && !slices.Contains(known, name) {
@@ -54,7 +56,7 @@ func readTargets(path, only, tag string) (all []target, err error) {
 
 // binary returns the path of a program that was built.
 func (r *release) binary(t target, program string) string {
-	return filepath.Join(r.work, strings.ReplaceAll(t.String(), "/", "_"), program)
+	return filepath.Join(r.work, strings.ReplaceAll(t.String(), "/", "_")+t.tag, program)
 }
 
 // build builds the programs.
@@ -63,11 +65,11 @@ func (r *release) build(t target) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
-	return r.goBuild(t, "", folder+"/", "./cmd/...")
+	return r.goBuild(t, folder+"/", "./cmd/...")
 }
 
 // goBuild builds packages: static, stripped, and without the path of this machine.
-func (r *release) goBuild(t target, tags, to, packages string) error {
+func (r *release) goBuild(t target, to, packages string) error {
 	out, err := filepath.Abs(to)
 	if err != nil {
 		return err
@@ -76,7 +78,7 @@ func (r *release) goBuild(t target, tags, to, packages string) error {
 		out += "/"
 	}
 	const stamp = "-X github.com/coredns-safebrowsing/safebrowsing/internal/say.stamped="
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", tags, "-ldflags", "-s -w "+stamp+r.version, "-o", out, packages)
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", t.tag, "-ldflags", "-s -w "+stamp+r.version, "-o", out, packages)
 	build.Dir = r.source
 	build.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=0", "GOMIPS=softfloat",
 		"GOOS="+t.os, "GOARCH="+t.arch, "GOARM="+cmp.Or(t.arm, "7"))

@@ -24,6 +24,9 @@ var platforms = map[string][]v1.Platform{
 	"linux/arm/6": {{OS: "linux", Architecture: "arm", Variant: "v6"}, {OS: "linux", Architecture: "arm", Variant: "v7"}},
 }
 
+// clusterTag is the build tag of the server that takes the place of a cluster's CoreDNS.
+const clusterTag = "cluster"
+
 // imageConfig is what deploy/image/Dockerfile says, too. The user is a number, since with
 // runAsNonRoot Kubernetes refuses a name (https://github.com/coredns/coredns/pull/7542).
 // STATE_DIRECTORY is the default of db.
@@ -43,16 +46,16 @@ const stateDirectory = "/var/lib/coredns-safebrowsing"
 // bit, then the permitted set, then the inheritable one (linux/capability.h, vfs_cap_data).
 const netBindService = "\x01\x00\x00\x02" + "\x00\x04\x00\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00"
 
-// image writes the image for all platforms that were built, as an OCI layout in an archive,
-// which docker, podman, skopeo and crane read. It writes none if there is no platform.
-func (r *release) image() error {
+// image writes the image for all platforms of targets that were built, as an OCI layout in an archive,
+// which docker, podman, skopeo and crane read. Its tag is the version with suffix. It writes none if there is no platform.
+func (r *release) image(suffix string, targets []target) error {
 	base, err := r.baseLayer()
 	if err != nil {
 		return err
 	}
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	found := false
-	for _, t := range r.targets {
+	for _, t := range targets {
 		for _, platform := range platforms[t.String()] {
 			found = true
 			img, err := r.imageFor(t, platform, base)
@@ -65,13 +68,13 @@ func (r *release) image() error {
 	if !found {
 		return nil
 	}
-	folder := filepath.Join(r.work, "image")
+	folder, tag := filepath.Join(r.work, "image"+suffix), r.version+suffix
 	top := mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex), mutate.IndexAddendum{Add: index, Descriptor: v1.Descriptor{
-		Annotations: map[string]string{"org.opencontainers.image.ref.name": r.version, "io.containerd.image.name": "localhost/coredns-safebrowsing:" + r.version}}})
+		Annotations: map[string]string{"org.opencontainers.image.ref.name": tag, "io.containerd.image.name": "localhost/coredns-safebrowsing:" + tag}}})
 	if _, err := layout.Write(folder, top); err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(r.out, "coredns-safebrowsing_"+r.version+"_image.tar"), func(w io.Writer) error { return r.tarFolder(w, folder) })
+	return writeFile(filepath.Join(r.out, "coredns-safebrowsing_"+tag+"_image.tar"), func(w io.Writer) error { return r.tarFolder(w, folder) })
 }
 
 // imageFor returns the image of a platform.

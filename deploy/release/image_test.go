@@ -18,12 +18,12 @@ import (
 )
 
 // images returns the images of a release by their platforms, read from its archive.
-func images(t *testing.T, r *release) map[string]v1.Image {
+func images(t *testing.T, r *release, suffix string, targets []target) map[string]v1.Image {
 	t.Helper()
-	if err := r.image(); err != nil {
+	if err := r.image(suffix, targets); err != nil {
 		t.Fatal(err)
 	}
-	archive, err := os.Open(filepath.Join(r.out, "coredns-safebrowsing_1.2.3_image.tar"))
+	archive, err := os.Open(filepath.Join(r.out, "coredns-safebrowsing_1.2.3"+suffix+"_image.tar"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,8 @@ func manifests(t *testing.T, index v1.ImageIndex) []v1.Descriptor {
 // What deploy/kubernetes relies on: a numeric user, no need to write outside the volume, and
 // the programs in the top folder.
 func TestTheImageIsForEachPlatform(t *testing.T) {
-	all := images(t, unbuilt(t, "linux/amd64,linux/arm64,linux/arm/6,linux/mipsle"))
+	r := unbuilt(t, "linux/amd64,linux/arm64,linux/arm/6,linux/mipsle")
+	all := images(t, r, "", r.targets)
 	for _, platform := range []string{"linux/amd64", "linux/arm64", "linux/arm/v6", "linux/arm/v7"} {
 		img := all[platform]
 		if img == nil || len(all) != 4 {
@@ -109,6 +110,31 @@ func TestTheImageIsForEachPlatform(t *testing.T) {
 		}
 		if h := files["coredns"]; h != nil && h.PAXRecords["SCHILY.xattr.security.capability"] != netBindService {
 			t.Errorf("%s: coredns has the capability %q", platform, h.PAXRecords)
+		}
+	}
+}
+
+// The image of a cluster has its own server, and is made only if it is wanted: it takes minutes.
+func TestTheImageOfAClusterHasItsServer(t *testing.T) {
+	if r := unbuilt(t, "linux/amd64"); len(r.cluster) != 0 {
+		t.Errorf("Expected no build of a cluster for linux/amd64, got %v", r.cluster)
+	}
+	r := unbuilt(t, "linux/amd64+cluster,linux/arm64+cluster")
+	if len(r.cluster) != 2 || len(r.targets) != 0 {
+		t.Fatalf("Expected two builds of a cluster only, got %v and %v", r.cluster, r.targets)
+	}
+	for _, target := range r.cluster {
+		for _, program := range programs {
+			write(t, r.binary(target, program), program+" of a cluster")
+		}
+	}
+	all := images(t, r, "-cluster", r.cluster)
+	for _, platform := range []string{"linux/amd64", "linux/arm64"} {
+		if all[platform] == nil || len(all) != 2 {
+			t.Fatalf("Expected two platforms, with %s, got %v", platform, all)
+		}
+		if h := contents(t, mutate.Extract(all[platform]))["coredns"]; h == nil || h.Size != int64(len("coredns of a cluster")) {
+			t.Errorf("%s: got the server %+v", platform, h)
 		}
 	}
 }

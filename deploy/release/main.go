@@ -36,6 +36,7 @@ type release struct {
 	time    time.Time // of all files
 	targets []target
 	routers []target // targets of OpenWrt's package
+	cluster []target // targets of the image with the plugins of a cluster
 }
 
 func main() {
@@ -91,8 +92,16 @@ func run(tag, source, out, only string) error {
 			return fmt.Errorf("%s: OpenWrt: %w", t, err)
 		}
 	}
-	if err := r.image(); err != nil {
-		return fmt.Errorf("image: %w", err)
+	for _, t := range r.cluster {
+		fmt.Println(t, "cluster")
+		if err := r.build(t); err != nil {
+			return fmt.Errorf("%s: cluster: %w", t, err)
+		}
+	}
+	for name, targets := range map[string][]target{"": r.targets, "-" + clusterTag: r.cluster} {
+		if err := r.image(name, targets); err != nil {
+			return fmt.Errorf("image: %w", err)
+		}
 	}
 	return r.checksums()
 }
@@ -115,6 +124,11 @@ func newRelease(tag, source, out, only string) (*release, error) {
 	}
 	if r.routers, err = readTargets(sizes, only, routerTag); err != nil {
 		return nil, err
+	}
+	if only == "" || strings.Contains(only, "+"+clusterTag) { // it takes minutes
+		if r.cluster, err = readTargets(sizes, only, clusterTag); err != nil {
+			return nil, err
+		}
 	}
 	if r.time, err = releaseTime(source); err != nil {
 		return nil, err

@@ -28,8 +28,10 @@ func find(t *testing.T, name, pattern string) string {
 func TestTheVersionIsTheSameEverywhere(t *testing.T) {
 	newest := find(t, "CHANGELOG.md", `^## (\d+\.\d+\.\d+)$`)
 	for name, pattern := range map[string]string{
-		"deploy/openwrt/Makefile": `^PKG_VERSION:=(.*)$`,
-		"internal/say/version.go": `^const development = "(.*)"$`,
+		"deploy/openwrt/Makefile":              `^PKG_VERSION:=(.*)$`,
+		"internal/say/version.go":              `^const development = "(.*)"$`,
+		"deploy/kubernetes/kustomization.yaml": `^    newTag: (.*)$`,
+		"deploy/helm/values.yaml":              `^  tag: (.*)-cluster$`,
 	} {
 		if got := find(t, name, pattern); got != newest {
 			t.Errorf("%s has version %s, and the newest release of CHANGELOG.md is %s", name, got, newest)

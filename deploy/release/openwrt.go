@@ -31,7 +31,7 @@ const openwrtUser = "safebrowsing=8530:safebrowsing=8530"
 
 // forRouter makes the packages of OpenWrt for a target.
 func (r *release) forRouter(t target) error {
-	if err := r.goBuild(t, routerTag, r.binary(t, routerTag), "./cmd/coredns"); err != nil {
+	if err := r.goBuild(t, r.binary(t, routerTag), "./cmd/coredns"); err != nil {
 		return err
 	}
 	return r.openwrt(t)

@@ -42,7 +42,9 @@ func (r *release) packages(t target) error {
 var boards = map[string]string{"linux/arm64": "_raspberrypi_64bit", "linux/arm/6": "_raspberrypi_32bit"}
 
 // packageName returns the name of a package of the release. It says which is for a Raspberry Pi.
-func (r *release) packageName(t target, ending string) string { return r.name(t, boards[t.String()]+ending) }
+func (r *release) packageName(t target, ending string) string {
+	return r.name(t, boards[t.String()]+ending)
+}
 
 // packageInfo describes a package. The server does not have the name of CoreDNS, so that the
 // package fits beside another one of CoreDNS.
