@@ -194,9 +194,10 @@ func TestAllowAsksTheServerThatRuns(t *testing.T) {
 func TestValidateSaysWhatCanBeKnownBeforeAStart(t *testing.T) {
 	w := newWorld(t)
 	port := testkit.FreePort(t)
-	good := w.corefile(t, ".:"+port+" {\n bind 127.0.0.1\n safebrowsing {\n  api_key K\n  endpoint ENDPOINT\n  db DB\n  block OWN(a.example)\n }\n}\n")
+	good := w.corefile(t, ".:"+port+" {\n bind 127.0.0.1\n safebrowsing {\n  api_key K\n  endpoint ENDPOINT\n  db DB\n  block OWN(a.example)\n }\n forward . 192.0.2.53 tls://192.0.2.54 {\n  max_fails 3\n }\n forward corp.example 192.0.2.55\n}\n")
 	status, out, errOut := invoke(t, "validate", good)
-	if status != 0 || errOut != "" || !strings.HasSuffix(out, "\n0 problems, 0 warnings\n") || !strings.Contains(out, "ok       folder") || !strings.Contains(out, "ok       memory") {
+	if status != 0 || errOut != "" || !strings.HasSuffix(out, "\n0 problems, 0 warnings\n") || !strings.Contains(out, "ok       folder") || !strings.Contains(out, "ok       memory") ||
+		!strings.Contains(out, "ok       upstream  what passes is asked of 192.0.2.53, tls://192.0.2.54 for .; 192.0.2.55 for corp.example\n") {
 		t.Errorf("status %d, %s%s", status, out, errOut)
 	}
 	for _, not := range []string{"running", "in force", "server  ", "budget"} {

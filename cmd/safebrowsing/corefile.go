@@ -20,6 +20,7 @@ type serverBlock struct {
 	*block.Block // as CoreDNS would decide; nil: the block does not have the plugin
 	config.Listening
 	file   string            // the Corefile
+	asks   [][]string        // whom it forwards to, see config.Forwards
 	number int               // position of the block in the Corefile, from 1; 0: made for a folder
 	hidden string            // warning that no client gets to the view; "": none
 	tokens []caddyfile.Token // of the plugin's stanza
@@ -60,7 +61,7 @@ func parseCorefile(path string) (all []serverBlock, err error) {
 	var ours []*block.Block
 	for i, b := range blocks {
 		server := serverBlock{
-			Listening: config.ListeningOf(b), file: path, number: i + 1,
+			Listening: config.ListeningOf(b), file: path, asks: config.Forwards(b), number: i + 1,
 			hidden: config.HiddenView(path, blocks, i), tokens: b.Tokens[say.Plugin], open: isOpen(b),
 		}
 		if _, has := b.Tokens[say.Plugin]; has {

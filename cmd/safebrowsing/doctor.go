@@ -191,6 +191,7 @@ func (e *examination) corefile(ctx context.Context, path string) error {
 		e.tell(diagnosis{"corefile", isWarning, text(warning), "change the line if this is not what you want"})
 	}
 	e.open()
+	e.upstreams()
 	e.answers = !e.before && !e.offline && e.running(ctx)
 	if e.ports && !e.answers {
 		e.portsOf()

@@ -3,6 +3,7 @@ package main
 import (
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/coredns/caddy/caddyfile"
 
@@ -32,5 +33,20 @@ func (e *examination) open() {
 				"say with acl who may ask, or with bind at which address, unless a firewall keeps strangers out"})
 			return
 		}
+	}
+}
+
+// upstreams says whom the server blocks ask that have the plugin.
+func (e *examination) upstreams() {
+	var all []string
+	for _, b := range e.blocks {
+		for _, args := range b.asks {
+			if of := strings.Join(args[1:], ", ") + " for " + args[0]; b.Block != nil && !slices.Contains(all, of) {
+				all = append(all, of)
+			}
+		}
+	}
+	if len(all) > 0 {
+		e.tell(diagnosis{"upstream", isOK, text("what passes is asked of " + strings.Join(all, "; ")), ""})
 	}
 }

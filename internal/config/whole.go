@@ -205,22 +205,31 @@ func hides(before, block caddyfile.ServerBlock) (zone string, ok bool) {
 // address: CoreDNS resolves these itself.
 func ForwardTargets(blocks []caddyfile.ServerBlock) (hosts []string) {
 	for _, b := range blocks {
-		for _, plugin := range []string{"forward", "grpc"} {
-			d := caddyfile.NewDispenserTokens("", b.Tokens[plugin])
-			for d.Next() {
-				args := d.RemainingArgs()
-				for _, to := range args[min(1, len(args)):] { // the first one is the zone
-					if host := hostOfTarget(to); host != "" {
-						hosts = append(hosts, host)
-					}
-				}
-				for d.NextBlock() {
-					d.RemainingArgs()
+		for _, args := range Forwards(b) {
+			for _, to := range args[1:] {
+				if host := hostOfTarget(to); host != "" {
+					hosts = append(hosts, host)
 				}
 			}
 		}
 	}
 	return hosts
+}
+
+// Forwards returns the arguments of forward and grpc in a server block: a zone, and its targets.
+func Forwards(b caddyfile.ServerBlock) (all [][]string) {
+	for _, plugin := range []string{"forward", "grpc"} {
+		d := caddyfile.NewDispenserTokens("", b.Tokens[plugin])
+		for d.Next() {
+			if args := d.RemainingArgs(); len(args) > 1 {
+				all = append(all, args)
+			}
+			for d.NextBlock() {
+				d.RemainingArgs()
+			}
+		}
+	}
+	return all
 }
 
 // hostOfTarget returns the host of a target such as tls://dns.example.org:853, or "" if it is

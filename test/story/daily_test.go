@@ -216,6 +216,7 @@ func startDaily(t *testing.T, properties string) *dailyServer {
 	template ANY ANY {
 		answer "{{ .Name }} 60 IN A 192.0.2.7"
 	}
+	forward lan.example 192.0.2.53 192.0.2.54
 }
 `, s.dns, view, properties, service.URL, dir, dir, dir, allow)
 	}

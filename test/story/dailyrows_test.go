@@ -90,12 +90,11 @@ var dailyRows = []dailyRow{
 		notFirst: "Pi-hole: " + shorterName + "; its times are seconds since 1970",
 	},
 	{
-		asks:     "Which upstream is asked?",
-		ours:     typed{line: "grep forward /etc/coredns-safebrowsing/Corefile"},
-		adguard:  typed{line: "curl localhost:3000/control/dns_info", says: []string{`"upstream_dns":`}, clicks: 3},
-		blocky:   typed{line: "grep -A9 upstreams config.yml", says: []string{"127.0.0.1:"}},
-		pihole:   typed{line: "pihole api stats/upstreams"},
-		notFirst: "*forward* is a plugin of CoreDNS's own, and may be there many times",
+		asks:    "Which upstream is asked?",
+		ours:    typed{line: "sudo safebrowsing validate", says: []string{"ok       upstream  what passes is asked of 192.0.2.53, 192.0.2.54 for lan.example"}},
+		adguard: typed{line: "curl localhost:3000/control/dns_info", says: []string{`"upstream_dns":`}, clicks: 3},
+		blocky:  typed{line: "grep -A9 upstreams config.yml", says: []string{"127.0.0.1:"}},
+		pihole:  typed{line: "pihole api stats/upstreams"},
 	},
 	{
 		asks:    "Let NAME pass for an hour",
@@ -162,11 +161,11 @@ var dailyRows = []dailyRow{
 	},
 	{
 		asks:     "Upgrade",
-		ours:     typed{line: "sudo apt install ./FILE"},
+		ours:     typed{line: "sudo apt update && sudo apt upgrade"},
 		adguard:  typed{line: "sudo ./AdGuardHome --update", clicks: 2},
 		blocky:   no("download, replace, restart"),
 		pihole:   typed{line: "sudo pihole -up"},
-		notFirst: "Pi-hole fetches the new version itself; ours has to be downloaded",
+		notFirst: "apt upgrades the whole system; theirs upgrade themselves only",
 	},
 	{
 		asks:     "Back up",
