@@ -62,6 +62,7 @@ func main() {
 type options struct {
 	lists, listen        string
 	protocol, key, token string
+	cert, certKey        string
 	wait, cache          time.Duration
 }
 
@@ -80,7 +81,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) error {
 	for _, list := range []string{"se-4b", "mw-4b", "uws-4b", "uwsa-4b", "pha-4b", "se-ext-4b"} {
 		s.Publish(list, nil) // the plugin expects Google's lists, even if they are empty
 	}
-	return s.serve(ctx, o.listen)
+	return s.serve(ctx, o)
 }
 
 // parse reads the command line. Help goes to out, and the error is flag.ErrHelp.
@@ -94,6 +95,8 @@ func parse(args []string, out io.Writer) (o options, err error) {
 	flags.StringVar(&o.protocol, "protocol", everyProtocol, "speak only this `PROTOCOL`: all, "+strings.Join(protocol.DialectNames(), ", "))
 	flags.StringVar(&o.key, "key", "", "refuse clients whose API key is not `KEY`")
 	flags.StringVar(&o.token, "token", "", "refuse clients whose access token is not `TOKEN`")
+	flags.StringVar(&o.cert, "cert", "", "serve HTTPS with the certificate in `FILE`, in PEM")
+	flags.StringVar(&o.certKey, "cert-key", "", "the certificate's private key, in `FILE`")
 	err = flags.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -277,7 +280,7 @@ func (s *listServer) corefile(address net.Addr) string {
 	return "\tsafebrowsing {\n\t\t" + properties + "\n\t}\n"
 }
 
-func (s *listServer) serve(ctx context.Context, address string) error {
+func (s *listServer) serve(ctx context.Context, o options) error {
 	info, err := os.Stat(s.file)
 	if err == nil {
 		s.read = info.ModTime()
@@ -286,16 +289,25 @@ func (s *listServer) serve(ctx context.Context, address string) error {
 	if err != nil {
 		return err
 	}
-	l, err := net.Listen("tcp", address)
+	l, err := net.Listen("tcp", o.listen)
 	if err != nil {
 		return err
 	}
-	s.out.printf("Serving the lists of %s. In the Corefile:\n\n%s\n", s.file, s.corefile(l.Addr()))
+	stanza := s.corefile(l.Addr())
+	if o.cert != "" {
+		stanza = strings.Replace(stanza, "http:", "https:", 1)
+	}
+	s.out.printf("Serving the lists of %s. In the Corefile:\n\n%s\n", s.file, stanza)
 	server := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second}
 	stop := context.AfterFunc(ctx, func() { server.Close() })
 	defer stop()
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return err
+	if o.cert != "" {
+		err = server.ServeTLS(l, o.cert, o.certKey)
+	} else {
+		err = server.Serve(l)
 	}
-	return nil
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
 }
