@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -477,6 +478,18 @@ func TestSetupTriesTheKey(t *testing.T) {
 		case want != "" && (err == nil || !strings.Contains(err.Error(), want) || missing == nil || len(i.ran) > 0):
 			t.Errorf("%s: %v, want %s", key, err, want)
 		}
+	}
+}
+
+// A key cannot be tried where nobody vouches for the server: setup says what a new machine lacks.
+func TestSetupSaysWhyNoAuthorityVouches(t *testing.T) {
+	s := httptest.NewUnstartedServer(http.NotFoundHandler())
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	err := tryKey(t.Context(), s.URL, testkit.Key, nil)
+	if err == nil || !strings.Contains(err.Error(), "Set the clock, and install the system's root certificates") || errors.As(err, new(*keyRefusal)) {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -38,6 +38,9 @@ func tryKey(ctx context.Context, endpoint, key string, resolvers []string) error
 			return refused
 		}
 	}
+	if isTLS(err) { // as on a Raspberry Pi whose clock was never set
+		return fmt.Errorf("%w. Set the clock, and install the system's root certificates (ca-certificates)", err)
+	}
 	return err
 }
 
