@@ -16,19 +16,19 @@ import (
 
 // leadingUpstream starts a name server that invites clients to ask it directly, as public resolvers
 // do (RFC 9462), and has an address for all other names.
-func leadingUpstream(t testing.TB) string {
-	return startUpstreamWith(t, func(q dns.Question) []dns.RR {
-		header := dns.RR_Header{Name: q.Name, Rrtype: q.Qtype, Class: dns.ClassINET, Ttl: 300}
-		switch {
-		case q.Qtype == dns.TypeSVCB && strings.EqualFold(q.Name, "_dns.resolver.arpa."):
-			return []dns.RR{&dns.SVCB{Hdr: header, Priority: 1, Target: "dns.upstream.example.", Value: []dns.SVCBKeyValue{
-				&dns.SVCBAlpn{Alpn: []string{"dot"}}, &dns.SVCBPort{Port: 853}, &dns.SVCBIPv4Hint{Hint: []net.IP{net.ParseIP("192.0.2.9")}},
-			}}}
-		case q.Qtype == dns.TypeA:
-			return []dns.RR{&dns.A{Hdr: header, A: net.ParseIP(upstreamAddress)}}
-		}
-		return nil
-	})
+func leadingUpstream(t testing.TB) string { return startUpstreamWith(t, leadAway) }
+
+func leadAway(q dns.Question) []dns.RR {
+	header := dns.RR_Header{Name: q.Name, Rrtype: q.Qtype, Class: dns.ClassINET, Ttl: 300}
+	switch {
+	case q.Qtype == dns.TypeSVCB && strings.EqualFold(q.Name, "_dns.resolver.arpa."):
+		return []dns.RR{&dns.SVCB{Hdr: header, Priority: 1, Target: "dns.upstream.example.", Value: []dns.SVCBKeyValue{
+			&dns.SVCBAlpn{Alpn: []string{"dot"}}, &dns.SVCBPort{Port: 853}, &dns.SVCBIPv4Hint{Hint: []net.IP{net.ParseIP("192.0.2.9")}},
+		}}}
+	case q.Qtype == dns.TypeA:
+		return []dns.RR{&dns.A{Hdr: header, A: net.ParseIP(upstreamAddress)}}
+	}
+	return nil
 }
 
 const designation = "_dns.resolver.arpa."

@@ -283,8 +283,8 @@ func TestSystemdResolvedInFront(t *testing.T) {
 }
 
 // resolvedInOwnNetwork returns the path of systemd-resolved if this process has a network of its own. Else it has
-// run the calling test in one, and returns "".
-func resolvedInOwnNetwork(t *testing.T) (program string) {
+// run the calling test in one, with flags, and returns "".
+func resolvedInOwnNetwork(t *testing.T, flags ...string) (program string) {
 	t.Helper()
 	program, err := findResolved()
 	if err == nil && os.Geteuid() != 0 {
@@ -292,7 +292,7 @@ func resolvedInOwnNetwork(t *testing.T) (program string) {
 	}
 	testkit.Need(t, err)
 	if os.Getenv(ownNetwork) == "" {
-		againInOwnNetwork(t)
+		againInOwnNetwork(t, flags...)
 		return ""
 	}
 	return program
@@ -308,13 +308,18 @@ func findResolved() (string, error) {
 }
 
 // againInOwnNetwork runs the calling test with the network and the configuration of the documents.
-func againInOwnNetwork(t *testing.T) {
+func againInOwnNetwork(t *testing.T, flags ...string) {
 	t.Helper()
 	etc := t.TempDir()
 	drop := filepath.Join(etc, "resolved.conf.d")
 	testkit.Must(t, os.Mkdir(drop, 0o755))
 	testkit.Must(t, os.WriteFile(filepath.Join(drop, "safebrowsing.conf"), []byte(documentedConfig(t, "systemd-resolved")), 0o644))
-	inNetwork(t, allNamespaces, enterOwnNetwork, etc, "true")
+	out := inNetwork(t, allNamespaces, enterOwnNetwork, etc, "true", flags...)
+	for line := range strings.Lines(out) { // a table
+		if _, row, found := strings.Cut(line, ": | "); found {
+			t.Log("| " + strings.TrimSpace(row))
+		}
+	}
 }
 
 // allNamespaces are flags of unshare for a process that is process 1 of its namespaces: with it ends all that
