@@ -6,7 +6,7 @@
 //	Client            calls of Redis, below both
 //
 //
-//	a client's request ─▶ Fast ── 3 ms, breaker ──▶ fast connection ──▶ Redis
+//	a client's request ─▶ Fast ── 25 ms, breaker ─▶ fast connection ──▶ Redis
 //	                      Later ── bounded queue ──▶       〃
 //	housekeeping ───────▶ Do, Eval, Subscribe ────▶ bulk connection ──▶ Redis
 //
@@ -21,9 +21,10 @@ import (
 )
 
 // Deadline is how long a request of a client waits for Redis. On one network an answer
-// takes 0.1 to 0.5 ms; a search of the server takes 20 ms and more. So this is long
-// enough for a late answer, and short beside what it saves.
-const Deadline = 3 * time.Millisecond
+// takes 0.1 to 0.5 ms, and some 10 ms where a machine is busy; a search of the server takes
+// 20 ms and more, and may cost money, as one late answer does for each of its prefixes. A Redis
+// that hangs delays few requests, see maxFailures.
+const Deadline = 25 * time.Millisecond
 
 // ErrAway says that Redis is left alone because it failed a moment ago.
 var ErrAway = errors.New("leaving Redis alone")
