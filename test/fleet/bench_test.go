@@ -3,10 +3,12 @@ package fleet
 import (
 	"encoding/base64"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -18,41 +20,52 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// The load of BenchmarkFleet.
 const (
-	benchEntries  = 10_000_000 // in both lists together
-	benchClients  = 500
-	benchSearches = 50  // a second, of all clients together
-	benchHot      = 450 // prefixes that are asked for again and again
-	benchChanges  = 4000
-	benchPoll     = 32 * time.Second // a client asks for lists, the mean of the relay's minimum waits
-	benchTime     = 90 * time.Second
-	benchNew      = 5 // clients that come with nothing meanwhile, each for 13 MB of full lists
+	benchEntries = 10_000_000 // in both lists together
+	benchHot     = 450        // prefixes that are asked for again and again
+	benchChanges = 4000
+	benchPoll    = 32 * time.Second // a client asks for lists, the mean of the relay's minimum waits
+	benchTime    = 90 * time.Second
+	benchNew     = 5 // clients that come with nothing meanwhile, each for 13 MB of full lists
 )
 
 // BenchmarkFleet measures a relay, a process on one core, with lists of ten million entries and
-// 500 clients: together they ask for 50 prefixes a second, of which nine in ten are cached.
-// The lists change once, each client gets the change, and some new ones get full lists. The figures are those of the
-// process; peak memory is from its start on. Run it with -benchtime 1x, on a machine that does
-// nothing else.
+// many clients, each with a connection of its own that stays: of the prefixes that they ask for, nine
+// in ten are cached. The lists change once, each client gets the change, and some new ones get full
+// lists. The figures are those of the process, but for load-CPU-s, which is that of this one: it is
+// the clients and the server. Peak memory is from its start on. Run it with -benchtime 1x, on a
+// machine that does nothing else.
 func BenchmarkFleet(b *testing.B) {
 	entries := benchEntriesOf(1)
+	for _, size := range []struct{ clients, searches int }{{500, 50}, {5000, 1000}} {
+		b.Run(fmt.Sprintf("clients=%d/searches=%d", size.clients, size.searches), func(b *testing.B) { benchFleet(b, entries, size.clients, size.searches) })
+	}
+}
+
+// benchFleet measures a relay with a number of clients that make so many searches a second together.
+func benchFleet(b *testing.B, entries [][]byte, clients, searches int) {
 	g := judge(b, nil)
 	for _, list := range []string{"se-4b", "mw-4b"} {
 		g.SetMinimumWait(list, time.Second)
 	}
 	publishBoth(g, entries)
-	r := startRelay(b, g.url, "GOMAXPROCS=1")
+	// More than half of the connections are never open: then one address may have as many as it likes.
+	r := newRelay(b, g.url, "-connections", fmt.Sprint(4*clients))
+	r.env = []string{"GOMAXPROCS=1"}
+	fetch(b, r.db, r.upstream)
+	r.start()
 	for b.Loop() {
-		l := newLoad(b, r, entries)
+		l := newLoad(b, r, entries, clients, searches)
 		publishBoth(g, changed(entries))
 		for _, list := range []string{"se-4b", "mw-4b"} {
 			g.SetMinimumWait(list, minimumWait)
 		}
-		cpu := testkit.CPUSeconds(b, r.Pid())
+		cpu, load := testkit.CPUSeconds(b, r.Pid()), testkit.CPUSeconds(b, os.Getpid())
 		l.run(benchTime)
-		l.report(b)
 		b.ReportMetric(testkit.CPUSeconds(b, r.Pid())-cpu, "CPU-s")
+		b.ReportMetric(testkit.CPUSeconds(b, os.Getpid())-load, "load-CPU-s")
+		b.ReportMetric(float64(openFiles(b, r.Pid())), "open-files")
+		l.report(b)
 	}
 	b.ReportMetric(mebibytes(b, r.Pid(), "VmHWM"), "MiB-peak")
 	b.ReportMetric(mebibytes(b, r.Pid(), "VmRSS"), "MiB-resident")
@@ -96,11 +109,12 @@ func publishBoth(g *judged, entries [][]byte) {
 
 // load is what the clients of a relay do.
 type load struct {
-	b       *testing.B
-	r       *relay
-	clients []*lightClient
-	hot     [][]byte
-	cold    [][]byte
+	b        *testing.B
+	r        *relay
+	clients  []*lightClient
+	searches int // a second
+	hot      [][]byte
+	cold     [][]byte
 
 	mu       sync.Mutex
 	cached   []time.Duration
@@ -109,7 +123,7 @@ type load struct {
 	partial  int // clients that have got the change
 }
 
-// lightClient is a client that keeps the versions of lists but not the lists: 500 times ten
+// lightClient is a client that keeps the versions of lists but not the lists: many times ten
 // million entries would take the memory that is to be measured.
 type lightClient struct {
 	http     *http.Client
@@ -118,9 +132,9 @@ type lightClient struct {
 
 // newLoad makes the clients and has the relay answer the hot prefixes once. All clients hold
 // the first lists: one has fetched them for all.
-func newLoad(b *testing.B, r *relay, entries [][]byte) *load {
-	l := &load{b: b, r: r, hot: entries[:benchHot], cold: entries[benchHot : len(entries)/2]}
-	for range benchClients {
+func newLoad(b *testing.B, r *relay, entries [][]byte, clients, searches int) *load {
+	l := &load{b: b, r: r, searches: searches, hot: entries[:benchHot], cold: entries[benchHot : len(entries)/2]}
+	for range clients {
 		l.clients = append(l.clients, l.newClient())
 	}
 	l.poll(l.clients[0])
@@ -143,10 +157,11 @@ func (l *load) newClient() *lightClient {
 func (l *load) run(d time.Duration) {
 	l.b.Helper()
 	var wg sync.WaitGroup
-	end := time.Now().Add(d)
+	begun := time.Now()
+	end := begun.Add(d)
 	for i, c := range l.clients {
 		wg.Go(func() {
-			time.Sleep(benchPoll * time.Duration(i) / benchClients)
+			time.Sleep(benchPoll * time.Duration(i) / time.Duration(len(l.clients)))
 			for ; time.Now().Before(end); time.Sleep(benchPoll) {
 				took, partial := l.poll(c)
 				l.note(&l.lists, took, partial)
@@ -160,15 +175,16 @@ func (l *load) run(d time.Duration) {
 		})
 	}
 	rng := rand.New(rand.NewPCG(3, 3))
-	tick := time.NewTicker(time.Second / benchSearches)
-	defer tick.Stop()
-	for n := 0; time.Now().Before(end); n++ {
+	for n := range int(d.Seconds()) * l.searches {
+		time.Sleep(time.Until(begun.Add(time.Duration(n) * time.Second / time.Duration(l.searches))))
 		c, prefix, times := l.clients[rng.IntN(len(l.clients))], l.hot[rng.IntN(len(l.hot))], &l.cached
 		if n%10 == 0 {
 			prefix, times = l.cold[n], &l.upstream
 		}
 		wg.Go(func() { l.note(times, l.search(c, prefix), false) })
-		<-tick.C
+	}
+	if late := time.Since(end); late > time.Second {
+		l.b.Errorf("the load is %s late: this machine is too slow for it", late)
 	}
 	wg.Wait()
 }
@@ -234,9 +250,9 @@ func (l *load) report(b *testing.B) {
 		b.ReportMetric(milliseconds(times[len(times)*99/100]), "ms-"+name+"-p99")
 		b.ReportMetric(milliseconds(times[len(times)-1]), "ms-"+name+"-max")
 	}
-	b.ReportMetric(float64(len(l.cached)), "answers-cached")
-	if l.partial != benchClients {
-		b.Errorf("%d of %d clients have got the change", l.partial, benchClients)
+	b.ReportMetric(float64(len(l.cached)+len(l.upstream))/benchTime.Seconds(), "searches/s")
+	if l.partial != len(l.clients) {
+		b.Errorf("%d of %d clients have got the change:\n%s", l.partial, len(l.clients), l.r.Output())
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -30,14 +31,19 @@ type resolver struct {
 	address string
 }
 
-// startResolvers starts a CoreDNS for each endpoint, all at once.
-func startResolvers(t testing.TB, endpoints []string) (all []client) {
+// startResolvers starts a CoreDNS for each endpoint, all at once, with the lists on disk.
+func startResolvers(t testing.TB, endpoints []string) []client { return resolvers(t, endpoints, false) }
+
+// resolvers is startResolvers; a cold CoreDNS has an empty folder.
+func resolvers(t testing.TB, endpoints []string, cold bool) (all []client) {
 	dir := t.TempDir()
 	var processes []*testkit.Process
 	for i, endpoint := range endpoints {
 		r := resolver{"127.0.0.1:" + testkit.FreePort(t)}
 		db, file := filepath.Join(dir, fmt.Sprint("db", i)), filepath.Join(dir, fmt.Sprint("Corefile", i))
-		fetch(t, db, endpoint)
+		if !cold {
+			fetch(t, db, endpoint)
+		}
 		if err := os.WriteFile(file, []byte(r.corefile(endpoint, db)), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -91,8 +97,18 @@ type embedded struct {
 	timeout  time.Duration // of a confirmation
 }
 
-// startEmbedded starts an engine for each endpoint, with sockets of its own.
+// startEmbedded starts an engine for each endpoint, with sockets of its own, and waits for the lists.
 func startEmbedded(t testing.TB, endpoints []string) []*embedded {
+	t.Helper()
+	all := engines(t, endpoints, func() time.Duration { return 0 })
+	for i, c := range all {
+		testkit.Until(t, fmt.Sprintf("the lists of client %d", i), func() bool { return len(c.Lists()) == 2 })
+	}
+	return all
+}
+
+// engines is startEmbedded for engines whose first contact comes later. It does not wait for lists.
+func engines(t testing.TB, endpoints []string, firstContact func() time.Duration) []*embedded {
 	t.Helper()
 	all := make([]*embedded, len(endpoints))
 	var wg sync.WaitGroup
@@ -100,7 +116,7 @@ func startEmbedded(t testing.TB, endpoints []string) []*embedded {
 		wg.Go(func() {
 			transport := &http.Transport{MaxIdleConnsPerHost: 2}
 			c := &embedded{requests: &recorder{next: transport}, timeout: 10 * time.Second}
-			registry := engine.NewRegistry(engine.Edge{Transport: c.requests, FirstContact: func() time.Duration { return 0 }})
+			registry := engine.NewRegistry(engine.Edge{Transport: c.requests, FirstContact: firstContact})
 			s := engine.Settings{Endpoint: endpoint, Protocol: protocol.DialectV5.Name, Lists: "se-4b mw-4b"}
 			var release func()
 			var err error
@@ -113,11 +129,8 @@ func startEmbedded(t testing.TB, endpoints []string) []*embedded {
 		})
 	}
 	wg.Wait()
-	if t.Failed() {
+	if slices.Contains(all, nil) {
 		t.FailNow()
-	}
-	for i, c := range all {
-		testkit.Until(t, fmt.Sprintf("the lists of client %d", i), func() bool { return len(c.Lists()) == 2 })
 	}
 	return all
 }

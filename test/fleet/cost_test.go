@@ -9,7 +9,6 @@ import (
 	"text/tabwriter"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
-	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 var processes = flag.Int("processes", 8, "how many CoreDNS are clients of a relay at once; nightly 64")
@@ -96,12 +95,8 @@ func decideAll(t testing.TB, clients []client, names []name) {
 	for i, c := range clients {
 		wg.Go(func() {
 			for _, name := range rotated(names, i, len(clients)) {
-				want := lookup.Safe
-				if name.kind == threatening {
-					want = lookup.Unsafe
-				}
-				if got, err := c.verdict(name.host); got != want {
-					t.Errorf("client %d, %s: verdict %s, want %s: %v", i, name.host, got, want, err)
+				if got, err := c.verdict(name.host); got != name.verdict() {
+					t.Errorf("client %d, %s: verdict %s, want %s: %v", i, name.host, got, name.verdict(), err)
 				}
 			}
 		})

@@ -22,3 +22,13 @@ func mebibytes(t testing.TB, pid int, name string) float64 {
 	}
 	return kib / 1024
 }
+
+// openFiles returns how many files a process has open, sockets included.
+func openFiles(t testing.TB, pid int) int {
+	t.Helper()
+	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		t.Skip(err)
+	}
+	return len(files)
+}

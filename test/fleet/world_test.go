@@ -3,15 +3,18 @@ package fleet
 import (
 	"crypto/sha256"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // minimumWait is that of the judging servers: a second request for lists within a test would
@@ -32,6 +35,14 @@ const (
 type name struct {
 	host string
 	kind kind
+}
+
+// verdict returns what a client must say about the name.
+func (n name) verdict() lookup.Verdict {
+	if n.kind == threatening {
+		return lookup.Unsafe
+	}
+	return lookup.Safe
 }
 
 // population returns n names, of each kind as many.
@@ -57,15 +68,30 @@ type judged struct {
 	*protocoltest.Server
 	url   string
 	names []name
+	wait  func() time.Duration // the minimum wait of the next answer with lists; nil: what was set
 }
 
 // judge starts a server that judges one client, and knows names.
-func judge(t testing.TB, names []name) *judged {
-	g := protocoltest.New(t)
-	publish(g, names)
+func judge(t testing.TB, names []name) *judged { return judgeWith(t, names, nil) }
+
+// judgeWith is judge with the minimum wait of each answer with lists.
+func judgeWith(t testing.TB, names []name, wait func() time.Duration) *judged {
+	g := &judged{Server: protocoltest.New(t), names: names, wait: wait}
+	publish(g.Server, names)
 	s := httptest.NewServer(g)
 	t.Cleanup(s.Close)
-	return &judged{g, s.URL, names}
+	g.url = s.URL
+	return g
+}
+
+// ServeHTTP implements http.Handler.
+func (g *judged) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	if g.wait != nil {
+		for _, list := range []string{"se-4b", "mw-4b"} {
+			g.SetMinimumWait(list, g.wait())
+		}
+	}
+	g.Server.ServeHTTP(w, q)
 }
 
 // publish lists names as phishing and has searches confirm those that are threats.
@@ -88,6 +114,10 @@ func publish(g *protocoltest.Server, names []name) {
 // cost is how many requests reached judging servers.
 type cost struct{ fetches, searches, prefixes int }
 
+func (c cost) minus(before cost) cost {
+	return cost{c.fetches - before.fetches, c.searches - before.searches, c.prefixes - before.prefixes}
+}
+
 // costOf adds up what reached servers.
 func costOf(servers ...*judged) (c cost) {
 	for _, g := range servers {
@@ -106,28 +136,35 @@ type relay struct {
 	t        testing.TB
 	url      string // for clients
 	db       string
-	upstream string // its server
+	upstream string // its server, or several as in a Corefile
 	flags    []string
 	env      []string // as "NAME=VALUE"
 }
 
-// startRelay fetches the lists of a server into a folder and starts a relay there, with more
-// environment. With lists on disk it serves at once, without a random first contact.
-func startRelay(t testing.TB, upstream string, env ...string) *relay {
+// startRelay fetches the lists of a server into a folder and starts a relay there. With lists on
+// disk it serves at once, without a random first contact.
+func startRelay(t testing.TB, upstream string) *relay {
 	t.Helper()
-	address := "127.0.0.1:" + testkit.FreePort(t)
-	r := &relay{t: t, url: "http://" + address, db: filepath.Join(t.TempDir(), "relay"), upstream: upstream, env: env}
-	// All clients of a test have one address, so the limit for one would hold for all.
-	r.flags = []string{"-listen", address, "-admin", "off", "-rate", "0"}
+	r := newRelay(t, upstream)
 	fetch(t, r.db, upstream)
 	r.start()
+	return r
+}
+
+// newRelay returns a relay that is not started, with an empty folder and with more flags.
+func newRelay(t testing.TB, upstream string, flags ...string) *relay {
+	t.Helper()
+	address := testkit.FreeAddr(t)
+	r := &relay{t: t, url: "http://" + address, db: filepath.Join(t.TempDir(), "relay"), upstream: upstream}
+	// All clients of a test have one address, so the limit for one would hold for all.
+	r.flags = append([]string{"-listen", address, "-admin", "off", "-rate", "0"}, flags...)
 	return r
 }
 
 // start starts the process, which listens when start returns.
 func (r *relay) start() {
 	r.t.Helper()
-	args := append([]string{"-db", r.db, "-endpoint", r.upstream, "-lists", "se-4b,mw-4b"}, r.flags...)
+	args := append([]string{"-db", r.db, "-endpoint", strings.ReplaceAll(r.upstream, " ", ","), "-lists", "se-4b,mw-4b"}, r.flags...)
 	r.Process = testkit.StartWith(r.t, r.env, program(r.t, "safebrowsing-relay"), args...)
 	r.Line("Corefile of each server", 20*time.Second)
 }
