@@ -115,7 +115,7 @@ func TestChainOfPluginsInEveryOrder(t *testing.T) {
 		t.Run(strings.Join(order, " ")+" with "+stanza, func(t *testing.T) {
 			var corefile strings.Builder
 			for _, scheme := range []string{"", "tls://", "https://"} {
-				fmt.Fprintf(&corefile, "%s.:0 {\n\tbind 127.0.0.1\n", scheme)
+				fmt.Fprintf(&corefile, "%s.:0 {\n\tbind %s\n", scheme, ownHost())
 				if scheme != "" {
 					fmt.Fprintf(&corefile, "\ttls %s %s\n", certificate, key)
 				}

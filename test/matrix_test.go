@@ -25,13 +25,14 @@ import (
 func transports(t *testing.T, stanza string) map[string]func(*dns.Msg) (*dns.Msg, error) {
 	t.Helper()
 	certificate, key := testkit.Certificate(t, t.TempDir())
+	host := ownHost()
 	var corefile strings.Builder
 	for _, scheme := range []string{"", "tls://", "https://"} {
 		secure := ""
 		if scheme != "" {
 			secure = "tls " + certificate + " " + key
 		}
-		fmt.Fprintf(&corefile, "%s.:0 {\nbind 127.0.0.1\n%s\nsafebrowsing {\n%s\n}\nwhoami\n}\n", scheme, secure, stanza)
+		fmt.Fprintf(&corefile, "%s.:0 {\nbind %s\n%s\nsafebrowsing {\n%s\n}\nwhoami\n}\n", scheme, host, secure, stanza)
 	}
 	caddyMu.Lock()
 	instance, err := caddy.Start(input(corefile.String()))
