@@ -134,7 +134,7 @@ func (w *secretWorld) startRelay() {
 	w.relay = testkit.Start(w.t, w.programs["safebrowsing-relay"], "-endpoint", w.google, "-api-key-file", filepath.Join(w.secrets, "key"), "-lists", "se-4b", "-db", filepath.Join(w.dir, "relay"), "-listen", address, "-admin", "127.0.0.1:"+w.admin,
 		"-client-key-file", filepath.Join(w.secrets, "client"), "-redis", "redis://"+w.toRedis.address, "-redis-password-file", filepath.Join(w.secrets, "password"))
 	w.relay.Line("Corefile of each server", time.Minute)
-	w.relay.Line("over Redis at", 5*time.Minute) // each half a minute it waits 3 ms for Redis, which a busy machine may need longer for
+	w.relay.Line("over Redis at", 5*time.Minute) // it tries again each half a minute, with little patience
 }
 
 func (w *secretWorld) startClient() *coreDNS {
