@@ -176,7 +176,6 @@ func (k *wrongClock) stop() {
 
 const (
 	wall     = 0x40000000 // __WALL: threads too
-	noThread = 0x20000000 // __WNOTHREAD: only what this thread of the test has started
 	exitKill = 0x100000   // PTRACE_O_EXITKILL
 )
 
@@ -184,7 +183,7 @@ const (
 func (k *wrongClock) trace(cmd *exec.Cmd, started chan<- error) {
 	runtime.LockOSThread() // and never unlocks: the thread ends with the goroutine
 	defer close(k.done)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true, Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		started <- err
 		return
@@ -202,7 +201,7 @@ func (k *wrongClock) trace(cmd *exec.Cmd, started chan<- error) {
 	}
 	_ = syscall.PtraceSyscall(k.pid, 0)
 	for {
-		tid, err := syscall.Wait4(-1, &status, wall|noThread, nil)
+		tid, err := syscall.Wait4(-k.pid, &status, wall, nil) // its group: this thread may have started others before
 		signal := 0
 		switch {
 		case errors.Is(err, syscall.EINTR):

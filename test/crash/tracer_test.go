@@ -62,9 +62,8 @@ var errKill = errors.New("killed")
 var errHang = errors.New("hangs")
 
 const (
-	wall     = 0x40000000 // __WALL: threads too
-	noThread = 0x20000000 // __WNOTHREAD: only what this thread of the test has started
-	sysGood  = syscall.SIGTRAP | 0x80
+	wall    = 0x40000000 // __WALL: threads too
+	sysGood = syscall.SIGTRAP | 0x80
 )
 
 // run traces cmd to its end. killed says that point asked for it; else err comes from the
@@ -80,7 +79,7 @@ func (tr *tracer) run(t *testing.T, cmd *exec.Cmd) (killed bool, err error) {
 	defer output.Close()
 	cmd.Stdout, cmd.Stderr = output, output
 	tr.output = output.Name()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true, Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		t.Skipf("Programs cannot be traced here: %v", err)
 	}
@@ -100,7 +99,7 @@ func (tr *tracer) run(t *testing.T, cmd *exec.Cmd) (killed bool, err error) {
 	tr.points, tr.waiting, tr.hanging = 0, make(map[int]*pending), make(map[int]bool)
 	tr.resume(pid, 0)
 	for {
-		tid, err := syscall.Wait4(-1, &status, wall|noThread, nil)
+		tid, err := syscall.Wait4(-pid, &status, wall, nil) // its group: other children are not ours to reap
 		tr.letGo()
 		switch {
 		case errors.Is(err, syscall.EINTR):
