@@ -63,7 +63,7 @@ func TestAReloadOfTheUnitNeedsAShellOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reloads := regexp.MustCompile(`(?m)^ExecReload=(\S+)`).FindAllStringSubmatch(string(text), -1)
+	reloads := regexp.MustCompile(`(?m)^ExecReload=[-+!@:|]*(\S+)`).FindAllStringSubmatch(string(text), -1)
 	if len(reloads) == 0 {
 		t.Error("Expected a reload")
 	}
