@@ -208,7 +208,7 @@ func TestAnImportDecidesAsTheProgramItself(t *testing.T) {
 	for _, peer := range importPeers {
 		t.Run(peer.row, func(t *testing.T) {
 			if _, err := exec.LookPath(peer.program); err != nil && (peer.program == "AdGuardHome" || peer.program == "blocky") {
-				t.Skip(err, "and it is in no package of Debian: bench/README.md says how to build it")
+				t.Skipf("%v, and no package of Debian has it: put its release into PATH", err)
 			}
 			program, dir, port, p := testkit.Program(t, peer.program), t.TempDir(), testkit.FreePort(t), newPolicy()
 			file, inputs := peer.configure(t, p, dir, port, plainNames(t))

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 )
@@ -212,9 +211,6 @@ func wantSum(t *testing.T, list, file string) {
 }
 
 func TestRepositoriesAreNotMadeWithoutKeys(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("it is a script")
-	}
 	cmd := exec.Command("../pages/build", t.TempDir(), t.TempDir())
 	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "set PAGES_GPG_KEY_FILE to the file of the key") {
 		t.Errorf("Expected the script to say what to set, got %v, %s", err, out)

@@ -3,7 +3,6 @@ package story
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"flag"
 	"fmt"
 	"net"
@@ -20,8 +19,6 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
@@ -187,12 +184,7 @@ func dailyServers(t *testing.T) (free, paid *dailyServer) {
 // startDaily starts our server, before a service that lists bad.example, and waits until it protects.
 func startDaily(t *testing.T, properties string) *dailyServer {
 	t.Helper()
-	google := protocoltest.New(t)
-	hash := sha256.Sum256([]byte("bad.example/"))
-	google.Publish("se-4b", [][]byte{hash[:4]})
-	google.Publish("mw-4b", nil)
-	google.Publish("uws-4b", nil)
-	google.AddThreat("bad.example/", sbv5.ThreatType_SOCIAL_ENGINEERING)
+	google := serviceWith(t, "bad.example/")
 	service := httptest.NewServer(google)
 	t.Cleanup(service.Close)
 	dir := t.TempDir()

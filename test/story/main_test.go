@@ -1,12 +1,15 @@
 package story
 
 import (
+	"crypto/sha256"
 	"flag"
 	"log"
 	"os"
 	"sync"
 	"testing"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
@@ -55,4 +58,16 @@ func programs(t *testing.T) map[string]string {
 	paths, err := built()
 	testkit.Must(t, err)
 	return paths
+}
+
+// serviceWith returns a service whose only entry is phishing, which it confirms.
+func serviceWith(t *testing.T, expression string) *protocoltest.Server {
+	t.Helper()
+	google := protocoltest.New(t)
+	hash := sha256.Sum256([]byte(expression))
+	google.Publish("se-4b", [][]byte{hash[:4]})
+	google.Publish("mw-4b", nil)
+	google.Publish("uws-4b", nil)
+	google.AddThreat(expression, sbv5.ThreatType_SOCIAL_ENGINEERING)
+	return google
 }

@@ -5,7 +5,6 @@ package story
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"io"
 	"net/http"
@@ -18,8 +17,6 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
@@ -34,14 +31,9 @@ func TestAWrongKeyThatIsRepaired(t *testing.T) {
 	t.Parallel()
 	const wrong, right = "AIzaWRONG", "AIzaRIGHT"
 	programs := programs(t)
-	google := protocoltest.New(t)
+	google := serviceWith(t, "malware.example.net/")
 	google.SetKey(right)
 	google.SetMinimumWait("", 30*time.Minute)
-	hash := sha256.Sum256([]byte("malware.example.net/"))
-	google.Publish("se-4b", [][]byte{hash[:4]})
-	google.Publish("mw-4b", nil)
-	google.Publish("uws-4b", nil)
-	google.AddThreat("malware.example.net/", sbv5.ThreatType_SOCIAL_ENGINEERING)
 	server := httptest.NewServer(google)
 	t.Cleanup(server.Close)
 	dir := t.TempDir()
