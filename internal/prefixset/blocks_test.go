@@ -211,28 +211,30 @@ func TestPauseLeavesHalfOfACoreToOthers(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		cores int
+		sets  int           // that are read together, each with a Pause of its own
 		each  time.Duration // of work on lookEvery bytes
 		least float64       // part of the time that is slept
 		most  float64
 		piece time.Duration // the longest work without a pause
 	}{
-		{"quick work", 1, 10 * time.Microsecond, 0.45, 0.55, 2 * pauseEvery},
-		{"slow work", 1, 200 * time.Microsecond, 0.45, 0.55, 2 * pauseEvery},
-		{"very slow work", 1, 900 * time.Microsecond, 0.45, 0.55, time.Millisecond},
-		{"work that waits", 1, time.Second, 0, 0.01, time.Second},
-		{"two cores", 2, 200 * time.Microsecond, 0, 0, time.Hour},
+		{"quick work", 1, 1, 10 * time.Microsecond, 0.45, 0.55, 2 * pauseEvery},
+		{"slow work", 1, 1, 200 * time.Microsecond, 0.45, 0.55, 2 * pauseEvery},
+		{"very slow work", 1, 1, 900 * time.Microsecond, 0.45, 0.55, time.Millisecond},
+		{"three sets", 1, 3, 100 * time.Microsecond, 0.45, 0.55, 3 * pauseEvery},
+		{"work that waits", 1, 1, time.Second, 0, 0.01, time.Second},
+		{"two cores", 2, 1, 200 * time.Microsecond, 0, 0, time.Hour},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			onCores(t, test.cores)
 			synctest.Test(t, func(t *testing.T) {
-				var pause Pause
+				pauses := make([]Pause, test.sets)
 				var slept, piece, longest time.Duration
 				begun := time.Now()
-				for range 2_000 {
+				for i := range 2_000 {
 					time.Sleep(test.each)
 					piece += test.each
 					before := time.Now()
-					pause.After(lookEvery)
+					pauses[i%test.sets].After(lookEvery)
 					if now := time.Since(before); now > 0 {
 						slept, piece = slept+now, 0
 					}

@@ -2,6 +2,7 @@ package prefixset
 
 import (
 	"runtime"
+	"sync/atomic"
 	"time"
 )
 
@@ -19,6 +20,10 @@ const (
 	maxPause   = time.Millisecond       // work may have waited for the network: that counts for nothing
 )
 
+// rested is when the last sleep of any Pause ended. Whoever reads several sets at once has a Pause for each: the sleep
+// of one must not count as work of the others.
+var rested atomic.Pointer[time.Time]
+
 // After counts bytes of processed entries, and sleeps from time to time for as long as it has
 // worked. A shorter sleep starves queries: when it ends, the scheduler runs its goroutine before
 // all those that became ready meanwhile, so in 50 µs no more than three of them run.
@@ -35,12 +40,18 @@ func (p *Pause) After(bytes int) {
 	if runtime.GOMAXPROCS(0) > 1 {
 		return
 	}
+	now := time.Now()
 	if p.from.IsZero() {
-		p.from = time.Now()
+		p.from = now
 	}
-	if worked := time.Since(p.from); worked >= pauseEvery {
+	if last := rested.Load(); last != nil && last.After(p.from) && !last.After(now) {
+		p.from = *last
+	}
+	if worked := now.Sub(p.from); worked >= pauseEvery {
 		time.Sleep(min(worked, maxPause))
-		p.from = time.Now()
+		ended := time.Now()
+		p.from = ended
+		rested.Store(&ended)
 	}
 }
 
