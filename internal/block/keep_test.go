@@ -7,6 +7,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -32,14 +33,15 @@ func TestWhatIsKeptByTheStanza(t *testing.T) {
 				tc.block.Zones = []string{"."}
 			}
 			b := New(config.Config{Block: tc.block})
-			if err := b.ReadOwn(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, b.ReadOwn())
 			t.Cleanup(b.End)
 			for qname, want := range map[string]bool{ddr: tc.ddr, canary: tc.canary, strings.ToUpper(canary): tc.canary, "www.example.net.": false} {
 				if k := b.Kept(SignOf(qname), qname); (k != nil) != want {
 					t.Errorf("%s: Expected to be kept: %v, got %+v", qname, want, k)
 				}
+			}
+			if led, lets := b.standing().Led, strings.Contains(b.Keeps(), "monitor lets pass"); led != (tc.block.Keep == config.KeepNothing) || lets != tc.block.Monitor {
+				t.Errorf("Expected the log to say what is kept, got %q; status says that clients are led away: %t", b.Keeps(), led)
 			}
 			verdict := map[bool]string{true: status.VerdictBlocked, false: status.VerdictPasses}[tc.canary]
 			if a := b.Why(lookup.FromQname(canary)); a.Verdict != verdict && a.Verdict != status.VerdictUnknown || (a.List == "keep_clients") != tc.canary {
@@ -64,19 +66,101 @@ func hosts(t *testing.T, names ...string) (all []ownlist.HostEntry) {
 	return all
 }
 
-func TestTheLogSaysWhichNamesAreKept(t *testing.T) {
-	for _, tc := range []struct {
-		block config.Block
-		want  string
-	}{
-		{config.Block{}, "Clients are kept here in part: resolver.arpa is not forwarded. keep_clients answers these here, too: use-application-dns.net, mask.icloud.com, mask-h2.icloud.com, dns-tunnel-check.googlezip.net"},
-		{config.Block{Keep: config.KeepCanaries}, "Clients are kept here: resolver.arpa is not forwarded; and there are no use-application-dns.net, "},
-		{config.Block{Keep: config.KeepCanaries, Monitor: true}, "monitor lets pass use-application-dns.net, "},
-		{config.Block{Keep: config.KeepNothing}, "keep_clients off: resolver.arpa is forwarded, and "},
+func TestNamesOfResolversAndKeptNamesAreSigns(t *testing.T) {
+	for qname, want := range map[string]string{ // the name, and by what it is kept
+		"dns.google.":                     "dns.google",
+		"DNS.gOOGLE.":                     "dns.google", // 0x20
+		"_dns.dns.google.":                "dns.google",
+		"abc123.dns.nextdns.io.":          "dns.nextdns.io",
+		"mozilla.cloudflare-dns.com.":     "cloudflare-dns.com",
+		"one.one.one.one.":                "one.one.one.one",
+		"doh.pub.":                        "doh.pub", // as short as can be
+		"x.doh.pub.":                      "doh.pub",
+		"www.google.com.":                 "www.google.com",
+		"connectivitycheck.gstatic.com.":  "connectivitycheck.gstatic.com",
+		"mail.google.com.":                "",
+		"x.www.google.com.":               "",
+		"notdns.google.":                  "",
+		"google.":                         "",
+		"nextdns.io.":                     "",
+		"dns.google.example.com.":         "",
+		"oh.pub.":                         "",
+		"one.one.":                        "",
+		".":                               "",
+		`dns\.google.`:                    "", // one label
+		`x\.dns.google.`:                  "",
+		"":                                "",
+		"resolver.arpa.":                  "resolver.arpa resolver_arpa",
+		"_DNS.Resolver.ARPA.":             "resolver.arpa resolver_arpa",
+		"a.b._dns.resolver.arpa.":         "resolver.arpa resolver_arpa",
+		"myresolver.arpa.":                "",
+		`my\.resolver.arpa.`:              "", // a dot within a label
+		`my\\.resolver.arpa.`:             "resolver.arpa resolver_arpa",
+		"home.arpa.":                      "",
+		"use-application-dns.net.":        "use-application-dns.net firefox",
+		"USE-application-dns.NET.":        "use-application-dns.net firefox",
+		"www.use-application-dns.net.":    "",
+		"use-application-dnt.net.":        "",
+		"mask.icloud.com.":                "mask.icloud.com private_relay",
+		"mask-h2.icloud.com.":             "mask-h2.icloud.com private_relay",
+		"icloud.com.":                     "",
+		"dns-tunnel-check.googlezip.net.": "dns-tunnel-check.googlezip.net chrome_prefetch",
+		"googlezip.net.":                  "",
 	} {
-		b := New(config.Config{Block: tc.block})
-		if got := b.Keeps(); !strings.Contains(got, tc.want) || b.standing().Led != (tc.block.Keep == config.KeepNothing) {
-			t.Errorf("Expected %q, got %q; status says that clients are led away: %t", tc.want, got, b.standing().Led)
+		got := ""
+		if x := SignOf(qname); x != nil {
+			if got = x.name; x.kept != nil {
+				got += " " + x.kept.Reason
+			}
+		}
+		if got != want {
+			t.Errorf("%s: got %q, want %q", qname, got, want)
+		}
+		if n := testing.AllocsPerRun(10, func() { SignOf(qname) }); n != 0 {
+			t.Errorf("%s: %v allocations", qname, n)
+		}
+	}
+	if n := len(telling.all); n < 80 || n > 255 {
+		t.Errorf("There are %d names", n)
+	}
+	for _, x := range telling.all {
+		if got := SignOf(x.name + "."); got == nil || got.name != x.name {
+			t.Errorf("%s is overlooked", x.name)
+		}
+	}
+}
+
+// The table is a list that block takes, and each name in it has its source.
+func TestTheListOfResolversIsAListLikeAnyOther(t *testing.T) {
+	b, err := opened(&config.Block{Zones: []string{"."}, Own: []config.OwnFile{{Path: "resolvers.txt"}}})
+	testkit.Must(t, err)
+	defer b.End()
+	for _, s := range b.OwnLists() {
+		if s.Bad.Count+s.NotSupported() > 0 || s.InForce() < 55 {
+			t.Errorf("%d entries, bad %+v", s.InForce(), s.Bad)
+		}
+	}
+	sourced, seen := false, make(map[string]bool)
+	for line := range strings.Lines(resolversList) {
+		switch line = strings.TrimSpace(line); {
+		case line == "":
+			sourced = false
+		case strings.HasPrefix(line, "#"):
+			sourced = sourced || strings.Contains(line, "https://")
+		default:
+			name := strings.TrimSuffix(strings.TrimPrefix(line, "||"), "^")
+			if line != "||"+name+"^" || !sourced || seen[name] || len(name) < shortest || name != strings.ToLower(name) {
+				t.Errorf("%s: expected ||NAME^ once, below a comment with its source, in lower case, of %d bytes at least", line, shortest)
+			}
+			seen[name] = true
+			if e := b.Explain(lookup.FromQname("x."+name+"."), "x."+name+"."); e.Verdict != lookup.Unsafe {
+				t.Errorf("x.%s is not blocked: %+v", name, e)
+			}
+		}
+	}
+	for _, name := range tellsNothing {
+		if len(name) < shortest {
+			t.Errorf("%s is too short", name)
 		}
 	}
 }

@@ -102,14 +102,3 @@ func TestFamiliarityIsAMeanOfAboutADay(t *testing.T) {
 		t.Errorf("%d of 1000 names are taken for familiar ones", shared)
 	}
 }
-
-func BenchmarkFamiliarity(b *testing.B) {
-	f := newFamiliarity(time.Now())
-	h := lookup.FromQname("www.static.example.com.")
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			f.count(h)
-		}
-	})
-}

@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -33,18 +31,17 @@ func fetching(t *testing.T, list string, wide bool, hosts []ownlist.HostEntry, o
 	b := &config.Block{Zones: []string{"."}, Hosts: hosts, Own: append([]config.OwnFile{{Fetch: ownlist.URLConfig{URL: server.URL + "/l.txt", DB: t.TempDir(), Wide: wide}}}, others...)}
 	p := New(config.Config{Block: *b})
 	p.Need(neededNames)
-	if err := p.open(true); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, p.open(true))
 	t.Cleanup(p.End)
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
-		if slices.ContainsFunc(p.OwnLists(), func(s ownlist.State) bool { return s.Fetched && s.InForce() > 0 }) {
-			return p
-		}
-		if time.Now().After(end) {
-			t.Fatal("the list is not in force")
-		}
-	}
+	testkit.Until(t, "the list in force", func() bool {
+		return slices.ContainsFunc(p.OwnLists(), func(s ownlist.State) bool { return s.Fetched && s.InForce() > 0 })
+	})
+	return p
+}
+
+func untilLogged(t *testing.T, lines *testkit.Lines, want string) {
+	t.Helper()
+	testkit.Until(t, "a line with "+want, func() bool { return len(lines.About(want)) > 0 })
 }
 
 func blocks(p *Block, name string) bool {
@@ -66,30 +63,22 @@ func TestAListByURLBlocksNoNameThatTheServerNeeds(t *testing.T) {
 		t.Errorf("explained as %+v", e)
 	}
 	const want = "/l.txt: 2 names that it has pass, because this server needs them: lists.example.net (line 2), the host of a list by URL; sb.example.net (line 2), the host of the endpoint; a file of block blocks them all the same"
-	for end := time.Now().Add(30 * time.Second); len(lines.About(want)) == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("no line with %q in %q", want, lines.About(""))
-		}
-	}
+	untilLogged(t, lines, want)
 }
 
 func TestAFileOfTheOperatorBlocksWhatItSaysWithAWarning(t *testing.T) {
 	testkit.Long(t)
 	lines := testkit.Capture(t)
-	path := filepath.Join(t.TempDir(), "own.txt")
-	replaceList(t, path, "# mine\nsb.example.net\n")
+	dir := t.TempDir()
+	path := testkit.Write(t, dir, "own.txt", "# mine\nsb.example.net\n")
 	p := fetching(t, "||example.net^\n", false, nil, config.OwnFile{Path: path})
 	if !blocks(p, "sb.example.net.") || blocks(p, "lists.example.net.") {
 		t.Error("want sb.example.net blocked, and lists.example.net not")
 	}
 	line := lines.Only(t, "List "+path+": it blocks")
 	testkit.WantParts(t, line, "[WARNING]", "it blocks 1 name that this server needs: sb.example.net (line 2), the host of the endpoint", "name them after allow")
-	replaceList(t, path, "# mine, changed\nlists.example.net\n")
-	for end := time.Now().Add(30 * time.Second); len(lines.About("needs: lists.example.net (line 2)")) == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("no line about the change in %q", lines.About(""))
-		}
-	}
+	testkit.Write(t, dir, "own.txt", "# mine, changed\nlists.example.net\n")
+	untilLogged(t, lines, "needs: lists.example.net (line 2)")
 }
 
 func TestWhatTheOperatorAllowsIsNotCalledBlocked(t *testing.T) {
@@ -115,18 +104,7 @@ func TestAListByURLCoversNoWholeSuffixUnlessTheCorefileSaysSo(t *testing.T) {
 		if wide {
 			want = "line 2 blocks every name; line 3 blocks the whole top-level domain com"
 		}
-		for end := time.Now().Add(30 * time.Second); len(lines.About(want)) == 0; time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("no line with %q in %q", want, lines.About(""))
-			}
-		}
-	}
-}
-
-func replaceList(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
+		untilLogged(t, lines, want)
 	}
 }
 
@@ -153,16 +131,12 @@ func checkerOf(t *testing.T, server lookup.Searcher, names ...string) *lookup.Ch
 	slices.Sort(entries)
 	builder := prefixset.NewBuilder(len(names))
 	for _, entry := range entries {
-		if err := builder.Add([]byte(entry), len(entry)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, builder.Add([]byte(entry), len(entry)))
 	}
 	database := new(lookup.Database)
 	database.Publish([]lookup.List{{Name: "mw-4b", Set: builder.Set()}})
 	checker, err := lookup.NewChecker(lookup.Config{Database: database, Searcher: server})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { checker.Close() })
 	return checker
 }
@@ -217,14 +191,9 @@ func TestNoWayThroughABlockEndsWithANeededNameUnsafe(t *testing.T) {
 
 // The operator's own word counts more than a need.
 func TestANeededNameThatTheOperatorBlocksIsBlocked(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "own.txt")
-	if err := os.WriteFile(path, []byte("sb.example.net\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	path := testkit.Write(t, t.TempDir(), "own.txt", "sb.example.net\n")
 	b := listing(t, config.Block{Own: []config.OwnFile{{Path: path}}}, "sb.example.net")
-	if err := b.ReadOwn(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, b.ReadOwn())
 	defer b.End()
 	b.Need(neededNames)
 	if c := b.Check(lookup.FromQname("sb.example.net.")); c.Verdict != lookup.Unsafe || c.Needed != "" || c.Suspect != nil {

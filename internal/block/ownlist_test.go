@@ -1,26 +1,19 @@
 package block
 
 import (
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
-
-// writeList writes an own list and returns its path.
-func writeList(t *testing.T, text string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "list.txt")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
 
 // A list that does less than its operator thinks, or more, says so in one line.
 func TestAListThatIsNotWhatItShouldBeIsAWarning(t *testing.T) {
@@ -29,66 +22,35 @@ func TestAListThatIsNotWhatItShouldBeIsAWarning(t *testing.T) {
 		allow         bool
 		level, want   string // what the line holds after the path; "" the file
 	}{
-		{"names", "a.example\nb.example\n", false, "INFO", " is in force with 2 names"},
-		{"one name", "a.example\n", false, "INFO", " is in force with 1 name"},
+		{"names", "a.example\nb.example\n", false, "INFO", " is in force with 2 names\n"},
 		{"HTML", "<!DOCTYPE html>\n<html>\nForbidden\n</html>\n", false, "WARNING", " blocks nothing: it looks like an HTML page; download the list again"},
 		{"gzip", "\x1f\x8b\x08\x00xyz\nforbidden\n", false, "WARNING", " blocks nothing: it is compressed (gzip); unpack it"},
-		{"UTF-16", "\xff\xfea\x00\n\x00", false, "WARNING", " blocks nothing: it is UTF-16; save it as UTF-8"},
-		{"empty", "", false, "WARNING", " blocks nothing: it is empty"},
-		{"comments", "# none\n", false, "WARNING", " blocks nothing: it has only comments"},
 		{"empty allow list", "", true, "INFO", " allows nothing: it is empty"},
 		{"ended", "a.example # until 2020-01-01\n", true, "INFO", " allows nothing: it has only entries that have ended"},
-		{"a star", "*\n", false, "WARNING", ` blocks nothing: it has no usable line; 1 line is not a list entry (first at line 1: "*")`},
 		{"not supported", "a.example\n/x/\n||b.example^$client=c\n", false, "INFO", " is in force with 1 name; 2 lines are not supported (1 regular expression, first at line 2; 1 with $client, first at line 3)"},
 		{"bad lines", "a.example\nno entry\n", false, "WARNING", ` is in force with 1 name; 1 line is not a list entry (first at line 2: "no entry")`},
 		{"machines", "a.example\n192.168.1.10 nas.home.arpa nas\n", false, "WARNING", " is in force with 1 name; 1 line has an address other than 0.0.0.0, 127.0.0.1 or the sinkhole and blocks nothing (first at line 2: "},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			lines := testkit.Capture(t)
-			file := writeList(t, test.content)
-			c := config.Block{Own: []config.OwnFile{{Path: file, Allow: test.allow}}}
-			for range 2 { // two server blocks
-				p := New(config.Config{Block: c})
-				if err := p.open(true); err != nil {
-					t.Fatal(err)
-				}
-				defer p.End()
-			}
-			got := lines.About(file)
-			if len(got) != 1 || !strings.Contains(got[0], "["+test.level+"]") || !strings.Contains(got[0]+"\n", file+test.want) {
-				t.Errorf("Expected one line of level %s that says %q, got %q", test.level, test.want, got)
-			}
-		})
-	}
-}
-
-func TestAListOfAWholeTopLevelDomainIsAWarning(t *testing.T) {
-	for content, want := range map[string]string{
-		"x.example\n||de^\n*.net\n": ": line 2 blocks the whole top-level domain de; line 3 blocks the whole top-level domain net",
-		"*.co.uk CNAME .\n":         ": line 1 blocks the whole public suffix co.uk",
-		"com\n":                     ": line 1 blocks the name com itself, but no name below it: to block these too, write .com",
+		{"top-level domains", "x.example\n||de^\n*.net\n", false, "WARNING", ": line 2 blocks the whole top-level domain de; line 3 blocks the whole top-level domain net"},
 	} {
 		lines := testkit.Capture(t)
-		file := writeList(t, content)
-		p := New(config.Config{Block: config.Block{Own: []config.OwnFile{{Path: file}}}})
-		if err := p.open(true); err != nil {
-			t.Fatal(err)
+		file := testkit.Write(t, t.TempDir(), "list.txt", test.content)
+		for range 2 { // two server blocks
+			b, err := opened(&config.Block{Own: []config.OwnFile{{Path: file, Allow: test.allow}}})
+			testkit.Must(t, err)
+			defer b.End()
 		}
-		defer p.End()
-		if got := lines.About("[WARNING] plugin/safebrowsing: List " + file + want); len(got) != 1 {
-			t.Errorf("Expected %q, got %q", want, lines.About(file))
+		if got := lines.About("[" + test.level + "] plugin/safebrowsing: List " + file + test.want); len(got) != 1 || test.level == "INFO" && len(lines.About(file)) != 1 {
+			t.Errorf("%s: Expected one line of level %s that says %q, got %q", test.name, test.level, test.want, lines.About(file))
 		}
 	}
 }
 
 // Of a list that blocks and allows, allow decides, so its lines are read as allow's.
 func TestAListThatBlocksAndAllowsIsReadAsAllow(t *testing.T) {
-	file := writeList(t, "a.example\n")
+	file := testkit.Write(t, t.TempDir(), "list.txt", "a.example\n")
 	for _, allowFirst := range []bool{false, true} {
 		p := New(config.Config{Block: config.Block{Own: []config.OwnFile{{Path: file, Allow: allowFirst}, {Path: file, Allow: !allowFirst}}}})
-		if err := p.ReadOwn(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, p.ReadOwn())
 		defer p.End()
 		if c := p.OwnList(file); !c.Allow || c.Path != file {
 			t.Errorf("Expected a list that allows, got %+v", c)
@@ -103,20 +65,113 @@ func TestAListThatBlocksAndAllowsIsReadAsAllow(t *testing.T) {
 // line.
 func TestAStoredListByURLDecides(t *testing.T) {
 	fetch := ownlist.URLConfig{URL: "https://lists.example.org/a.txt?s3cret", DB: t.TempDir()}
-	if err := os.MkdirAll(filepath.Dir(fetch.Path()), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(fetch.Path(), []byte("# a list\nbad.example\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.MkdirAll(filepath.Dir(fetch.Path()), 0o700))
+	testkit.Must(t, os.WriteFile(fetch.Path(), []byte("# a list\nbad.example\n"), 0o600))
 	p := New(config.Config{Block: config.Block{Zones: []string{"."}, Own: []config.OwnFile{{Fetch: fetch}}}})
-	if err := p.ReadOwn(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, p.ReadOwn())
 	defer p.End()
 	h := lookup.FromQname("bad.example.")
 	d := p.Check(h)
 	if line := p.Line(d.Decision, h); d.By != lookup.ByBlock || d.List != fetch.Name() || line != 2 {
 		t.Errorf("Expected line 2 of %s to block, got line %d, %+v", fetch.Name(), line, d)
+	}
+}
+
+// A file that fails and is well again costs two lines, and the metrics say so
+// meanwhile.
+func TestAListThatFailsIsLoggedOnceAndMeasured(t *testing.T) {
+	lines := testkit.Capture(t)
+	dir := t.TempDir()
+	file := testkit.Write(t, dir, "list.txt", "a.example\nb.example\nno entry\n/x/\n192.168.1.1 nas\n")
+	changed := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	testkit.Must(t, os.Chtimes(file, changed, changed))
+	synctest.Test(t, func(t *testing.T) {
+		c := config.Block{Own: []config.OwnFile{{Path: file}}}
+		files, err := opened(&c)
+		testkit.Must(t, err)
+		second, err := opened(&c)
+		testkit.Must(t, err)
+		want := func(when string, entries, bad, unsupported, last, failing float64) {
+			t.Helper()
+			for name, want := range map[string]float64{
+				"entries": entries, "bad_lines": bad, "unsupported_lines": unsupported, "last_change_timestamp_seconds": last, "failing": failing,
+			} {
+				if got := testkit.Metric(t, "own_list_"+name, "file", file); got != want {
+					t.Errorf("%s: Expected %s of %v, got %v", when, name, want, got)
+				}
+			}
+		}
+		poll := func() {
+			time.Sleep(5 * time.Second)
+			synctest.Wait()
+		}
+		want("read", 2, 1, 2, float64(changed.Unix()), 0)
+		os.Remove(file)
+		for range 3 {
+			poll()
+		}
+		want("gone", 2, 1, 2, float64(changed.Unix()), 1)
+		testkit.Write(t, dir, "list.txt", "c.example\n")
+		later := changed.Add(time.Hour)
+		testkit.Must(t, os.Chtimes(file, later, later))
+		poll()
+		want("back", 1, 0, 0, float64(later.Unix()), 0)
+		files.End()
+		want("in use by one", 1, 0, 0, float64(later.Unix()), 0)
+		second.End()
+		want("closed", 0, 0, 0, 0, 0)
+	})
+	got := lines.About("List " + file)
+	if len(got) != 3 || !strings.Contains(got[1], "[ERROR]") ||
+		!strings.Contains(got[1], file+" cannot be used: no such file or directory. The 2 names read before stay in force; the file is looked at again every few seconds") ||
+		!strings.Contains(got[2], file+" can be used again and is in force with 1 name") {
+		t.Errorf("Expected lines at the start, at the failure and at its end, got %q", got)
+	}
+}
+
+func TestMetricsOfListsThatAreOpenedTwiceInDifferentWays(t *testing.T) {
+	file := testkit.Write(t, t.TempDir(), "list.txt", "192.0.2.9 a.example\n0.0.0.0 b.example\n")
+	c := config.Block{Own: []config.OwnFile{{Path: file, Allow: true}, {Path: file}}}
+	for _, sinkhole := range []string{"0.0.0.0", "192.0.2.9"} {
+		c.IPv4 = netip.MustParseAddr(sinkhole)
+		files, err := opened(&c)
+		testkit.Must(t, err)
+		defer files.End()
+	}
+	if got := testkit.Metric(t, "own_list_failing", "file", file); got != 0 { // fails if a series is there twice
+		t.Errorf("Expected no failure, got %v", got)
+	}
+	if n := testkit.Metric(t, "own_list_entries", "file", file); n != 1 && n != 2 {
+		t.Errorf("Expected the entries of one of the lists, got %v", n)
+	}
+}
+
+// opened returns a block with the own lists of a stanza, which are kept fresh.
+func opened(c *config.Block) (*Block, error) {
+	b := New(config.Config{Block: *c})
+	return b, b.open(true)
+}
+
+func TestLinesAboutListsByURL(t *testing.T) {
+	at := func(hour int) time.Time { return time.Date(2026, 11, 22, hour, 0, 0, 0, time.FixedZone("", 3600)) }
+	const name = "https://lists.example.org/a.txt"
+	for _, test := range []struct {
+		event ownlist.URLEvent
+		want  string
+	}{
+		{ownlist.URLFailed{URLState: ownlist.URLState{Name: name, Error: "no such host", Next: at(3)}},
+			"[WARNING] plugin/safebrowsing: List " + name + " cannot be updated: no such host. It was never fetched and has no effect; next attempt at 2026-11-22T02:00:00Z. Check the URL and the network"},
+		{ownlist.URLFailed{URLState: ownlist.URLState{Name: name, Error: "it is odd", Changed: at(1), Checked: at(2), Next: at(3)}, Doubt: &ownlist.DoubtError{}},
+			"[WARNING] plugin/safebrowsing: List " + name + " cannot be updated: it is odd. The content of 2026-11-22T01:00:00Z stays in force; next attempt at 2026-11-22T02:00:00Z. Open the URL in a browser, and correct it in the Corefile if it does not lead to a list"},
+		{ownlist.URLFailed{URLState: ownlist.URLState{Name: name, Error: "it is odd", Changed: at(1), Checked: at(2), Next: at(3)}, Doubt: &ownlist.DoubtError{From: at(4)}},
+			"[WARNING] plugin/safebrowsing: List " + name + " cannot be updated: it is odd. The content of 2026-11-22T01:00:00Z stays in force; next attempt at 2026-11-22T02:00:00Z. It is believed if it comes again after 2026-11-22T03:00:00Z"},
+		{ownlist.URLRecovered{URLState: ownlist.URLState{Name: name, Next: at(3)}},
+			"[INFO] plugin/safebrowsing: List " + name + " is updated again; next fetch at 2026-11-22T02:00:00Z"},
+	} {
+		lines := testkit.Capture(t)
+		reportFetched(test.event)
+		if got := strings.TrimSpace(lines.Only(t, name)); !strings.HasSuffix(got, testkit.LocalTimes(test.want)) {
+			t.Errorf("Expected\n%s, got\n%s", test.want, got)
+		}
 	}
 }

@@ -4,23 +4,18 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 var pausedThen = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-
-func TestFormatPausesAndParsePausesAgree(t *testing.T) {
-	all := []Pause{{AllBlocks, pausedThen.Add(1), pausedThen.Add(time.Hour), false}, {"example.org.", pausedThen, pausedThen.Add(MaxPause), true}}
-	got, err := ParsePauses(FormatPauses(all))
-	if err != nil || !reflect.DeepEqual(got, all) {
-		t.Errorf("%+v, %v", got, err)
-	}
-}
 
 func TestParsePausesRefusesWhatIsNotAPause(t *testing.T) {
 	for name, text := range map[string]string{
@@ -192,12 +187,8 @@ func TestADamagedFilePausesNothing(t *testing.T) {
 		w.write("nonsense\n")
 		time.Sleep(3 * pauseInterval)
 		w.want("damaged", "failed ended", false)
-		if err := os.Remove(PauseFile(w.dir)); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Mkdir(PauseFile(w.dir), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Remove(PauseFile(w.dir)))
+		testkit.Must(t, os.Mkdir(PauseFile(w.dir), 0o700))
 		time.Sleep(3 * pauseInterval)
 		w.want("a folder", "failed", false)
 	})
@@ -255,9 +246,7 @@ func TestAPauseBeginsWhenItsFileBecomesReadable(t *testing.T) {
 	watchingPauses(t, "", func(w *pauseWatch) {
 		w.pauses(AllBlocks, time.Hour, false)
 		chmod := func(mode os.FileMode) {
-			if err := os.Chmod(PauseFile(w.dir), mode); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.Chmod(PauseFile(w.dir), mode))
 			time.Sleep(2 * pauseInterval)
 		}
 		chmod(0)
@@ -266,5 +255,57 @@ func TestAPauseBeginsWhenItsFileBecomesReadable(t *testing.T) {
 		w.want("still unreadable", "", false)
 		chmod(0o600)
 		w.want("readable", "began", true)
+	})
+}
+
+// FuzzParsePauses: no file pauses for longer than MaxPause, and what is read stays the same when it
+// is written again.
+func FuzzParsePauses(f *testing.F) {
+	now := time.Date(2027, 1, 31, 12, 0, 0, 0, time.UTC)
+	f.Add(FormatPauses([]Pause{{Zone: AllBlocks, From: now, Until: now.Add(time.Hour)}, {Zone: "example.org.", From: now, Until: now.Add(MaxPause), Keep: true}}))
+	f.Add([]byte("all 2027-01-31T12:00:00Z 2027-01-31T13:00:00+01:00 once"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		all, err := ParsePauses(raw)
+		if err != nil {
+			if all != nil {
+				t.Errorf("pauses %v with the error %v", all, err)
+			}
+			return
+		}
+		for _, p := range all {
+			if p.Until.Sub(p.From) > MaxPause || p.Active(p.Until) || p.Active(p.From.Add(-2*maxClockStep)) {
+				t.Errorf("%q: got %+v", raw, p)
+			}
+		}
+		again, err := ParsePauses(FormatPauses(all))
+		same := slices.EqualFunc(again, all, func(a, b Pause) bool {
+			return a.Zone == b.Zone && a.Keep == b.Keep && a.From.Equal(b.From) && a.Until.Equal(b.Until)
+		})
+		if len(FormatPauses(all)) <= maxPauseFile && (err != nil || !same) {
+			t.Errorf("%q: got %+v, %v, want %+v", raw, again, err, all)
+		}
+	})
+}
+
+// A watcher that hangs, as on a network drive that does not answer, delays no end for long, and
+// the next one begins when it has ended. A report that does not return stands in for the disk.
+func TestClosingAPauseDoesNotWaitForADiskThatHangs(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		hung := make(chan struct{})
+		r := newPauses(func(pauseEvent) { <-hung })
+		f := r.Open(dir)
+		testkit.Must(t, os.WriteFile(PauseFile(dir), []byte("no pause\n"), 0o600))
+		time.Sleep(2 * pauseInterval)
+		begun := time.Now()
+		r.Close(f)
+		if took := time.Since(begun); took != files.WaitLimit {
+			t.Errorf("got %s, want %s", took, files.WaitLimit)
+		}
+		time.AfterFunc(time.Hour, func() { close(hung) })
+		r.Close(r.Open(dir))
+		if waited := time.Since(begun); waited < time.Hour {
+			t.Errorf("a second watcher began after %s, while the first one went on", waited)
+		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -23,19 +24,15 @@ func prefixesOf(names ...string) (all []byte) {
 }
 
 func TestListingsTellWhatIsKnownHere(t *testing.T) {
-	own := writeList(t, "own.example\n")
+	own := testkit.Write(t, t.TempDir(), "list.txt", "own.example\n")
 	b := listing(t, config.Block{Except: []string{"lan.example."}, Own: []config.OwnFile{{Path: own}}}, "evil.example", "sb.example.net")
 	b.Need(neededNames)
-	if err := b.ReadOwn(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, b.ReadOwn())
 	l, err := b.Listings(Question{
 		Prefixes: prefixesOf("clean.example", "evil.example"),
 		Hosts:    []string{"own.example", "own.lan.example", "clean.example", "sb.example.net"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if len(l.Listed) != 1 || l.Listed[0].Prefix != hex.EncodeToString(prefixesOf("evil.example")) || !slices.Equal(l.Listed[0].Lists, []string{"mw-4b"}) || l.Listed[0].Ask != 1 {
 		t.Errorf("listed: %+v", l.Listed)
 	}

@@ -134,21 +134,3 @@ func TestABigFileIsPolledEachTenthTime(t *testing.T) {
 		w.want("loaded", "three.example")
 	})
 }
-
-// An entry ends at its second, without a change of the file.
-func TestAnEntryEndsAtItsSecond(t *testing.T) {
-	watching(t, func(w *watched) {
-		added, err := Add(nil, Config{Allow: true}, host(t, "one.example"), time.Now().Add(time.Minute), time.Now())
-		must(t, err)
-		f, _ := listOf(t, string(added.Text), true)
-		for _, tt := range []struct {
-			wait time.Duration
-			want bool
-		}{{59 * time.Second, true}, {time.Second, false}} {
-			time.Sleep(tt.wait)
-			if _, got := f.Match(host(t, "one.example"), time.Now()); got != tt.want {
-				t.Errorf("allowed: %v, want %v", got, tt.want)
-			}
-		}
-	})
-}

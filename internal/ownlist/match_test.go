@@ -1,11 +1,13 @@
 package ownlist
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
+	_ "time/tzdata" // zones with daylight saving time, wherever the test runs
 
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -68,7 +70,10 @@ func TestBestOfNothing(t *testing.T) {
 	}
 }
 
+// The time zone of the machine decides when a day ends.
 func TestEntriesEnd(t *testing.T) {
+	defer func(l *time.Location) { time.Local = l }(time.Local)
+	time.Local = time.FixedZone("UTC-5", -5*3600)
 	end := time.Date(2027, 2, 1, 0, 0, 0, 0, time.Local)
 	list := "a.example # until 2027-01-31\n" +
 		"*.b.example # until 2027-01-31\nb.example # until 2027-03-31\n" +
@@ -76,9 +81,10 @@ func TestEntriesEnd(t *testing.T) {
 		"d.example # until 2027-01-31\nd.example # until 2026-01-31\n" +
 		"0.0.0.0 e.example f.example # ask Ann, until 2027-01-31, at least\n" +
 		"||g.example^ ; until 2027-01-31\n" +
+		"h.example # until 2027-02-01T00:00\ni.example # until 2027-02-01T05:00:00Z, or so\n" +
 		"* CNAME rpz-passthru. ; not until somebody says so\n"
 	f, sum := listOf(t, list, true)
-	if sum.Bad.Count != 0 || sum.Entries != 8 {
+	if sum.Bad.Count != 0 || sum.Entries != 10 {
 		t.Errorf("%d entries, %v", sum.Entries, sum.Remarks())
 	}
 	for _, tt := range []struct {
@@ -88,46 +94,12 @@ func TestEntriesEnd(t *testing.T) {
 		{"a.example", 2, 0}, {"x.a.example", 2, 0},
 		{"b.example", 2, 2}, {"x.b.example", 2, 2},
 		{"c.example", 2, 2}, {"x.c.example", 2, 2},
-		{"d.example", 2, 0}, {"e.example", 2, 0}, {"x.f.example", 2, 0}, {"g.example", 2, 0},
+		{"d.example", 2, 0}, {"e.example", 2, 0}, {"x.f.example", 2, 0}, {"g.example", 2, 0}, {"h.example", 2, 0}, {"i.example", 2, 0},
 	} {
 		for now, want := range map[time.Time]int{end.Add(-1): tt.before, end: tt.after, end.In(time.FixedZone("", 3600)): tt.after} {
 			if m, ok := f.Match(host(t, tt.host), now); !ok || m.Labels != want {
 				t.Errorf("%s at %v: %d labels, want %d", tt.host, now, m.Labels, want)
 			}
-		}
-	}
-}
-
-// The time zone of the machine decides when a day ends.
-func TestEntriesEndAtATimeOfDay(t *testing.T) {
-	defer func(l *time.Location) { time.Local = l }(time.Local)
-	time.Local = time.FixedZone("UTC-5", -5*3600)
-	f, sum := listOf(t, "day.example # until 2027-01-31\nhour.example # until 2027-01-31T18:00\nzone.example # until 2027-01-31T18:00:00Z, or so\n", true)
-	if sum.Bad.Count != 0 {
-		t.Fatal(sum.Remarks())
-	}
-	for name, end := range map[string]time.Time{
-		"day.example":  time.Date(2027, 2, 1, 5, 0, 0, 0, time.UTC),
-		"hour.example": time.Date(2027, 1, 31, 23, 0, 0, 0, time.UTC),
-		"zone.example": time.Date(2027, 1, 31, 18, 0, 0, 0, time.UTC),
-	} {
-		_, before := f.Match(host(t, name), end.Add(-1))
-		_, after := f.Match(host(t, name), end)
-		if !before || after {
-			t.Errorf("%s: allowed before %v: %v, at it: %v", name, end, before, after)
-		}
-	}
-}
-
-func TestBadDatesAreBadLines(t *testing.T) {
-	for _, comment := range []string{"until", "until 2027-02-30", "until tomorrow", "until 31.1.2027", "until 2027-1-31", "see Ann, until 2027", "until 2027-01-31T25:00"} {
-		_, sum := listOf(t, "a.example # "+comment, true)
-		if sum.Bad.Count != 1 || sum.Entries != 0 {
-			t.Errorf("%s: %d bad, %d entries", comment, sum.Bad.Count, sum.Entries)
-		}
-		f, sum := listOf(t, "a.example # "+comment, false)
-		if _, ok := f.Match(host(t, "a.example"), then.AddDate(100, 0, 0)); sum.Bad.Count != 0 || !ok {
-			t.Errorf("%s in a block list: %d bad, matched %v", comment, sum.Bad.Count, ok)
 		}
 	}
 }
@@ -176,4 +148,143 @@ func agrees(line string, allowList bool, m Match, h lookup.Host) bool {
 	}
 	act, labels := c.match(h, then)
 	return act != none && (act == allow) == m.Allow && labels == m.Labels
+}
+
+func TestUntilEndsInTheZoneItIsMeantIn(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	must(t, err)
+	auckland, err := time.LoadLocation("Pacific/Auckland")
+	must(t, err)
+	for _, tc := range []struct {
+		name, text string
+		loc        *time.Location
+		want       string // UTC
+	}{
+		{"a day, UTC", "2027-01-31", time.UTC, "2027-02-01T00:00:00Z"},
+		{"a day, east of UTC", "2027-01-31", berlin, "2027-01-31T23:00:00Z"},
+		{"a day, far east of UTC", "2027-01-31", auckland, "2027-01-31T11:00:00Z"},
+		{"the last day of a year", "2027-12-31", time.UTC, "2028-01-01T00:00:00Z"},
+		{"a leap day", "2028-02-29", time.UTC, "2028-03-01T00:00:00Z"},
+		{"the day of 23 hours", "2027-03-28", berlin, "2027-03-28T22:00:00Z"},
+		{"the day of 25 hours", "2027-10-31", berlin, "2027-10-31T23:00:00Z"},
+		{"a time of day", "2027-01-31T18:00", berlin, "2027-01-31T17:00:00Z"},
+		{"a time of day with seconds", "2027-07-31T18:00:30", berlin, "2027-07-31T16:00:30Z"},
+		{"a time in UTC, whatever the zone", "2027-01-31T18:00:00Z", berlin, "2027-01-31T18:00:00Z"},
+		{"a time with an offset", "2027-01-31T18:00:00-05:00", berlin, "2027-01-31T23:00:00Z"},
+		{"an offset without seconds", "2027-01-31T18:00+02:00", berlin, "2027-01-31T16:00:00Z"},
+		{"a day long gone", "2020-01-01", time.UTC, "2020-01-02T00:00:00Z"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, err := ParseUntil(tc.text, tc.loc)
+			must(t, err)
+			if utc := got.UTC().Format(time.RFC3339); utc != tc.want {
+				t.Errorf("Expected %s, got %s", tc.want, utc)
+			}
+		})
+	}
+}
+
+func TestHostsOfTheCorefileAllowTheirTreeOrWhatIsBelowUntilTheyEnd(t *testing.T) {
+	entries := []HostEntry{{Host: host(t, "below.example"), Below: true}, {Host: host(t, "ended.example"), Until: then}, {}} // the last is no host
+	for _, text := range []string{"example.org", "www.example.com", "bücher.example", "192.0.2.1", "[2001:db8::1]", "lan"} {
+		entries = append(entries, HostEntry{Host: host(t, text)})
+	}
+	f := Hosts("test", entries)
+	if _, ok := f.Match(host(t, "a.ended.example"), then.Add(-1)); !ok || f.State().Entries != 8 {
+		t.Errorf("before its end it is not allowed, or there are %d entries", f.State().Entries)
+	}
+	for _, tt := range []struct {
+		name, qname string
+		want        bool
+	}{
+		{"a name of the list", "example.org.", true},
+		{"a child", "www.example.org.", true},
+		{"a name that only ends alike", "notexample.org.", false},
+		{"a sibling", "mail.example.com.", false},
+		{"an international name", "xn--bcher-kva.example.", true},
+		{"a single label", "lan.", true},
+		{"an address", "192.0.2.1.", true},
+		{"another spelling of it", "0xc0000201.", true},
+		{"another address", "192.0.2.2.", false},
+		{"the root", ".", false},
+		{"what is below only", "below.example.", false},
+		{"a child of what is below only", "b.a.below.example.", true},
+		{"one that has ended", "a.ended.example.", false},
+	} {
+		if m, ok := f.Match(lookup.FromQname(tt.qname), then); ok != tt.want || ok && !m.Allow {
+			t.Errorf("%s: matched: %v, want %v", tt.name, ok, tt.want)
+		}
+	}
+	for _, text := range []string{"[2001:DB8:0::1]", "[::ffff:192.0.2.1]"} {
+		if _, ok := f.Match(host(t, text), then); !ok {
+			t.Errorf("%s does not match", text)
+		}
+	}
+}
+
+const million = 1_000_000
+
+// generated returns a list of distinct names as in common lists.
+func generated(lines int, format string) []byte {
+	r := rand.New(rand.NewPCG(20, 26))
+	var text bytes.Buffer
+	for i := range lines {
+		fmt.Fprintf(&text, format, fmt.Sprintf("%x.host-%d.example.com", r.Uint32(), i))
+		text.WriteByte('\n')
+	}
+	return text.Bytes()
+}
+
+func BenchmarkMatch(b *testing.B) {
+	c, err := read(bytes.NewReader(generated(million, "||%s^")), Config{}, 0)
+	must(b, err)
+	f := Hosts("block", nil)
+	f.content.Store(c)
+	g := Hosts("Corefile", []HostEntry{{Host: host(b, "allowed.example.com"), Until: then.AddDate(1, 0, 0)}})
+	for name, files := range map[string][]*File{"one": {f}, "two": {f, g}} {
+		b.Run(name, func(b *testing.B) {
+			hosts := make([]lookup.Host, 1<<12)
+			for i := range hosts {
+				hosts[i] = lookup.FromQname(fmt.Sprintf("www.clean-%d.example.com.", i))
+			}
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				if _, ok := Best(files, hosts[i%len(hosts)], then); ok {
+					b.Fatal("a clean name is listed")
+				}
+				i++
+			}
+		})
+	}
+}
+
+func TestMatchDoesNotAllocate(t *testing.T) {
+	f, _ := listOf(t, "||example.com^\nwww.example.net\n192.0.2.1\nx.example # until 2030-01-01", true)
+	g, _ := listOf(t, "||example.com^\n*.example.org", false)
+	files := []*File{f, g, Hosts("Corefile", []HostEntry{{Host: host(t, "example.org")}})}
+	for _, qname := range []string{"www.example.com.", "a.b.c.d.e.f.example.org.", "www.example.net.", "clean.example.", "x.example.", "single."} {
+		h := lookup.FromQname(qname)
+		if n := testing.AllocsPerRun(100, func() { Best(files, h, then) }); n != 0 {
+			t.Errorf("%s: %v allocations", qname, n)
+		}
+	}
+}
+
+func TestWhatIsNoTimeIsABadLineOfAnAllowList(t *testing.T) {
+	for text, word := range map[string]bool{ // word: alone, and not what follows a date
+		"": true, "tomorrow": true, "2027-02-30": true, "2027-13-01": true, "2027-1-31": true, "31.01.2027": true, "2027-01-31T25:00": true,
+		"18:00": true, "2027": true, "2027-01-31T": true, "2027-01-31 18:00": false, "2027-01-31,": false,
+	} {
+		if got, err := ParseUntil(text, time.UTC); err == nil || !strings.Contains(err.Error(), "2027-01-31T18:00") {
+			t.Errorf("%q: Expected an error that shows the right form, got %v %v", text, got, err)
+		}
+		if _, sum := listOf(t, "a.example # until "+text, true); word != (sum.Bad.Count == 1 && sum.Entries == 0) {
+			t.Errorf("%q: %d bad, %d entries", text, sum.Bad.Count, sum.Entries)
+		}
+		f, sum := listOf(t, "a.example # until "+text, false)
+		if _, ok := f.Match(host(t, "a.example"), then.AddDate(100, 0, 0)); sum.Bad.Count != 0 || !ok {
+			t.Errorf("%q in a block list: %d bad, matched %v", text, sum.Bad.Count, ok)
+		}
+	}
 }

@@ -263,9 +263,7 @@ func TestAFetchedListMayHaveNoFileYetAndNoEntriesLater(t *testing.T) {
 		}
 		r.pollNow(path)
 		got := ""
-		for end := time.Now().Add(10 * time.Second); got != step.want && time.Now().Before(end); time.Sleep(time.Millisecond) {
-			got += e.take()
-		}
+		testkit.Until(t, "the event", func() bool { got += e.take(); return got == step.want })
 		if s := f.State(); got != step.want || s.InForce() != step.entries || s.Path != "https://lists.example.org/a" || !s.Fetched || s.Err != nil {
 			t.Errorf("%q: %q, %+v, want %q", step.text, got, s, step.want)
 		}
@@ -281,5 +279,20 @@ func TestAFetchedListMayHaveNoFileYetAndNoEntriesLater(t *testing.T) {
 	none.Close()
 	if got := e.take(); got != "" {
 		t.Errorf("Without a file: %q", got)
+	}
+}
+
+func TestBigListsTakeTurnsUnlessOneHangs(t *testing.T) {
+	now := time.Now()
+	var r turn
+	if !r.take(now) || r.take(now.Add(longTurn-1)) {
+		t.Error("two have the turn")
+	}
+	if !r.take(now.Add(longTurn)) {
+		t.Error("a turn that hangs keeps others away")
+	}
+	r.give()
+	if !r.take(now.Add(longTurn)) {
+		t.Error("a turn that was given back is not free")
 	}
 }

@@ -1,16 +1,22 @@
 package ownlist
 
 import (
+	"bytes"
+	"compress/gzip"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -92,7 +98,11 @@ var hostile = []struct {
 	{"NULs", send(strings.Repeat("\x00", 100<<10)), "not believed: it has no usable line", limits{}},
 	{"prose", send("The quick brown fox jumps over the lazy dog.\nError 17: try again.\n"), "no usable line", limits{}},
 	{"JSON", send(`{"error": {"code": 403}}`), "no usable line", limits{}},
-	{"not HTTP", raw("220 ftp.example ready\r\n"), "malformed HTTP", limits{}},
+	{"not HTTP", raw("SSH-2.0-s3cret\r\n"), "malformed HTTP", limits{}},
+	{"no header", raw("HTTP/1.1 200 OK\r\ns3cret\r\n\r\n"), "malformed MIME header", limits{}},
+	{"no status", raw("HTTP/1.1 s3cret\r\n\r\n"), "malformed HTTP", limits{}},
+	{"no length", raw("HTTP/1.1 200 OK\r\nContent-Length: s3cret\r\n\r\n"), "bad Content-Length", limits{}},
+	{"a setting", send("s3cret = yes, it is\n"), "no usable line", limits{}},
 	{"closed at once", raw(""), "EOF", limits{}},
 	{"header without an end", func(w http.ResponseWriter, r *http.Request) {
 		raw("HTTP/1.1 200 OK\r\n"+strings.Repeat("X: "+strings.Repeat("x", 1000)+"\r\n", 200))(w, r)
@@ -229,22 +239,19 @@ func TestAListComesCompressedConditionallyAndByRedirects(t *testing.T) {
 	}
 }
 
-// What is fetched is in force at once: the list is not read again at the next poll only.
+// What is fetched is in force at once, and not at the next poll.
 func TestAListIsInForceWhenItHasCome(t *testing.T) {
+	defer func(r *registry) { opened = r }(opened)
+	opened = newRegistry(time.Hour)
 	f := newFixture(t, nil)
 	file, err := Open(Config{Path: f.source.path, Name: f.source.name, Fetched: true}, nil)
 	must(t, err)
 	defer file.Close()
 	f.fetch(send("bad.example\n"))
-	for end := time.Now().Add(4 * time.Second); ; time.Sleep(time.Millisecond) {
+	testkit.Until(t, "the list in force", func() bool {
 		m, ok := file.Match(lookup.FromQname("bad.example."), time.Now())
-		if ok && m.File == f.source.name {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatal("The list is not in force")
-		}
-	}
+		return ok && m.File == f.source.name
+	})
 }
 
 func TestADirectoryThatCannotBeWrittenIsAFailure(t *testing.T) {
@@ -252,5 +259,157 @@ func TestADirectoryThatCannotBeWrittenIsAFailure(t *testing.T) {
 	must(t, os.WriteFile(filepath.Dir(f.source.path), nil, 0o600)) // a file is where the directory should be
 	if s := f.fetch(send(names(3))); !s.Failing() || !strings.Contains(s.Error, "not a directory") || len(f.events) != 1 {
 		t.Errorf("%+v", s)
+	}
+}
+
+// names returns a list of n names.
+func names(n int) string {
+	var text strings.Builder
+	for i := range n {
+		fmt.Fprintf(&text, "host%d.example\n", i)
+	}
+	return text.String()
+}
+
+// patient is for tests of other things than time.
+var patient = limits{whole: time.Minute, stall: time.Minute, pace: time.Minute}
+
+// fixture is a list at a server, on a real socket. Its attempts are made by the test.
+type fixture struct {
+	t      *testing.T
+	server *httptest.Server
+	answer atomic.Pointer[http.HandlerFunc]
+	source *urlSource
+	client *http.Client
+	events []URLEvent
+}
+
+func newFixture(t *testing.T, change func(*URLConfig)) *fixture {
+	f := &fixture{t: t}
+	f.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*f.answer.Load())(w, r) }))
+	t.Cleanup(f.server.Close)
+	c := URLConfig{URL: f.server.URL + "/list.txt?token=s3cret", DB: t.TempDir(), Refresh: DefaultRefresh, MaxBytes: 1 << 20}
+	if change != nil {
+		change(&c)
+	}
+	f.source = newSource(newURLRegistry(patient, nil), c, Config{})
+	f.source.openers = []*URLList{{cfg: c, report: func(e URLEvent) { f.events = append(f.events, e) }}}
+	f.client = newClient("", nil)
+	t.Cleanup(f.client.CloseIdleConnections)
+	return f
+}
+
+// fetch makes one attempt, with the answer of the server.
+func (f *fixture) fetch(answer http.HandlerFunc) URLState {
+	f.t.Helper()
+	f.answer.Store(&answer)
+	f.source.attempt(f.t.Context(), f.client, func() {})
+	return f.source.current()
+}
+
+// inForce returns how many names the file has.
+func (f *fixture) inForce() int {
+	f.t.Helper()
+	raw, err := os.ReadFile(f.source.path)
+	if err != nil {
+		return 0
+	}
+	return strings.Count(string(raw), "\n")
+}
+
+func send(text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, text) }
+}
+
+func zipped(text string) []byte {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	io.WriteString(z, text)
+	z.Close()
+	return b.Bytes()
+}
+
+// public stands in for an address of somebody outside.
+var public = netip.MustParseAddr("127.0.0.1")
+
+// elsewhereServer starts a server at 127.0.0.2, or skips the test.
+func elsewhereServer(t *testing.T, h http.Handler) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.2:0")
+	if err != nil {
+		t.Skip(err)
+	}
+	s := &httptest.Server{Listener: l, Config: &http.Server{Handler: h}}
+	s.Start()
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// A list must not have this machine ask what only machines inside may, and quote the answer.
+func TestARedirectLeadsNoPublicAddressInwards(t *testing.T) {
+	var asked atomic.Int32
+	inside := elsewhereServer(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		io.WriteString(w, "inside.example\n")
+	}))
+	f := newFixture(t, nil)
+	f.client.Transport = inwards{http.DefaultTransport.(*http.Transport).Clone(), func(a netip.Addr) bool { return a != public }}
+	s := f.fetch(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, inside+"/latest/meta-data", http.StatusFound)
+	})
+	if !strings.HasPrefix(s.Error, errInward.Error()+", 127.0.0.2") || asked.Load() != 0 || f.inForce() != 0 {
+		t.Errorf("asked %d times: %+v", asked.Load(), s)
+	}
+	if wait := time.Until(s.Next); wait < 10*time.Minute {
+		t.Errorf("a server has answered, and the next attempt is after %s", wait)
+	}
+	// Within a network, and at one address, redirects are followed.
+	for name, inward := range map[string]func(netip.Addr) bool{
+		"from inside": isInward, "outside": func(netip.Addr) bool { return false },
+	} {
+		f := newFixture(t, nil)
+		f.client.Transport = inwards{http.DefaultTransport.(*http.Transport).Clone(), inward}
+		s := f.fetch(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, inside, http.StatusFound) })
+		if s.Failing() || f.inForce() != 1 {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+}
+
+func TestAddressesThatAreNotPublic(t *testing.T) {
+	for text, want := range map[string]bool{
+		"127.0.0.1": true, "::1": true, "10.1.2.3": true, "192.168.0.1": true, "172.16.0.1": true, "169.254.169.254": true,
+		"fe80::1": true, "fd00::1": true, "::ffff:127.0.0.1": true, "0.0.0.0": true, "::": true, "100.64.0.1": true,
+		"192.0.2.1": false, "2001:db8::1": false, "172.32.0.1": false, "100.128.0.1": false,
+	} {
+		if got := isInward(netip.MustParseAddr(text)); got != want {
+			t.Errorf("%s: %v", text, got)
+		}
+	}
+}
+
+// Downloads are hours apart: each has a connection of its own, so that it fails for no old one and
+// is one request.
+func TestADownloadHasAConnectionOfItsOwn(t *testing.T) {
+	f := newFixture(t, nil)
+	requests := 0
+	connections := make(map[string]bool)
+	answer := func(w http.ResponseWriter, r *http.Request) {
+		requests++
+		if connections[r.RemoteAddr] {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			must(t, err)
+			conn.(*net.TCPConn).SetLinger(0)
+			conn.Close()
+			return
+		}
+		connections[r.RemoteAddr] = true
+		send(names(requests))(w, r)
+	}
+	for want := range 3 {
+		f.fetch(answer)
+		if requests != want+1 || f.inForce() != want+1 {
+			t.Errorf("download %d: %d requests on %d connections, %d names", want+1, requests, len(connections), f.inForce())
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package ownlist
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -9,6 +10,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // clocked is a registry under a clock that a test moves, and its server.
@@ -199,32 +203,14 @@ func TestALoopOfCrashesIsNoLoopOfRequests(t *testing.T) {
 	})
 }
 
-func TestListsAreFetchedFourAtATimeAndOnceForAllOpeners(t *testing.T) {
+func TestAListIsFetchedOnceForAllOpeners(t *testing.T) {
 	withClock(t, names(10), func(w *clocked) {
 		var lists []*URLList
-		release := make(chan struct{})
-		open, most := 0, 0
-		w.urlRegistry.transport = transport(func(r *http.Request) (*http.Response, error) {
-			w.mu.Lock()
-			open++
-			most = max(most, open)
-			w.mu.Unlock()
-			<-release
-			w.mu.Lock()
-			open--
-			w.mu.Unlock()
-			return w.RoundTrip(r)
-		})
-		for i := range 6 {
-			for range 2 {
-				lists = append(lists, w.start(func(c *URLConfig) { c.URL += fmt.Sprint(i) }))
-			}
+		for i := range 12 {
+			lists = append(lists, w.start(func(c *URLConfig) { c.URL += fmt.Sprint(i % 6) }))
 		}
-		synctest.Wait()
-		close(release)
-		at, _ := w.took(time.Second)
-		if len(at) != 6 || most != sideBySide || len(w.states()) != 6 {
-			t.Errorf("%d requests, %d at a time, %d states", len(at), most, len(w.states()))
+		if at, _ := w.took(time.Second); len(at) != 6 || len(w.states()) != 6 {
+			t.Errorf("%d requests, %d states", len(at), len(w.states()))
 		}
 		for _, l := range lists {
 			l.Close()
@@ -273,4 +259,156 @@ func TestDueStaysInReach(t *testing.T) {
 			t.Errorf("%s: due in %s, want %s", name, got, test.latest)
 		}
 	}
+}
+
+func TestAListThatShrinksIsBelievedAfterAnHour(t *testing.T) {
+	testkit.Long(t)
+	withClock(t, names(100), func(w *clocked) {
+		l := w.start(func(c *URLConfig) { c.Refresh = time.Minute })
+		defer l.Close()
+		w.took(10 * time.Second)
+		entries := func() int { return w.states()[0].Entries }
+		w.answer(names(50)) // half of it is believed
+		if _, events := w.took(2 * time.Minute); entries() != 50 || events != "" {
+			t.Errorf("%d entries, events %q", entries(), events)
+		}
+		w.answer(names(24))
+		if _, events := w.took(30 * time.Minute); entries() != 50 || events != "doubted" {
+			t.Errorf("%d entries, events %q", entries(), events)
+		}
+		if at, events := w.took(time.Hour); entries() != 24 || events != "recovered" || len(at) > 40 {
+			t.Errorf("%d entries, events %q, asked %d times", entries(), events, len(at))
+		}
+		w.answer("# there is no new name today\n")
+		if _, events := w.took(2 * time.Hour); entries() != 0 || events != "doubted recovered" {
+			t.Errorf("%d entries, events %q", entries(), events)
+		}
+		w.answer("# there is no new name today again\n")
+		if _, events := w.took(time.Hour); entries() != 0 || events != "" {
+			t.Errorf("%d entries, events %q", entries(), events)
+		}
+	})
+}
+
+// A server that now has the list and now half of it never makes the half believed.
+func TestAListThatFlapsIsNotBelieved(t *testing.T) {
+	withClock(t, names(100), func(w *clocked) {
+		l := w.start(func(c *URLConfig) { c.Refresh = 20 * time.Minute })
+		defer l.Close()
+		w.took(10 * time.Second)
+		var all []string
+		for i := range 40 {
+			w.answer([]string{names(10), names(100 + i)}[i%2])
+			for asked := false; !asked; {
+				at, events := w.took(time.Minute)
+				asked = len(at) > 0
+				all = append(all, strings.Fields(events)...)
+			}
+			if s := w.states()[0]; s.Entries < 100 {
+				t.Fatalf("Believed %d entries", s.Entries)
+			}
+		}
+		if got, want := strings.Join(all, " "), strings.TrimSpace(strings.Repeat("doubted recovered ", 20)); got != want {
+			t.Errorf("Events %q, want %q", got, want)
+		}
+	})
+}
+
+// That the good list has not changed ends a doubt: the next short list begins a new one.
+func TestAnUnchangedListEndsADoubt(t *testing.T) {
+	withClock(t, names(100), func(w *clocked) {
+		l := w.start(func(c *URLConfig) { c.Refresh = time.Minute })
+		defer l.Close()
+		w.took(10 * time.Second)
+		w.answer(names(10))
+		w.took(2 * time.Minute)
+		w.answer("unchanged")
+		w.took(58 * time.Minute)
+		w.answer(names(10))
+		if _, events := w.took(30 * time.Minute); events != "doubted" || w.states()[0].Entries != 100 {
+			t.Errorf("Events %q, %+v", events, w.states()[0])
+		}
+	})
+}
+
+func TestDoubtAndFailureAreToldApart(t *testing.T) {
+	withClock(t, names(100), func(w *clocked) {
+		l := w.start(func(c *URLConfig) { c.Refresh = time.Minute })
+		defer l.Close()
+		w.took(10 * time.Second)
+		w.answer("<html>")
+		_, first := w.took(3 * time.Hour)
+		w.answer("")
+		_, second := w.took(48 * time.Hour)
+		if first+", "+second != "doubted, failed" {
+			t.Errorf("Events %q, %q", first, second)
+		}
+	})
+}
+
+func TestJudge(t *testing.T) {
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	before := func(entries int, doubt *Doubt) URLState {
+		return URLState{Entries: entries, Changed: now, Doubt: doubt}
+	}
+	came := func(text string) Summary {
+		sum, _, err := Survey(strings.NewReader(text), Config{})
+		must(t, err)
+		return sum
+	}
+	for _, test := range []struct {
+		name  string
+		state URLState
+		came  Summary
+		want  string // "": believed
+		from  time.Time
+	}{
+		{"first", URLState{}, came("a.example"), "", time.Time{}},
+		{"grows", before(1, nil), came(names(1000)), "", time.Time{}},
+		{"half", before(10, nil), came(names(5)), "", time.Time{}},
+		{"less than half", before(11, nil), came(names(5)), "it has 5 entries, and the one before had 11", now.Add(time.Hour)},
+		{"one left", before(11, nil), came(names(1)), "it has 1 entry, and the one before had 11", now.Add(time.Hour)},
+		{"again too early", before(11, &Doubt{5, now.Add(-59 * time.Minute)}), came(names(5)), "it has 5 entries, and the one before had 11", now.Add(time.Minute)},
+		{"again after an hour", before(11, &Doubt{5, now.Add(-time.Hour)}), came(names(5)), "", time.Time{}},
+		{"shrinks further", before(100, &Doubt{40, now.Add(-2 * time.Hour)}), came(names(19)), "it has 19 entries, and the one before had 100", now.Add(time.Hour)},
+		{"a clock that went back", before(100, &Doubt{40, now.Add(time.Hour)}), came(names(40)), "it has 40 entries, and the one before had 100", now.Add(time.Hour)},
+		{"HTML again", before(11, &Doubt{0, now.Add(-2 * time.Hour)}), came("<html>"), "it looks like an HTML page", time.Time{}},
+		{"empty again", before(11, &Doubt{0, now.Add(-2 * time.Hour)}), came(""), "it is empty", time.Time{}},
+		{"comments at first", URLState{}, came("# none\n"), "it has only comments", time.Time{}},
+		{"comments again", before(11, &Doubt{0, now.Add(-2 * time.Hour)}), came("# none\n"), "", time.Time{}},
+		{"too many", URLState{}, Summary{Entries: maxEntries + 1}, "it has 20000001 entries, and a list may have 20000000", time.Time{}},
+	} {
+		_, err := judge(test.state, test.came, now)
+		doubt, _ := errors.AsType[*DoubtError](err)
+		switch {
+		case doubt == nil && test.want != "", doubt != nil && (doubt.Why != test.want || !doubt.From.Equal(test.from)):
+			t.Errorf("%s: %+v, want %q from %s", test.name, doubt, test.want, test.from)
+		}
+	}
+}
+
+type transport func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// The end of a list does not wait for what hangs. A request that ignores its context stands in
+// for the disk.
+func TestClosingAListByURLDoesNotWaitForADiskThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hung := make(chan struct{})
+		r := newURLRegistry(patient, transport(func(*http.Request) (*http.Response, error) {
+			<-hung
+			return nil, errors.New("it was given up")
+		}))
+		l := r.open(URLConfig{URL: "https://lists.example/list.txt", DB: t.TempDir(), Refresh: DefaultRefresh}, Config{}, nil)
+		time.Sleep(time.Minute)
+		begun := time.Now()
+		l.Close()
+		if took := time.Since(begun); took != files.WaitLimit {
+			t.Errorf("got %s, want %s", took, files.WaitLimit)
+		}
+		close(hung)
+		synctest.Wait() // it writes its state
+	})
 }

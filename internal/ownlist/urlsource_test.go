@@ -1,13 +1,22 @@
 package ownlist
 
 import (
+	"context"
 	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
@@ -101,10 +110,15 @@ func TestWithoutADBTheListIsInATemporaryFileUntilClose(t *testing.T) {
 	}
 }
 
+// Names of folders may have any characters.
 func TestAStartRemovesOnlyItsOwnUnfinishedFiles(t *testing.T) {
-	f := newFixture(t, nil)
+	db := filepath.Join(t.TempDir(), "a[b*c")
+	f := newFixture(t, func(c *URLConfig) { c.DB = db })
+	f.fetch(send("a.example\n"))
+	if got := SavedURLs(db); len(got) != 1 {
+		t.Errorf("saved: %+v", got)
+	}
 	dir, base := filepath.Dir(f.source.path), filepath.Base(f.source.path)
-	must(t, os.MkdirAll(dir, 0o700))
 	old := time.Now().Add(-2 * time.Hour)
 	for name, stays := range map[string]bool{
 		base + ".123.tmp": false, strings.TrimSuffix(base, listSuffix) + ".json.123.tmp": false,
@@ -144,5 +158,240 @@ func TestCloseGivesADownloadUp(t *testing.T) {
 	}
 	if taken := r.downloads.taken(); len(taken) > 0 {
 		t.Errorf("The next download is kept waiting by %q", taken)
+	}
+}
+
+// dripping is a body that brings some bytes a second until ctx ends.
+type dripping struct {
+	ctx   context.Context
+	bytes int
+}
+
+// Read implements io.Reader.
+func (d dripping) Read(p []byte) (int, error) {
+	select {
+	case <-d.ctx.Done():
+		return 0, d.ctx.Err()
+	case <-time.After(time.Second):
+	}
+	return copy(p, strings.Repeat("#", min(d.bytes, len(p)-1))+"\n"), nil
+}
+
+// mixed is a server of slow and of quick lists, which counts those under way.
+type mixed struct {
+	mu          sync.Mutex
+	under, most int
+}
+
+// RoundTrip implements http.RoundTripper. The path is how many bytes a second come; 0: all.
+func (m *mixed) RoundTrip(r *http.Request) (*http.Response, error) {
+	var bytes int
+	fmt.Sscanf(r.URL.Path, "/%d", &bytes)
+	var body io.Reader = strings.NewReader("bad.example\n")
+	if bytes > 0 {
+		m.mu.Lock()
+		m.under++
+		m.most = max(m.most, m.under)
+		m.mu.Unlock()
+		context.AfterFunc(r.Context(), func() {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.under--
+		})
+		body = dripping{r.Context(), bytes}
+	}
+	return &http.Response{StatusCode: http.StatusOK, Header: make(http.Header), ContentLength: -1, Body: io.NopCloser(body)}, nil
+}
+
+// Lists of servers that drip, or that are slow without malice, are fetched beside the others.
+func TestASlowServerKeepsNoOtherListWaiting(t *testing.T) {
+	testkit.Long(t)
+	for _, tc := range []struct {
+		bytes  int // a second, of each of six slow lists
+		most   int // of these under way together
+		from   time.Duration
+		to     time.Duration // when the seventh, quick list is fetched
+		waited bool          // which was reported
+	}{
+		{100, 6, 0, 31 * time.Second, false},                             // drips: gives its place away
+		{31 << 10, sideBySide, 14 * time.Minute, 16 * time.Minute, true}, // is fast enough, and continues for 15 minutes
+	} {
+		db := t.TempDir()
+		synctest.Test(t, func(t *testing.T) {
+			server := new(mixed)
+			r := newURLRegistry(limits{15 * time.Minute, time.Minute, 30 * time.Second}, server)
+			var mu sync.Mutex
+			var waiting []URLWaiting
+			open := func(path string) *URLList {
+				return r.open(URLConfig{URL: "https://lists.example.org/" + path, DB: db, MaxBytes: 1 << 30}, Config{}, func(e URLEvent) {
+					mu.Lock()
+					defer mu.Unlock()
+					if e, ok := e.(URLWaiting); ok {
+						waiting = append(waiting, e)
+					}
+				})
+			}
+			for i := range 6 {
+				defer open(fmt.Sprintf("%d?%d", tc.bytes, i)).Close()
+			}
+			synctest.Wait()
+			begun := time.Now()
+			quick := open("0")
+			defer quick.Close()
+			for quick.source.current().Changed.IsZero() && time.Since(begun) < time.Hour {
+				time.Sleep(100 * time.Millisecond)
+			}
+			synctest.Wait() // the slow ones begin at the same moment
+			if took := time.Since(begun); took < tc.from || took > tc.to {
+				t.Errorf("%d bytes a second: the quick list came after %s", tc.bytes, took)
+			}
+			server.mu.Lock()
+			defer server.mu.Unlock()
+			if server.most != tc.most {
+				t.Errorf("%d bytes a second: %d downloads side by side, want %d", tc.bytes, server.most, tc.most)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if (len(waiting) > 0) != tc.waited {
+				t.Errorf("%d bytes a second: reported %+v", tc.bytes, waiting)
+			}
+			for _, w := range waiting {
+				if len(w.Others) != sideBySide {
+					t.Errorf("%s waits for %q", w.Name, w.Others)
+				}
+			}
+		})
+	}
+}
+
+// A list that is closed and opened again has one run at a time, and one that is being closed
+// does not try with other settings than its own.
+func TestAListThatIsOpenedAgainHasOneRunAtATime(t *testing.T) {
+	db := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		under, most, urls := 0, 0, map[string]bool{}
+		r := newURLRegistry(patient, transport(func(r *http.Request) (*http.Response, error) {
+			mu.Lock()
+			under++
+			most, urls[r.URL.String()] = max(most, under), true
+			mu.Unlock()
+			time.Sleep(5 * time.Minute) // a disk or a server that does not see the end of the context
+			mu.Lock()
+			under--
+			mu.Unlock()
+			return nil, errors.New("it was given up")
+		}))
+		c := URLConfig{URL: "https://lists.example.org/a.txt", DB: db}
+		for range 3 {
+			l := r.open(c, Config{}, func(e URLEvent) {})
+			time.Sleep(2 * time.Minute)
+			l.Close() // waits for some seconds only
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if most != 1 || len(urls) != 1 || len(r.ending) != 0 {
+			t.Errorf("%d runs at a time, asked for %v, %d ends are kept", most, urls, len(r.ending))
+		}
+		if s, err := ReadURLState(c); err == nil && s.Failing() {
+			t.Errorf("a failure was saved that was none: %+v", s)
+		}
+	})
+}
+
+func someState() URLState {
+	at := time.Date(2026, 11, 22, 4, 14, 37, 5, time.UTC)
+	return URLState{
+		Name: "https://lists.example.org/a.txt", ETag: `W/"ü"`, LastModified: "Sun, 22 Nov 2026 04:14:37 GMT", Changed: at, Checked: at, Tried: at, Next: at,
+		Bytes: 3, Entries: 1, Names: 1<<64 - 1, Failures: 2, Since: at, Error: "the server answered status 503", Doubt: &Doubt{7, at},
+	}
+}
+
+func TestAStateIsReadAsItWasSaved(t *testing.T) {
+	c := URLConfig{URL: "https://lists.example.org/a.txt", DB: t.TempDir()}
+	if _, err := ReadURLState(c); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Got %v", err)
+	}
+	must(t, os.MkdirAll(filepath.Dir(c.Path()), 0o700))
+	must(t, os.WriteFile(c.Path(), []byte("a.b"), 0o600))
+	want := someState()
+	must(t, want.save(c.Path()))
+	if got, err := ReadURLState(c); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v, want\n%+v", got, err, want)
+	}
+	must(t, os.WriteFile(c.Path(), []byte("a.bc"), 0o600)) // not the list that was saved
+	if got, err := ReadURLState(c); err != nil || got.ETag != "" || !got.Changed.IsZero() || got.Failures != 2 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	must(t, os.WriteFile(stateOf(c.Path()), []byte("{"), 0o600))
+	if got, err := ReadURLState(c); !errors.Is(err, errState) || got != (URLState{Name: c.Name()}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func FuzzURLState(f *testing.F) {
+	raw, err := json.Marshal(someState())
+	must(f, err)
+	f.Add(raw)
+	f.Add([]byte(`{"etag":"a\r\nX-Evil: 1","bytes":-1,"failures":99999999999999999999}`))
+	f.Add([]byte(strings.Repeat(" ", maxState) + "{}"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		s, err := parseURLState(raw)
+		if err != nil {
+			if !errors.Is(err, errState) {
+				t.Errorf("%v", err)
+			}
+			return
+		}
+		if s.Bytes < 0 || s.Entries < 0 || s.Failures < 0 || strings.ContainsAny(s.ETag+s.LastModified+s.Error, "\r\n\x00") {
+			t.Errorf("%+v", s)
+		}
+		now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+		if next := firstDue(s, time.Hour, now, 0.5); next.After(now.Add(25 * time.Hour)) {
+			t.Errorf("Due at %s by %+v", next, s)
+		}
+		again, err := json.Marshal(s)
+		if err != nil {
+			return // a time zone that JSON cannot have
+		}
+		if got, err := parseURLState(again); err != nil || !got.Next.Equal(s.Next) || got.Names != s.Names {
+			t.Errorf("%+v, %v, want %+v", got, err, s)
+		}
+	})
+}
+
+func TestNamesHaveNoSecrets(t *testing.T) {
+	for url, want := range map[string]string{
+		"https://lists.example.org/a/b.txt":          "https://lists.example.org/a/b.txt",
+		"https://lists.example.org:8443":             "https://lists.example.org:8443",
+		"https://lists.example.org/a%2Fb.txt":        "https://lists.example.org/a%2Fb.txt",
+		"https://me:s3cret@lists.example.org/b.txt":  "https://lists.example.org/b.txt#",
+		"https://s3cret@lists.example.org/b.txt":     "https://lists.example.org/b.txt#",
+		"https://lists.example.org/b.txt?key=s3cret": "https://lists.example.org/b.txt#",
+	} {
+		got := URLConfig{URL: url, DB: "db"}.Name()
+		if strings.HasSuffix(want, "#") && len(got) == len(want)+4 {
+			got = got[:len(want)]
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", url, got, want)
+		}
+	}
+	a, b := URLConfig{URL: "https://lists.example.org/?a", DB: "db"}, URLConfig{URL: "https://lists.example.org/?b", DB: "db"}
+	if a.Name() == b.Name() || a.Path() == b.Path() {
+		t.Errorf("%s and %s", a.Name(), b.Name())
+	}
+}
+
+func TestErrorsHaveNoSecrets(t *testing.T) {
+	c := URLConfig{URL: "https://user:pass%2Fword@lists.example.org/?key=s3cret%20value"}
+	for _, text := range []string{"user:pass%2Fword", "pass/word", "key=s3cret%20value", "s3cret value"} {
+		if got := wordsOf(errors.New("redirected to https://x.example/"+text+"\r\nand\x1b[2J"), c); strings.Contains(got, text) || strings.ContainsAny(got, "\r\n\x1b") {
+			t.Errorf("%q", got)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // events collects the reported events.
@@ -58,12 +60,7 @@ func word(event Event) string {
 	return failed.Err.Error()
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 func write(t testing.TB, path, text string) {
 	t.Helper()
@@ -294,4 +291,71 @@ func TestOpenReturnsWhyNot(t *testing.T) {
 	if got := e.take(); got != "" || len(opened.files) != 0 {
 		t.Errorf("reported %q, %d files", got, len(opened.files))
 	}
+}
+
+// A watcher that hangs, as on a network drive that does not answer, delays no end for long. A
+// report that does not return stands in for the disk.
+func TestCloseDoesNotWaitForADiskThatHangs(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "list.txt")
+	must(t, os.WriteFile(path, []byte("one.example\n"), 0o600))
+	synctest.Test(t, func(t *testing.T) {
+		hung := make(chan struct{})
+		f, err := newRegistry(pollInterval).open(Config{Path: path}, func(e Event) {
+			if loaded, ok := e.(Loaded); !ok || loaded.Again {
+				<-hung
+			}
+		})
+		must(t, err)
+		must(t, os.Remove(path))
+		time.Sleep(2 * pollInterval)
+		begun := time.Now()
+		f.Close()
+		if took := time.Since(begun); took != files.WaitLimit {
+			t.Errorf("got %s, want %s", took, files.WaitLimit)
+		}
+		close(hung)
+	})
+}
+
+// While a large list is read it takes little more memory than afterwards, also if its
+// beginning is not like the rest.
+func TestALargeListIsReadInTheMemoryThatItTakes(t *testing.T) {
+	testkit.Long(t)
+	const lines = 300_000
+	text := string(generated(lines, "%s"))
+	for name, test := range map[string]struct {
+		text    string
+		perName float64 // the most bytes that may be allocated in all
+	}{
+		"as published":        {"# a list\n" + text, 10},
+		"half of it comments": {strings.Repeat("# a comment\n", lines) + text, 10},
+		"comments after it":   {text + strings.Repeat("# a comment\n", lines), 30},
+	} {
+		path := filepath.Join(t.TempDir(), "list.txt")
+		write(t, path, test.text)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		c, _, _, err := load(Config{Path: path})
+		must(t, err)
+		runtime.ReadMemStats(&after)
+		if perName := float64(after.TotalAlloc-before.TotalAlloc) / float64(c.summary.Entries); perName > test.perName || c.summary.Entries != lines {
+			t.Errorf("%s: %.1f bytes for each of %d names, want at most %.0f", name, perName, c.summary.Entries, test.perName)
+		}
+	}
+}
+
+func TestLinesAreCountedOnlyToPredict(t *testing.T) {
+	for _, lines := range []int{1, 3*predictAfter/2 + 1} { // much less, and much more, than there are
+		b := newBuilder()
+		b.lines = lines
+		must(t, scan(strings.NewReader(string(generated(2*predictAfter, "%s"))), Config{}, &b.content.summary, b.add))
+		if c := b.build(); c.summary.Entries != 2*predictAfter {
+			t.Errorf("%d entries", c.summary.Entries)
+		}
+	}
+}
+
+func TestMain(m *testing.M) {
+	testkit.TwoProcessors()
+	m.Run()
 }
