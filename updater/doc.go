@@ -32,9 +32,7 @@
 // The package does not log: it returns errors and reports events. It does not know
 // the wire format or its version.
 //
-// Another module can use this package and lookup, see the example of a checker. It brings
-// a Source and a Searcher of its own: the clients of Google's servers are in
-// internal/protocol, which is not exported. Write them for version 5: Google ends version 4 on
-// 31 March 2027. The module is at v0: exported names may still change with any version, and
-// CHANGELOG.md says so.
+// Package client puts it together with lookup and Google's server, for programs that are no name
+// server. The module is at v0: exported names may still change with any version, and CHANGELOG.md
+// says so.
 package updater

@@ -1,4 +1,4 @@
-package updater
+package client
 
 import (
 	"os"
@@ -9,16 +9,20 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// A module that is not ours can use all that the examples use: Go refuses it internal packages.
+// A module that is not ours can use what the examples of client and updater use: Go refuses it internal packages.
 func TestExamplesCompileInAnotherModule(t *testing.T) {
 	testkit.Long(t)
 	ours, err := filepath.Abs("..")
-	must(t, err)
+	testkit.Must(t, err)
 	dir := t.TempDir()
-	for from, to := range map[string]string{"example_test.go": "example_test.go", "../go.mod": "go.mod", "../go.sum": "go.sum"} {
+	for from, to := range map[string]string{
+		"example_test.go": "client", "../updater/example_test.go": "updater",
+		"../go.mod": ".", "../go.sum": ".",
+	} {
 		text, err := os.ReadFile(from)
-		must(t, err)
-		must(t, os.WriteFile(filepath.Join(dir, to), text, 0o600))
+		testkit.Must(t, err)
+		testkit.Must(t, os.MkdirAll(filepath.Join(dir, to), 0o700))
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, to, filepath.Base(from)), text, 0o600))
 	}
 	module := "github.com/coredns-safebrowsing/safebrowsing"
 	inside := func(args ...string) {
@@ -31,5 +35,5 @@ func TestExamplesCompileInAnotherModule(t *testing.T) {
 	}
 	// The versions of modules are ours, so that nothing has to be fetched.
 	inside("mod", "edit", "-module", "example.org/stranger", "-require", module+"@v0.0.0", "-replace", module+"="+ours)
-	inside("test", "-run", "^Example", ".")
+	inside("test", "-run", "^Example", "./...")
 }

@@ -1,0 +1,151 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+const key = "the-key-of-tests"
+
+// serverWith returns a server with the lists of a Client, and a phishing page that one of them has.
+func serverWith(t *testing.T) *protocoltest.Server {
+	server := protocoltest.New(t)
+	for _, list := range []string{"se-4b", "mw-4b", "uws-4b"} {
+		server.Publish(list, [][]byte{{1, 2, 3, 4}})
+	}
+	const page = "example.com/login"
+	hash := lookup.HashExpression(page)
+	server.Publish("se-4b", [][]byte{hash[:4]})
+	server.AddThreat(page, sbv5.ThreatType_SOCIAL_ENGINEERING)
+	return server
+}
+
+// opened returns a Client of the server that runs until the test ends, or stop is called.
+func opened(t *testing.T, server *protocoltest.Server, dir string, report func(updater.Event)) (c *Client, stop func()) {
+	t.Helper()
+	server.SetKey(key)
+	c, err := Open(Config{Program: "test/1", Key: key, Folder: dir, Report: report, transport: server})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- c.Run(ctx) }()
+	return c, func() {
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run: %v", err)
+		}
+		c.Close()
+	}
+}
+
+// check fails the test if the decision about a URL has another verdict.
+func check(t *testing.T, c *Client, url string, want lookup.Verdict) lookup.Decision {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	d, err := c.Check(ctx, url)
+	if err != nil || d.Verdict != want {
+		t.Errorf("%s: %v %v, %v; want %v", url, d.Verdict, d.Err, err, want)
+	}
+	return d
+}
+
+func TestAClientChecksURLsAndKeepsTheRules(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		server := serverWith(t)
+		c, stop := opened(t, server, dir, nil)
+		if d := check(t, c, "http://example.com/login", lookup.Unsure); d.Err != ErrNotReady {
+			t.Errorf("before the lists are there: %v", d.Err)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		begun := time.Now()
+		d := check(t, c, "https://user@EXAMPLE.com:8443/%6Cogin?next=1#top", lookup.Unsafe)
+		if d.Threat != lookup.SocialEngineering || d.Expression != "example.com/login" || d.List != "se-4b" ||
+			d.Expires.Before(begun) || d.Expires.After(begun.Add(30*time.Minute)) {
+			t.Errorf("%+v", d)
+		}
+		for _, url := range []string{"example.com", "example.com/", "http://example.com/login/x", "http://10.1.2.3/login", "printer.local"} {
+			check(t, c, url, lookup.Safe)
+		}
+		if n := len(server.Requests("search")); n != 1 {
+			t.Errorf("%d searches for one page that is listed", n)
+		}
+		stop()
+
+		server.ClientStarted() // the folder says when it may ask: the server judges that
+		c, stop = opened(t, server, dir, nil)
+		check(t, c, "http://example.com/login", lookup.Unsafe)
+		time.Sleep(24 * time.Hour)
+		server.Break("search", 1, protocoltest.SearchFaults()["status 500"])
+		time.Sleep(time.Hour)
+		if d := check(t, c, "http://example.com/login", lookup.Unsure); d.Err == nil {
+			t.Error("a search that failed has no error")
+		}
+		stop()
+		if d := check(t, c, "http://example.com/login", lookup.Unsure); !errors.Is(d.Err, lookup.ErrClosed) {
+			t.Errorf("closed: %v", d.Err)
+		}
+	})
+}
+
+func TestAClientSaysWhatIsWrongWithItsConfig(t *testing.T) {
+	for want, cfg := range map[string]Config{
+		"API key":        {Program: "test/1"},
+		"Program":        {Key: key},
+		"gc-32b":         {Program: "test/1", Key: key, Lists: []string{"gc-32b"}},
+		"no-such":        {Program: "test/1", Key: key, Lists: []string{"no-such"}},
+		"http":           {Program: "test/1", Endpoint: "ftp://relay.example"},
+		"/dev/null/safe": {Program: "test/1", Key: key, Folder: filepath.Join("/dev/null", "safe")},
+	} {
+		if c, err := Open(cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, %v; want an error with %q", cfg, c, err, want)
+		}
+	}
+	c, err := Open(Config{Program: "test/1", Key: key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Check(t.Context(), "http:///login"); err == nil {
+		t.Error("a text that is no URL has no error")
+	}
+}
+
+func TestADamagedScheduleIsReportedAndSendsNothing(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "schedule.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		var damaged []string
+		server := serverWith(t)
+		_, stop := opened(t, server, dir, func(e updater.Event) {
+			if e.Kind == updater.LoadFailed {
+				damaged = append(damaged, e.Err.Error())
+			}
+		})
+		time.Sleep(20 * time.Minute)
+		if n := len(server.Requests("update")); n != 0 {
+			t.Errorf("%d requests", n)
+		}
+		stop()
+		if len(damaged) == 0 || !strings.Contains(damaged[0], "schedule") {
+			t.Errorf("told: %q", damaged)
+		}
+	})
+}
