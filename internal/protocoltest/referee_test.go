@@ -3,6 +3,7 @@ package protocoltest
 import (
 	"context"
 	"encoding/base64"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"maps"
@@ -200,17 +201,8 @@ func TestRefereeReportsRequestsTooEarly(t *testing.T) {
 	notBefore(t, "minimum wait after restart", "minimum wait", time.Hour, func(b *bench) { se(b); b.ClientStarted() }, se)
 	notBefore(t, "minimum wait of one list in a batch", "minimum wait", time.Hour, se, func(b *bench) { b.lists(nil, "mw-4b", "se-4b") })
 	notBefore(t, "one failure", "back-off", 15*time.Minute, func(b *bench) { b.Break("", 1, Fault{Status: 503}); se(b) }, mw)
+	notBefore(t, "a bad frame", "back-off", 15*time.Minute, func(b *bench) { b.Break("", 1, Fault{WrongName: true}); se(b) }, se)
 	notBefore(t, "ten failures", "back-off", 24*time.Hour, func(b *bench) { b.tenFailures("", se) }, se)
-	notBefore(t, "failure after success", "back-off", 15*time.Minute, func(b *bench) {
-		b.Break("", 2, Fault{Status: 500})
-		se(b)
-		time.Sleep(15 * time.Minute)
-		se(b)
-		time.Sleep(30 * time.Minute)
-		mw(b)
-		b.Break("", 1, Fault{WrongName: true})
-		se(b)
-	}, se)
 	notBefore(t, "bad content twice", "back-off of one list", 30*time.Minute, func(b *bench) {
 		b.Break("batchGet", 2, Fault{WrongChecksum: true, List: "se-4b"})
 		se(b)
@@ -224,13 +216,6 @@ func TestRefereeReportsRequestsTooEarly(t *testing.T) {
 		b.lists([][]byte{b.version}, "se-4b")
 	}, se)
 	notBefore(t, "time-out", "back-off", 15*time.Minute, (*bench).timeOut, se)
-	notBefore(t, "time-out of http.Client", "back-off", 15*time.Minute, func(b *bench) {
-		b.Break("batchGet", 1, Fault{EndlessBody: true, Delay: time.Hour})
-		client := http.Client{Transport: b.Server, Timeout: time.Second}
-		if _, err := client.Do(polite(b.T, "/v5/hashLists:batchGet", url.Values{"names": {"se-4b"}})); err == nil {
-			b.Error("a slow answer came in time")
-		}
-	}, se)
 	notBefore(t, "at once too often", ourFloor+", no minimum wait", time.Minute, func(b *bench) {
 		b.SetMinimumWait("se-4b", 0)
 		for range 33 {
@@ -297,15 +282,7 @@ func TestRefereeForgetsWhatTheClientLost(t *testing.T) {
 			b.want("")
 			time.Sleep(time.Hour)
 			b.lists([][]byte{old}, "se-4b")
-		}, "want the newest"}, // the restart excuses one answer
-		act{"restart while a search is under way", func(b *bench) {
-			end := b.meanwhile("search", Fault{}, func(b *bench) { _ = b.search("aaaa") })
-			b.ClientStarted()
-			if err := b.search("aaaa"); err != nil {
-				b.Error(err)
-			}
-			end()
-		}, ""})
+		}, "want the newest"}) // the restart excuses one answer
 }
 
 func TestRefereeReportsParallelListRequests(t *testing.T) {
@@ -361,68 +338,45 @@ func TestRefereeReportsWrongVersions(t *testing.T) {
 func TestOneOfManyTakesTheVersionsOfTheOthers(t *testing.T) {
 	other := New(t)
 	other.Publish("se-4b", [][]byte{[]byte("abcd")})
-	ask := func(version []byte, setup func(b *bench)) func(b *bench) {
+	ask := func(version []byte) func(b *bench) {
 		return func(b *bench) {
-			setup(b)
+			b.OneOfMany()
 			b.Server.lists = map[string]*list{} // the first version made is the same one
 			b.Publish("se-4b", [][]byte{[]byte("abcd")})
 			b.lists([][]byte{version}, "se-4b")
 		}
 	}
-	oneOfMany, version := func(b *bench) { b.OneOfMany() }, other.list("se-4b").newest().id
 	judged(t, inBubble,
-		act{"of another server", ask(version, oneOfMany), ""},
-		act{"of another server, though it is alone", ask(version, func(*bench) {}), "never served"},
-		act{"unknown", ask([]byte{1, 2, 3}, oneOfMany), "never served"})
-}
-
-// batchers ask for several lists in one request.
-var batchers = map[string]func(b *bench, names ...string){
-	"v5": func(b *bench, names ...string) { b.lists(nil, names...) },
+		act{"of another server", ask(other.list("se-4b").newest().id), ""},
+		act{"unknown", ask([]byte{1, 2, 3}), "never served"})
 }
 
 // A batch that is refused says nothing of its lists: the back-off is for all of them,
 // and afterwards each is asked for by itself. A list that is refused by itself has
 // a back-off of its own.
 func TestRefereeTakesARefusedListByItself(t *testing.T) {
-	for version, ask := range batchers {
-		se, mw := func(b *bench) { ask(b, "se-4b") }, func(b *bench) { ask(b, "mw-4b") }
-		for _, status := range []int{400, 404} {
-			name := fmt.Sprintf("%s, status %d, ", version, status)
-			refuse := func(b *bench, names ...string) {
-				b.SetMinimumWait("se-4b", time.Second)
-				b.SetMinimumWait("mw-4b", time.Second)
-				b.Break("update", 1, Fault{Status: status})
-				ask(b, names...)
-			}
-			notBefore(t, name+"a list twice", "back-off of one list", 30*time.Minute, func(b *bench) {
-				refuse(b, "se-4b")
-				time.Sleep(15 * time.Minute)
-				refuse(b, "se-4b")
-			}, se)
-			notBefore(t, name+"a batch", "back-off", 15*time.Minute, func(b *bench) { refuse(b, "se-4b", "mw-4b") }, mw)
-			judged(t, inBubble,
-				act{name + "another list", func(b *bench) { refuse(b, "se-4b"); mw(b) }, ""},
-				act{name + "the batch again", func(b *bench) {
-					refuse(b, "se-4b", "mw-4b")
-					time.Sleep(time.Hour)
-					se(b)
-					time.Sleep(time.Second)
-					b.want("")
-					ask(b, "se-4b", "mw-4b")
-				}, "unknown lists"},
-				act{name + "the batch after all were served", func(b *bench) {
-					refuse(b, "se-4b", "mw-4b")
-					time.Sleep(time.Hour)
-					se(b)
-					time.Sleep(time.Second)
-					mw(b)
-					time.Sleep(time.Second)
-					ask(b, "se-4b", "mw-4b")
-				}, ""})
-		}
-		notBefore(t, version+", another status", "back-off", 15*time.Minute, func(b *bench) { b.Break("update", 1, Fault{Status: 403}); se(b) }, mw)
+	refuse := func(b *bench, status int, names ...string) {
+		b.SetMinimumWait("se-4b", time.Second)
+		b.SetMinimumWait("mw-4b", time.Second)
+		b.Break("update", 1, Fault{Status: status})
+		b.lists(nil, names...)
 	}
+	notBefore(t, "a list twice", "back-off of one list", 30*time.Minute, func(b *bench) {
+		refuse(b, 404, "se-4b")
+		time.Sleep(15 * time.Minute)
+		refuse(b, 400, "se-4b")
+	}, se)
+	notBefore(t, "a batch", "back-off", 15*time.Minute, func(b *bench) { refuse(b, 400, "se-4b", "mw-4b") }, mw)
+	judged(t, inBubble,
+		act{"another list", func(b *bench) { refuse(b, 404, "se-4b"); mw(b) }, ""},
+		act{"the batch again", func(b *bench) {
+			refuse(b, 404, "se-4b", "mw-4b")
+			time.Sleep(time.Hour)
+			se(b)
+			time.Sleep(time.Second)
+			b.want("")
+			b.lists(nil, "se-4b", "mw-4b")
+		}, "unknown lists"})
 }
 
 func TestOnlyWhatARestartForgetsIsExcused(t *testing.T) {
@@ -440,4 +394,77 @@ func TestOnlyWhatARestartForgetsIsExcused(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", violation, got, want)
 		}
 	}
+}
+
+func TestRefereeReportsPrefixesAskedAgain(t *testing.T) {
+	ask := func(b *bench) { _ = b.search("aaaa", "bbbb") }
+	again := func(b *bench) { _ = b.search("cccc", "bbbb") }
+	notBefore(t, "fresh", "fresh", 300*time.Second, ask, again)
+	judged(t, inBubble,
+		act{"restarted", func(b *bench) { ask(b); b.ClientStarted(); again(b) }, ""},
+		act{"no cache duration", func(b *bench) { b.SetCacheDuration(-1); ask(b); again(b) }, ""},
+		act{"after failures", func(b *bench) {
+			for _, f := range SearchFaults() {
+				if f.Delay > 0 {
+					continue // a good answer in the end
+				}
+				b.Break("search", 1, f)
+				if err := b.search("aaaa"); err == nil {
+					b.Errorf("%+v does not break the answer", f)
+				}
+			}
+			b.want("")
+			if err := b.search("aaaa"); err != nil {
+				b.Error(err)
+			}
+		}, ""},
+		act{"under way", func(b *bench) {
+			end := b.meanwhile("search", Fault{}, ask)
+			_ = b.search("dddd")
+			b.want("")
+			again(b)
+			end()
+		}, "under way"})
+}
+
+func TestRefereeReportsBadPrefixes(t *testing.T) {
+	asking := func(prefixes ...string) func(b *bench) { return func(b *bench) { _ = b.search(prefixes...) } }
+	judged(t, inBubble,
+		act{"a thousand", asking(numbered(1000)...), ""},
+		act{"too many", asking(numbered(1001)...), "at most 1000"},
+		act{"none", asking(), "no hash prefix"},
+		act{"three bytes", asking("aaaa", "bbb"), "do not have 4 bytes"},
+		act{"duplicate", asking("aaaa", "bbbb", "aaaa"), "duplicates"})
+}
+
+func TestRefereeJudgesSearchBackoffOnRequest(t *testing.T) {
+	ask := func(b *bench) { _ = b.search("aaaa") }
+	fail := func(b *bench, status, times int) {
+		b.JudgeSearchBackoff(true)
+		b.Break("search", times, Fault{Status: status})
+		for range times {
+			ask(b)
+		}
+	}
+	const rule = "back-off of searches"
+	notBefore(t, "429", rule, 15*time.Minute, func(b *bench) { fail(b, 429, 1) }, ask)
+	notBefore(t, "403 twice", rule, 30*time.Minute, func(b *bench) { fail(b, 403, 1); time.Sleep(15 * time.Minute); fail(b, 403, 1) }, ask)
+	notBefore(t, "three strikes", rule, 5*time.Minute, func(b *bench) { fail(b, 500, 3) }, ask)
+	notBefore(t, "four times three strikes", rule, 30*time.Minute, func(b *bench) {
+		for _, pause := range []time.Duration{5, 10, 20, 0} {
+			fail(b, 503, 3)
+			time.Sleep(pause * time.Minute)
+		}
+	}, ask)
+	judged(t, inBubble,
+		act{"two strikes", func(b *bench) { fail(b, 500, 2); ask(b); _ = b.search("bbbb") }, ""},
+		act{"not judged", func(b *bench) { fail(b, 429, 1); b.JudgeSearchBackoff(false); ask(b) }, ""})
+}
+
+// numbered returns n different prefixes.
+func numbered(n int) (all []string) {
+	for i := range n {
+		all = append(all, string(binary.BigEndian.AppendUint32(nil, uint32(i))))
+	}
+	return all
 }

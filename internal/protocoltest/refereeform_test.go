@@ -6,8 +6,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-
-	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // secret is the key, or the token, of the tests in this file.
@@ -82,14 +80,6 @@ func TestRefereeReportsImpoliteRequests(t *testing.T) {
 			b.Errorf("got %q, want violations without the key", got)
 		}
 	})
-	inBubble(t, "redirect followed by http.Client", func(b *bench) {
-		b.Break("search", 1, SearchFaults()["redirect"])
-		client := http.Client{Transport: b.Server}
-		resp, err := client.Do(polite(b.T, "/v5/hashes:search", url.Values{"hashPrefixes": {"YWFhYQ=="}}))
-		testkit.Must(b, err)
-		resp.Body.Close()
-		b.want("follows a redirect")
-	})
 }
 
 func TestRefereeReportsImpoliteRequestsOfWebRisk(t *testing.T) {
@@ -106,17 +96,12 @@ func TestRefereeReportsImpoliteRequestsOfWebRisk(t *testing.T) {
 		{"token instead of a key", false, inToken, unchanged, "without a key", 403},
 		{"key instead of a token", true, inKey, unchanged, "without an access token", 401},
 		{"no key", false, unchanged, unchanged, "without a key", 403},
-		{"no token", true, unchanged, unchanged, "without an access token", 401},
 		{"another key", false, with("X-Goog-Api-Key", "x"), unchanged, "", 403},
-		{"another token", true, with("Authorization", "Bearer x"), unchanged, "", 401},
-		{"token without scheme", true, with("Authorization", secret), unchanged, "without an access token", 401},
 		{"key as parameter", false, inKey, adding("key=" + url.QueryEscape(secret)), "parameter key", 200},
 		{"token as parameter", true, inToken, adding("access_token=" + url.QueryEscape(secret)), "parameter access_token", 200},
 		{"key elsewhere in the URL", false, inKey, adding("x=" + url.QueryEscape(secret)), "holds the key", 200},
-		{"token elsewhere in the URL", true, inToken, adding("x=" + url.QueryEscape(secret)), "holds the key", 200},
 		{"POST", false, inKey, func(r *http.Request) { r.Method = "POST" }, "want GET", 405},
 		{"clear-text search", false, inKey, func(r *http.Request) { r.URL.Path = "/v1/uris:search" }, "Web Risk, methods", 404},
-		{"misspelt path", false, inKey, func(r *http.Request) { r.URL.Path = "/v1/threatLists/computeDiff" }, "Web Risk, methods", 404},
 	} {
 		inBubble(t, tt.name, func(b *bench) {
 			for _, token := range []bool{!tt.token, tt.token} { // the later one counts
@@ -132,17 +117,13 @@ func TestRefereeReportsImpoliteRequestsOfWebRisk(t *testing.T) {
 			b.wantAnswer(r, tt.status, tt.rule)
 		})
 	}
-	for name, set := range map[string]func(b *bench){
-		"key": func(b *bench) { b.SetKey("secret") }, "token": func(b *bench) { b.SetToken("secret") },
-	} {
-		inBubble(t, "violations hide the "+name, func(b *bench) {
-			set(b)
-			b.diffWith("se-4b", nil, func(v url.Values) { v.Add("threatType", "secret") })
-			if got := strings.Join(b.violations.take(), ""); !strings.Contains(got, `["[key]"]`) || strings.Contains(got, "secret") {
-				b.Errorf("got %q, want [key] instead of the secret", got)
-			}
-		})
-	}
+	inBubble(t, "violations hide the token", func(b *bench) {
+		b.SetToken("secret")
+		b.diffWith("se-4b", nil, func(v url.Values) { v.Add("threatType", "secret") })
+		if got := strings.Join(b.violations.take(), ""); !strings.Contains(got, `["[key]"]`) || strings.Contains(got, "secret") {
+			b.Errorf("got %q, want [key] instead of the secret", got)
+		}
+	})
 }
 
 func TestRefereeKnowsAClientByItsCredential(t *testing.T) {
