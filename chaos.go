@@ -1,9 +1,6 @@
 package safebrowsing
 
 import (
-	"fmt"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -12,7 +9,6 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -40,61 +36,28 @@ func (s *SafeBrowsing) why(r *dns.Msg, host string) *dns.Msg {
 	a := s.block.Why(lookup.FromQname(host))
 	txt := &dns.TXT{
 		Hdr: dns.RR_Header{Name: r.Question[0].Name, Rrtype: dns.TypeTXT, Class: dns.ClassCHAOS},
-		Txt: explanation(a, time.Now()),
+		Txt: txtStrings(a.Words(time.Now())),
 	}
 	m.Answer = []dns.RR{txt}
 	return m
 }
 
-// decided are the words of verdicts, as metrics and metadata have them.
-var decided = map[string]string{
-	status.VerdictBlocked: lookup.Unsafe.String(), status.VerdictSuspected: lookup.Unsure.String(),
-	status.VerdictPasses: lookup.Safe.String(), status.VerdictUnknown: status.VerdictUnknown,
-}
-
-// explanation returns the strings of a TXT record, each "word=value". A long value continues in
-// the next strings.
-func explanation(a status.Answer, now time.Time) (all []string) {
-	add := func(word, value string) {
-		if value != "" && value != "." {
-			all = append(all, txtStrings(word+"="+value)...)
-		}
-	}
-	add("verdict", decided[a.Verdict])
-	add("decided_by", a.DecidedBy)
-	add("warning", a.Warning.Text)
-	add("threat", a.Threat)
-	add("list", filepath.Base(a.List)) // clients need not know where the operator keeps files
-	if a.Line > 0 {
-		add("line", strconv.Itoa(a.Line))
-	}
-	add("expression", a.Expression)
-	add("alias_of", a.Target)
-	if !a.Confirmed.IsZero() {
-		add("confirmed", a.Confirmed.UTC().Format(time.RFC3339))
-	}
-	if !a.Expires.IsZero() {
-		add("remaining", fmt.Sprint(max(0, a.Expires.Sub(now).Round(time.Second))))
-	}
-	add("unblock", a.Unblock)
-	add("note", a.Note)
-	return all
-}
-
 const (
 	maxString = 255  // bytes of one string of a TXT record (RFC 1035 section 3.3)
-	maxText   = 1000 // bytes of one value: the quotation of an error can be of any length
+	maxText   = 1000 // bytes of one text: the quotation of an error can be of any length
 )
 
-// txtStrings divides a text into strings of a TXT record, between words if it can. A backslash
-// is escaped, as in a zone file.
-func txtStrings(text string) (all []string) {
-	if len(text) > maxText {
-		text = text[:endOfWord(text, maxText-len("..."))] + "..."
-	}
-	for end := 0; len(text) > 0; text = text[end:] {
-		end = endOfWord(text, maxString)
-		all = append(all, strings.ReplaceAll(text[:end], `\`, `\\`))
+// txtStrings returns texts as strings of a TXT record. A long text continues in the next strings,
+// divided between words if it can be. A backslash is escaped, as in a zone file.
+func txtStrings(texts []string) (all []string) {
+	for _, text := range texts {
+		if len(text) > maxText {
+			text = text[:endOfWord(text, maxText-len("..."))] + "..."
+		}
+		for end := 0; len(text) > 0; text = text[end:] {
+			end = endOfWord(text, maxString)
+			all = append(all, strings.ReplaceAll(text[:end], `\`, `\\`))
+		}
 	}
 	return all
 }

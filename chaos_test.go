@@ -21,7 +21,7 @@ func TestAnAnswerThatHasExpiredRemainsForNoTime(t *testing.T) {
 			-time.Minute: "remaining=0s", // expired between the decision and its explanation
 		} {
 			now := time.Now()
-			if got := explanation(status.Answer{Verdict: status.VerdictBlocked, Expires: now.Add(until)}, now); !slices.Contains(got, want) {
+			if got := txtStrings((&status.Answer{Verdict: status.VerdictBlocked, Expires: now.Add(until)}).Words(now)); !slices.Contains(got, want) {
 				t.Errorf("%s: got %q, want %q", until, got, want)
 			}
 		}
@@ -42,7 +42,7 @@ func TestALongNoteIsDividedBetweenWords(t *testing.T) {
 			m := new(dns.Msg).SetQuestion("example.org.", dns.TypeTXT)
 			m.Answer = []dns.RR{&dns.TXT{
 				Hdr: dns.RR_Header{Name: "example.org.", Rrtype: dns.TypeTXT, Class: dns.ClassCHAOS},
-				Txt: explanation(status.Answer{Note: tc.note}, time.Now()),
+				Txt: txtStrings((&status.Answer{Note: tc.note}).Words(time.Now())),
 			}}
 			wire, err := m.Pack()
 			testkit.Must(t, err)

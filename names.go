@@ -1,13 +1,11 @@
 package safebrowsing
 
 import (
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -41,8 +39,8 @@ type nameLine struct {
 }
 
 // log logs that the query of a client is blocked, or in monitor mode would be.
-// report is where to say that this is a mistake, or "".
-func (l *nameLog) log(client string, q dns.Question, d lookup.Decision, cause, report string, now time.Time) {
+// allow and report are what to do if this is a mistake, see block.Block.Mistake.
+func (l *nameLog) log(client string, q dns.Question, d lookup.Decision, cause, allow, report string, now time.Time) {
 	l.mu.Lock()
 	level, admitted := lookup.LeakyBucket{Rate: 10, Capacity: 20}.Admit(l.level, now)
 	l.level = level
@@ -55,7 +53,6 @@ func (l *nameLog) log(client string, q dns.Question, d lookup.Decision, cause, r
 		return
 	}
 	l.logLeft(left, now)
-	allow := status.Allowing("safebrowsing", strings.ToLower(strings.TrimSuffix(q.Name, ".")))
 	if l.json {
 		log.JSON(nameLine{
 			Time: now.UTC(), Event: l.event(), Client: client, Name: q.Name, Type: dns.Type(q.Qtype).String(), Cause: cause,

@@ -27,13 +27,13 @@ func TestLogOfNamesIsBoundedAndSaysWhatItLeavesOut(t *testing.T) {
 			l := nameLog{monitor: tc.monitor, json: tc.json}
 			now := time.Now()
 			for range 1000 {
-				l.log("192.0.2.10", q, d, "malware", "", now)
+				l.log("192.0.2.10", q, d, "malware", "", "", now)
 			}
 			if n := len(lines.About(tc.line)); n != 20 {
 				t.Errorf("Expected 20 lines, got %d", n)
 			}
 			for range 11 {
-				l.log("192.0.2.10", q, d, "malware", "", now.Add(time.Second))
+				l.log("192.0.2.10", q, d, "malware", "", "", now.Add(time.Second))
 			}
 			if n := len(lines.About(tc.line)); n != 30 {
 				t.Errorf("Expected 10 lines more after a second, got %d", n-20)

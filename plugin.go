@@ -197,7 +197,8 @@ func (s *SafeBrowsing) observeBlocked(ctx context.Context, client string, q dns.
 		s.block.Blocked(q, target, client, d, time.Now())
 	}
 	if s.block.Config.Monitor || s.block.Config.LogBlocked {
-		s.names.log(client, q, d, s.block.Reply().Cause(d), s.block.ReportTo(d), time.Now())
+		allow, report := s.block.Mistake(q.Name, d)
+		s.names.log(client, q, d, s.block.Reply().Cause(d), allow, report, time.Now())
 	}
 }
 

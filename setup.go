@@ -165,7 +165,7 @@ var doors control.Doors
 // checked as always.
 func (s *SafeBrowsing) openDoor() {
 	s.closeDoor = func() {}
-	folder := control.Folder(&s.block.Config)
+	folder := s.block.Folder()
 	if folder == "" {
 		return
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/control"
 )
 
@@ -45,9 +46,9 @@ func commandOf(c *cli.Command, word string, names ...string) *control.Command {
 // doorsOf returns where the door of the server may be that a command line means.
 func doorsOf(c *cli.Command) []string {
 	if folder := c.String("db"); folder != "" {
-		return control.Beside(folder)
+		return block.Beside(folder)
 	}
-	all := control.Folders()
+	all := block.Folders()
 	path := corefileOf(c)
 	if path == "" {
 		return all
@@ -62,7 +63,7 @@ func doorsOf(c *cli.Command) []string {
 // doorsFor returns where the door of the server of a Corefile may be. If the Corefile is given, the
 // server of another one must not answer.
 func doorsFor(path string, given bool, blocks []serverBlock) []string {
-	all := control.Folders()
+	all := block.Folders()
 	var of []string
 	for _, b := range blocks {
 		if b.Block == nil {

@@ -14,7 +14,6 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
-	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // running is a server that says what a test wants, and notes what it is asked to change.
@@ -52,14 +51,14 @@ func (r *running) Pause(_ context.Context, zone string, length time.Duration, ke
 	return []block.Pause{{Zone: zone, Until: time.Now().Add(length), Keep: keep}}, nil
 }
 
-func (r *running) Change(_ context.Context, h lookup.Host, c block.Change) (block.Changed, error) {
+func (r *running) Change(_ context.Context, c block.Change) (block.Changed, error) {
 	word := map[bool]string{true: "allow", false: "block"}[c.Allow]
 	length := ""
 	if !c.Until.IsZero() {
 		length = " for " + time.Until(c.Until).Round(time.Minute).String()
 	}
-	r.changes = append(r.changes, word+map[bool]string{true: " -remove"}[c.Remove]+" "+h.String()+length)
-	done := block.Changed{Host: h.String(), Action: word, File: "own.txt", Line: 3, Changed: true, Until: c.Until}
+	r.changes = append(r.changes, word+map[bool]string{true: " -remove"}[c.Remove]+" "+c.Host.String()+length)
+	done := block.Changed{Host: c.Host.String(), Action: word, File: "own.txt", Line: 3, Changed: true, Until: c.Until}
 	if c.Remove {
 		done.Action, done.Removed = "remove", []string{"x"}
 	}

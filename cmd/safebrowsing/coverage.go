@@ -300,7 +300,7 @@ func (m *measuring) openFolder(ctx context.Context, c *cli.Command, fromFlags bo
 	if err := b.ReadToSearch(firstSearch(c.Bool("now"))); err != nil {
 		return err
 	}
-	if lists, err := b.Lists(); err != nil || !slices.ContainsFunc(lists, func(l updater.ListStatus) bool { return !l.Missing() }) {
+	if lists, err := b.Stored.Lists(); err != nil || !slices.ContainsFunc(lists, func(l updater.ListStatus) bool { return !l.Missing() }) {
 		b.End()
 		return fmt.Errorf("%s has no list that can be used: %w", u.dir, cmp.Or(u.err, err, errNoLists))
 	}

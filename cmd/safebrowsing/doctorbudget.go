@@ -20,8 +20,8 @@ func (e *examination) budget(o *block.Block, now time.Time) {
 	if perDay == 0 {
 		return
 	}
-	ledger, err := o.Count()
-	e.tell(budgetDiagnosis(perDay, ledger, err, now))
+	ledger := o.Stored.Count()
+	e.tell(budgetDiagnosis(perDay, ledger, o.Stored.Uncounted, now))
 	if ledger == nil {
 		return
 	}

@@ -22,19 +22,19 @@ func (e *examination) protection(o *block.Block) {
 	if len(o.Settings.Stored()) > 0 {
 		e.tell(listsDiagnosis(o, time.Now()))
 	}
-	if hold := o.SearchHold(); hold.Active(time.Now()) && hold.Budget == 0 { // budgetDiagnosis says so
+	if hold := o.Stored.SearchHold(); hold.Active(time.Now()) && hold.Budget == 0 { // budgetDiagnosis says so
 		e.tell(diagnosis{"confirm", isProblem, text(fmt.Sprintf("confirmations are paused until %s (%v): suspected names pass", say.Time(hold.Until), hold)), adviceOn(o, hold)})
 	}
 }
 
 // listsDiagnosis says which lists of a Corefile are in force, missing or old.
 func listsDiagnosis(o *block.Block, now time.Time) diagnosis {
-	lists, err := o.Lists()
+	lists, err := o.Stored.Lists()
 	if errors.Is(err, updater.ErrDamaged) {
 		return diagnosis{"lists", isWarning, text(err.Error()), "nothing: CoreDNS sets the file aside at its next start, and waits 30 minutes before its first request"}
 	}
 	entries, missing, old := 0, []string(nil), []string(nil)
-	hold := o.FetchHold()
+	hold := o.Stored.FetchHold()
 	apart := slices.ContainsFunc(lists, func(s updater.ListStatus) bool { return !s.Missing() })
 	for _, s := range lists {
 		name := s.Name
@@ -50,7 +50,7 @@ func listsDiagnosis(o *block.Block, now time.Time) diagnosis {
 		entries += s.Entries
 	}
 	next := ""
-	if h := o.FetchHold(); h.Active(now) {
+	if h := o.Stored.FetchHold(); h.Active(now) {
 		next = fmt.Sprintf("; not asked before %s (%v)", say.Time(h.Until), h)
 	}
 	held := len(o.Settings.Stored()) - len(missing)

@@ -266,7 +266,7 @@ func acceptedDiagnosis(o *block.Block, answered bool, err error, now time.Time) 
 	if !answered {
 		return answerDiagnosis(o, o.Settings.Address(), nil, answered, err)
 	}
-	hold := o.FetchHold()
+	hold := o.Stored.FetchHold()
 	switch {
 	case hold.Failures > 0 && !renewedSince(o, hold.Failed):
 		return diagnosis{"server", isProblem, text(fmt.Sprintf("it answers, but CoreDNS is in a %v", hold)), adviceOn(o, hold)}

@@ -14,7 +14,6 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
-	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 const allowHelp = `Adds hosts to a file of allow, with all names below them. A running CoreDNS reads
@@ -76,7 +75,7 @@ func ownCommand(allow bool) *cli.Command {
 			e := &ownEdit{console: newConsole(c), Change: block.Change{Allow: allow, Remove: c.Bool("remove")}, now: now}
 			err := e.misuse(c)
 			if err == nil {
-				e.Until, err = control.EndOf(c.String("for"), c.String("until"), now)
+				e.Until, err = block.EndOf(c.String("for"), c.String("until"), now)
 			}
 			if err != nil {
 				return err
@@ -130,22 +129,23 @@ func (e *ownEdit) misuse(c *cli.Command) error {
 
 // edit adds or removes hosts. It changes nothing unless all of them are hosts.
 func (e *ownEdit) edit(ctx context.Context, args []string) error {
-	var hosts []lookup.Host
+	var changes []block.Change
 	for _, arg := range args {
-		h, err := ownlist.HostOf(arg)
+		h, err := block.EntryHost(arg)
 		if err != nil {
 			return err
 		}
-		hosts = append(hosts, h)
+		e.Host = h
+		changes = append(changes, e.Change)
 	}
 	file, err := e.pick(e.Allow)
 	if err != nil {
 		return err
 	}
-	all := make([]ownlist.Edited, len(hosts))
+	all := make([]ownlist.Edited, len(changes))
 	err = files.Edit(ctx, file.Path, func(text []byte) ([]byte, error) {
-		for i, h := range hosts {
-			if all[i], err = e.edited(text, file, h); err != nil {
+		for i, c := range changes {
+			if all[i], err = c.Edit(text, file, e.now); err != nil {
 				return nil, fmt.Errorf("%s: %w", file.Path, err)
 			}
 			text = all[i].Text
@@ -156,8 +156,8 @@ func (e *ownEdit) edit(ctx context.Context, args []string) error {
 		return err
 	}
 	p := &status.Printer{W: e.w}
-	for i, h := range hosts {
-		done := e.Of(h, file, all[i])
+	for i, c := range changes {
+		done := c.Of(file, all[i])
 		if e.json {
 			e.object(done)
 		} else {
@@ -165,12 +165,5 @@ func (e *ownEdit) edit(ctx context.Context, args []string) error {
 		}
 	}
 	e.err = cmp.Or(e.err, p.Err)
-	return e.end(e.complainOfUse(file, hosts))
-}
-
-func (e *ownEdit) edited(text []byte, file ownlist.Config, h lookup.Host) (ownlist.Edited, error) {
-	if e.Remove {
-		return ownlist.Remove(text, file, h, e.now)
-	}
-	return ownlist.Add(text, file, h, e.Until, e.now)
+	return e.end(e.complainOfUse(file, changes))
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/control"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
@@ -216,7 +216,7 @@ func TestTimesOfUntil(t *testing.T) {
 		"tomorrow":             `-until: "tomorrow" is not a time such as 18:00, 2026-11-22 or "2026-11-22 18:00"`,
 		"25:00":                `-until: "25:00" is not a time such as 18:00, 2026-11-22 or "2026-11-22 18:00"`,
 	} {
-		end, err := control.EndOf("", written, now)
+		end, err := block.EndOf("", written, now)
 		got := end.Format(time.RFC3339)
 		if err != nil {
 			got = err.Error()
@@ -230,7 +230,7 @@ func TestTimesOfUntil(t *testing.T) {
 		"0s": `"0s" is less than a second`, "-1h": `"-1h" is less than a second`, "400d": `"400d" is more than 366 days`,
 		"99999999999d": `"99999999999d" is more than 366 days`, "d": `"d" is not a duration such as 30m, 2h or 7d`,
 	} {
-		end, err := control.EndOf(written, "", now)
+		end, err := block.EndOf(written, "", now)
 		got := end.Format(time.TimeOnly)
 		if err != nil {
 			got = err.Error()

@@ -15,7 +15,6 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
-	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // protectedBlocks returns the server blocks of a Corefile that have the plugin. It opens no lists.
@@ -43,15 +42,12 @@ func whereOf(c *cli.Command) (w where, err error) {
 	return w, err
 }
 
-// files returns the distinct files of allow or of block, in the order of the Corefile. Lists
-// by URL are not for editing: the next fetch would undo it.
+// files returns the distinct files of allow or of block, in the order of the Corefile.
 func (w where) files(allow bool) (all []ownlist.Config) {
-	seen := make(map[string]bool)
 	for _, b := range w.blocks {
-		for _, own := range b.Config.Own {
-			if own.Path != "" && own.Allow == allow && !seen[own.Path] {
-				seen[own.Path] = true
-				all = append(all, ownlist.Config{Path: own.Path, Allow: allow, IPv4: b.Config.IPv4, IPv6: b.Config.IPv6})
+		for _, f := range b.Files(allow) {
+			if !slices.ContainsFunc(all, func(c ownlist.Config) bool { return c.Path == f.Path }) {
+				all = append(all, f)
 			}
 		}
 	}
@@ -81,19 +77,19 @@ func (w where) pick(allow bool) (ownlist.Config, error) {
 
 // complainOfUse prints which server blocks do not use a file, and for which hosts an edit of
 // it does not do what the user wants. It reports whether there is such a host.
-func (e *ownEdit) complainOfUse(file ownlist.Config, hosts []lookup.Host) (bad bool) {
+func (e *ownEdit) complainOfUse(file ownlist.Config, changes []block.Change) (bad bool) {
 	if e.corefile == "" {
 		e.complain("there is no Corefile here, so it is not known whether CoreDNS reads %s: use -corefile", file.Path)
 		return false
 	}
 	var without []string
 	for _, b := range e.blocks {
-		if !b.uses(file.Path, e.Allow) {
+		if !b.Reads(file.Path, e.Allow) {
 			without = append(without, b.stanza())
 			continue
 		}
-		for _, h := range hosts {
-			if why := b.otherwise(h, e.Change); why != "" {
+		for _, c := range changes {
+			if why := b.otherwise(c); why != "" {
 				e.complain("%s: %s", b.stanza(), why)
 				bad = true
 			}
@@ -109,27 +105,17 @@ func (e *ownEdit) complainOfUse(file ownlist.Config, hosts []lookup.Host) (bad b
 	return bad
 }
 
-// uses reports whether a file is one of the server block's.
-func (b *serverBlock) uses(path string, allow bool) bool {
-	for _, own := range b.Config.Own {
-		if own.Path != "" && own.Allow == allow && config.SameFile(own.Path, path) {
-			return true
-		}
-	}
-	return false
-}
-
 // otherwise says why the server block does not do what a change asks for; "" if it does.
-func (b *serverBlock) otherwise(h lookup.Host, c block.Change) string {
-	if !b.InScope(h.String()+".") && !c.Remove {
-		return fmt.Sprintf("%s is not checked: it is in no zone of this server block, or in one of its exceptions", h)
+func (b *serverBlock) otherwise(c block.Change) string {
+	if !b.InScope(c.Host.String()+".") && !c.Remove {
+		return fmt.Sprintf("%s is not checked: it is in no zone of this server block, or in one of its exceptions", c.Host)
 	}
 	now := block.New(b.Config) // with the own lists as they are after the edit
 	if now.ReadOwn() != nil {
 		return "" // CoreDNS will say so
 	}
 	defer now.End()
-	return now.Otherwise(h, c)
+	return now.Otherwise(c)
 }
 
 func exists(path string) bool {

@@ -33,6 +33,7 @@ var log = say.NewLog()
 type Block struct {
 	Config   config.Config   // what the stanza says; does not change while the block is in use
 	Settings engine.Settings // of its engine; without one of the folder only
+	Stored   *engine.Stored  // that Read has read; nil: the block is started, or Safe Browsing is off
 
 	own     atomic.Pointer[own]            // the operator's lists, set by Start and Read
 	service atomic.Pointer[engine.Service] // set by Use; nil: Safe Browsing is off
@@ -40,7 +41,6 @@ type Block struct {
 	needed  atomic.Pointer[Needed]         // set by Need; nil: none
 	memory  *memory                        // set by LookBack, before queries come; nil: nothing is remembered
 	instead atomic.Pointer[instead]        // set by Designate; nil: none
-	stored  *engine.Stored                 // that Read has read; nil: the block is started, or Safe Browsing is off
 	ends    []func()                       // what End does
 
 	finding sync.Mutex // held while the line of an entry is looked for
@@ -113,7 +113,7 @@ func (b *Block) read(service func(engine.Settings, string) (*engine.Stored, erro
 		return err
 	}
 	b.ends = append(b.ends, stored.Close)
-	b.stored = stored
+	b.Stored = stored
 	b.Use(&stored.Service)
 	return nil
 }

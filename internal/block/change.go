@@ -25,15 +25,30 @@ import (
 // ownNames are the files of the lists of the server, by whether they allow.
 var ownNames = map[bool]string{true: "allow.txt", false: "block.txt"}
 
-// serverLists returns the configs of the two lists in the folder of a block, without those that the
+// Files returns the distinct files of allow or of block that the stanza names, in its order. Lists by URL are
+// not for editing: the next fetch would undo it.
+func (b *Block) Files(allow bool) (all []ownlist.Config) {
+	for _, f := range b.Config.Own {
+		if f.Path != "" && f.Allow == allow && !slices.ContainsFunc(all, func(c ownlist.Config) bool { return c.Path == f.Path }) {
+			all = append(all, listOf(&b.Config.Block, f))
+		}
+	}
+	return all
+}
+
+// Reads reports whether a file is one of allow or of block.
+func (b *Block) Reads(path string, allow bool) bool {
+	return slices.ContainsFunc(b.Files(allow), func(c ownlist.Config) bool { return config.SameFile(c.Path, path) })
+}
+
+// serverLists returns the configs of the two lists in the folder of the block, without those that the
 // Corefile names; the files may not exist.
-func serverLists(cfg *config.Config) (all []ownlist.Config) {
-	folder := cfg.PauseFolder()
+func (b *Block) serverLists() (all []ownlist.Config) {
+	folder := b.Config.PauseFolder()
 	for _, allow := range []bool{true, false} {
 		path := filepath.Join(folder, ownNames[allow])
-		named := slices.ContainsFunc(cfg.Own, func(f config.OwnFile) bool { return f.Allow == allow && f.Path != "" && config.SameFile(f.Path, path) })
-		if folder != "" && !named {
-			all = append(all, ownlist.Config{Path: path, Allow: allow, IPv4: cfg.IPv4, IPv6: cfg.IPv6})
+		if folder != "" && !b.Reads(path, allow) {
+			all = append(all, ownlist.Config{Path: path, Allow: allow, IPv4: b.Config.IPv4, IPv6: b.Config.IPv6})
 		}
 	}
 	return all
@@ -42,7 +57,7 @@ func serverLists(cfg *config.Config) (all []ownlist.Config) {
 // addServerLists opens lists of the server that exist and are not open yet.
 func (b *Block) addServerLists(lists *own) *own {
 	grown := *lists
-	for _, c := range serverLists(&b.Config) {
+	for _, c := range b.serverLists() {
 		id := which{c.Path, c.Allow}
 		if _, open := lists.configs[id]; open || files.Check(c.Path) != nil {
 			continue
@@ -153,6 +168,7 @@ func ChangePauses(ctx context.Context, folder, zone string, length time.Duration
 
 // Change is an entry of an own list that is wanted, or not any more.
 type Change struct {
+	Host   lookup.Host
 	Allow  bool // else block
 	Remove bool
 	Until  time.Time // of an entry that allows; zero: for ever
@@ -172,9 +188,17 @@ type Changed struct {
 	But     string    `json:"but"`     // why queries are not answered as wanted; "": they are
 }
 
-// Of returns what an edit of a list has made of the change for a host.
-func (c Change) Of(h lookup.Host, list ownlist.Config, e ownlist.Edited) Changed {
-	done := Changed{Host: h.String(), Action: c.word(), File: list.Path, Line: e.Line, Entry: e.Entry, Changed: e.Changed,
+// Edit returns the text of a list with the change.
+func (c Change) Edit(text []byte, list ownlist.Config, now time.Time) (ownlist.Edited, error) {
+	if c.Remove {
+		return ownlist.Remove(text, list, c.Host, now)
+	}
+	return ownlist.Add(text, list, c.Host, c.Until, now)
+}
+
+// Of returns what an edit of a list has made of the change.
+func (c Change) Of(list ownlist.Config, e ownlist.Edited) Changed {
+	done := Changed{Host: c.Host.String(), Action: c.word(), File: list.Path, Line: e.Line, Entry: e.Entry, Changed: e.Changed,
 		Removed: append([]string{}, e.Removed...), Ended: append([]string{}, e.Ended...)}
 	if strings.Contains(e.Entry, "# until ") {
 		done.Until = c.Until
@@ -183,16 +207,16 @@ func (c Change) Of(h lookup.Host, list ownlist.Config, e ownlist.Edited) Changed
 }
 
 // Change changes the lists for a host and all names below it, and waits until that is in force.
-func (p *Process) Change(ctx context.Context, h lookup.Host, c Change) (done Changed, err error) {
+func (p *Process) Change(ctx context.Context, c Change) (done Changed, err error) {
 	blocks := p.all()
 	if len(blocks) == 0 {
 		return done, errors.New("no server block has safebrowsing")
 	}
 	candidates := candidatesOf(blocks, c)
 	if c.Remove {
-		done, err = removeFrom(ctx, candidates, h, c)
+		done, err = removeFrom(ctx, candidates, c)
 	} else {
-		done, err = addTo(ctx, candidates, h, c)
+		done, err = addTo(ctx, candidates, c)
 	}
 	if err != nil {
 		return done, err
@@ -201,7 +225,7 @@ func (p *Process) Change(ctx context.Context, h lookup.Host, c Change) (done Cha
 	wait(ctx, func() bool {
 		done.But = ""
 		for _, b := range blocks {
-			if why := b.Otherwise(h, c); why != "" {
+			if why := b.Otherwise(c); why != "" {
 				done.But = why
 			}
 		}
@@ -224,15 +248,11 @@ func candidatesOf(blocks []*Block, c Change) (all []ownlist.Config) {
 		times = 1
 	}
 	for _, b := range blocks {
-		of := make(map[string]bool)
-		for _, own := range b.Config.Own {
-			if own.Path != "" && own.Allow == c.Allow && !of[own.Path] {
-				of[own.Path] = true
-				add(ownlist.Config{Path: own.Path, Allow: c.Allow, IPv4: b.Config.IPv4, IPv6: b.Config.IPv6}, times)
-			}
+		for _, f := range b.Files(c.Allow) {
+			add(f, times)
 		}
 	}
-	for _, f := range serverLists(&blocks[0].Config) {
+	for _, f := range blocks[0].serverLists() {
 		if f.Allow == c.Allow {
 			add(f, 1)
 		}
@@ -246,15 +266,15 @@ func forbidden(err error) bool {
 }
 
 // addTo adds an entry to the first file that may be written.
-func addTo(ctx context.Context, candidates []ownlist.Config, h lookup.Host, c Change) (done Changed, err error) {
+func addTo(ctx context.Context, candidates []ownlist.Config, c Change) (done Changed, err error) {
 	err = errors.New("there is no file for the entry: add db DIRECTORY to the Corefile")
 	for _, f := range candidates {
 		var edited ownlist.Edited
 		if err = editList(ctx, f.Path, func(text []byte) ([]byte, error) {
-			edited, err = ownlist.Add(text, f, h, c.Until, time.Now())
+			edited, err = c.Edit(text, f, time.Now())
 			return edited.Text, err
 		}); err == nil {
-			return c.Of(h, f, edited), nil
+			return c.Of(f, edited), nil
 		}
 		if !forbidden(err) {
 			break
@@ -264,15 +284,15 @@ func addTo(ctx context.Context, candidates []ownlist.Config, h lookup.Host, c Ch
 }
 
 // removeFrom removes the entries of a host from all files.
-func removeFrom(ctx context.Context, candidates []ownlist.Config, h lookup.Host, c Change) (done Changed, err error) {
-	done = c.Of(h, ownlist.Config{}, ownlist.Edited{})
+func removeFrom(ctx context.Context, candidates []ownlist.Config, c Change) (done Changed, err error) {
+	done = c.Of(ownlist.Config{}, ownlist.Edited{})
 	for _, f := range candidates {
 		if _, missing := os.Stat(f.Path); missing != nil {
 			continue
 		}
 		var edited ownlist.Edited
 		if e := editList(ctx, f.Path, func(text []byte) ([]byte, error) {
-			edited, err = ownlist.Remove(text, f, h, time.Now())
+			edited, err = c.Edit(text, f, time.Now())
 			return edited.Text, err
 		}); e != nil {
 			if len(edited.Removed) > 0 { // else there is nothing to write
@@ -310,7 +330,8 @@ func (c Change) word() string {
 
 // Otherwise says why the block does not do what a change asks for; "" if it does, or does not check
 // the name.
-func (b *Block) Otherwise(h lookup.Host, c Change) string {
+func (b *Block) Otherwise(c Change) string {
+	h := c.Host
 	if !b.InScope(h.String() + ".") {
 		return ""
 	}

@@ -26,7 +26,7 @@ type Explained struct {
 // name of the host as InScope takes it. Of a pause it knows in a running server only: a CoreDNS
 // that has started since does not go on with one, and its folder does not tell.
 func (b *Block) Explain(h lookup.Host, qname string) Explained {
-	if until, paused := b.PausedUntil(); paused && b.stored == nil {
+	if until, paused := b.PausedUntil(); paused && b.Stored == nil {
 		return Explained{Unchecked: true, Note: "not checked: blocking is paused until " + say.Time(until)}
 	}
 	if !b.InScope(qname) {
@@ -96,7 +96,7 @@ func (b *Block) noteOn(h lookup.Host, d lookup.Decision) string {
 		return "the server was asked about the first bytes of its hash, and does not call it a threat"
 	case d.FrameOnly:
 		return "the server marks the threat FRAME_ONLY; allow would let the name pass"
-	case Unlisted(d) && len(b.Problems()) > 0:
+	case Unlisted(d) && b.Stored != nil && len(b.Stored.Problems) > 0:
 		return "no threat list has it, but not all lists are here"
 	case Unlisted(d):
 		return "no threat list has it"
@@ -108,8 +108,10 @@ func (b *Block) noteOn(h lookup.Host, d lookup.Decision) string {
 		return "only your own lists are in force"
 	}
 	note := "no lists are in force"
-	if hold := b.FetchHold(); hold.Active(time.Now()) {
-		note += fmt.Sprintf(": not asked before %s (%v)", say.Time(hold.Until), hold)
+	if s := b.service.Load(); s != nil {
+		if hold := s.FetchHold(); hold.Active(time.Now()) {
+			note += fmt.Sprintf(": not asked before %s (%v)", say.Time(hold.Until), hold)
+		}
 	}
 	return note
 }

@@ -161,7 +161,7 @@ func (b *Block) Blocked(q dns.Question, target string, client string, d lookup.D
 	if b.Config.LogBlocked {
 		entry.Client = client
 	}
-	entry.Named, entry.Report = b.Config.StatusNames, b.ReportTo(d)
+	entry.Named, entry.Report = b.Config.StatusNames, b.reportTo(d)
 	entry.Second = !isOwn(d) && process.unconfirmed.blocked(client, entry.Name)
 	process.recent.Blocked(entry, now)
 }
@@ -299,7 +299,7 @@ func (p *Process) Why(ctx context.Context, h lookup.Host, confirm bool) status.W
 		a := b.why(ctx, h, confirm, last, now)
 		w.Answers = append(w.Answers, a)
 		if a.Blocked() {
-			w.Report = cmp.Or(w.Report, b.ReportTo(lookup.Decision{By: deciderOf(a.DecidedBy), List: a.List}))
+			w.Report = cmp.Or(w.Report, b.reportTo(lookup.Decision{By: deciderOf(a.DecidedBy), List: a.List}))
 		}
 	}
 	if w.Answers == nil {
@@ -315,9 +315,15 @@ func (p *Process) Why(ctx context.Context, h lookup.Host, confirm bool) status.W
 // its own for a site that is listed by mistake.
 const reportURL = "https://safebrowsing.google.com/safebrowsing/report_error/"
 
-// ReportTo returns where to report that the block of a name is a mistake: to Google, or to where the own
+// Mistake returns what to do if the block of a name is one: the command that lets the name pass for an hour,
+// and where to report it. "": there is none.
+func (b *Block) Mistake(qname string, d lookup.Decision) (allow, report string) {
+	return status.Allowing("safebrowsing", shown(qname)), b.reportTo(d)
+}
+
+// reportTo returns where to report that the block of a name is a mistake: to Google, or to where the own
 // list that blocks it says. "" if that is not known.
-func (b *Block) ReportTo(d lookup.Decision) string {
+func (b *Block) reportTo(d lookup.Decision) string {
 	switch {
 	case isOwn(d):
 		if lists := b.own.Load(); lists != nil {

@@ -7,7 +7,6 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
-	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 // zones returns the zones, joined by a space.
@@ -47,46 +46,4 @@ func (b *Block) standing() status.Block {
 		s.Own = append(s.Own, o)
 	}
 	return s
-}
-
-// Problems returns an error for each list that Read has found missing or damaged, and that so
-// finds nothing. A block that is started has none: its service tells.
-func (b *Block) Problems() []error {
-	if b.stored == nil {
-		return nil
-	}
-	return b.stored.Problems
-}
-
-// Lists returns the lists of Safe Browsing that Read has found, see engine.Stored.
-func (b *Block) Lists() ([]updater.ListStatus, error) {
-	if b.stored == nil {
-		return nil, nil
-	}
-	return b.stored.Lists()
-}
-
-// Count returns the count of searches that Read has found; nil: there is none. The error says
-// that the count cannot be read.
-func (b *Block) Count() (*updater.Ledger, error) {
-	if b.stored == nil {
-		return nil, nil
-	}
-	return b.stored.Count(), b.stored.Uncounted
-}
-
-// FetchHold returns why and until when no lists are fetched.
-func (b *Block) FetchHold() (hold updater.Hold) {
-	if s := b.service.Load(); s != nil {
-		hold = s.FetchHold()
-	}
-	return hold
-}
-
-// SearchHold returns why and until when no names are confirmed.
-func (b *Block) SearchHold() (hold updater.Hold) {
-	if s := b.service.Load(); s != nil {
-		hold = s.SearchHold()
-	}
-	return hold
 }

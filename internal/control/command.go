@@ -181,7 +181,7 @@ func printPauses(p *status.Printer, all []Paused) {
 func (c *Command) change(ctx context.Context, client *Client, p *status.Printer, name string) (bad bool, err error) {
 	until := c.Until
 	if until != "" {
-		t, err := TimeOf(until, time.Now())
+		t, err := block.EndOf("", until, time.Now())
 		if err != nil {
 			return false, err
 		}

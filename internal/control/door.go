@@ -1,7 +1,6 @@
 package control
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +15,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 )
 
@@ -36,10 +34,6 @@ func nameOf(n int) string {
 	}
 	return strings.Replace(socketName, ".", "-"+strconv.Itoa(n+1)+".", 1)
 }
-
-// Folder returns where the door of a server block is: the folder of the service manager for sockets
-// and the like, else the folder of the lists. "": nowhere.
-func Folder(c *config.Config) string { return cmp.Or(files.RuntimeFolder(), c.PauseFolder()) }
 
 // Doors are the doors of a process: one for each folder, however many server blocks have it. A door
 // stays open over a reload that names its folder again. The zero value has none; it is safe for

@@ -22,7 +22,6 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
-	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // knocker is the folder that a process started by a test asks in; see TestMain.
@@ -57,7 +56,7 @@ func (protecting) Pause(context.Context, string, time.Duration, bool) ([]block.P
 	return nil, nil
 }
 
-func (protecting) Change(context.Context, lookup.Host, block.Change) (block.Changed, error) {
+func (protecting) Change(context.Context, block.Change) (block.Changed, error) {
 	return block.Changed{}, nil
 }
 

@@ -12,12 +12,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
-// Where a server and its Corefile are looked for is said here, for all commands.
+// Where a Corefile is looked for is said here, for all commands; block.Folders says it of a server.
 
 // corefiles are where a Corefile is looked for: where CoreDNS does so without -conf, where this
 // project's packages put it, where others do, and where OpenWrt has it.
@@ -43,32 +41,6 @@ func UseCredential(corefile string) {
 	if _, err := os.Stat(filepath.Join(dir, "safebrowsing.key")); err == nil && os.Getenv("CREDENTIALS_DIRECTORY") == "" {
 		_ = os.Setenv("CREDENTIALS_DIRECTORY", dir)
 	}
-}
-
-// stateFolder is where services of the packages have their lists, and runtimeFolder their doors.
-const stateFolder, runtimeFolder = "/var/lib/coredns-safebrowsing", "/run/coredns-safebrowsing"
-
-// Folders returns where doors are looked for unless a Corefile says it: in $RUNTIME_DIRECTORY alone if
-// that is set.
-func Folders() (all []string) {
-	if runtime := files.RuntimeFolder(); runtime != "" {
-		return []string{runtime}
-	}
-	lists, _ := config.DefaultFolder()
-	for _, folder := range []string{runtimeFolder, "/var/run/safebrowsing", lists, stateFolder} {
-		if folder != "" && !slices.Contains(all, folder) {
-			all = append(all, folder)
-		}
-	}
-	return all
-}
-
-// Beside returns where the door of a server is that has its lists in a folder.
-func Beside(folder string) []string {
-	if filepath.Clean(folder) == stateFolder {
-		return []string{runtimeFolder, folder}
-	}
-	return []string{folder}
 }
 
 // NotRunningError says that no server answers.

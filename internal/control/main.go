@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
@@ -52,7 +53,7 @@ func Main(ctx context.Context, args []string, out, errOut io.Writer) int {
 
 // parse reads a command line, whose flags may stand anywhere. It returns nil for a help.
 func parse(tool string, args []string) (*Command, error) {
-	c := &Command{Word: args[0], Tool: tool, Folders: Folders()}
+	c := &Command{Word: args[0], Tool: tool, Folders: block.Folders()}
 	f := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	f.SetOutput(io.Discard)
 	folder := f.String("db", "", "")
@@ -85,7 +86,7 @@ func parse(tool string, args []string) (*Command, error) {
 		}
 	}
 	if *folder != "" {
-		c.Folders = Beside(*folder)
+		c.Folders = block.Beside(*folder)
 	}
 	return c, nil
 }

@@ -22,10 +22,8 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
-	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 var log = say.NewLog()
@@ -35,7 +33,7 @@ type Server interface {
 	Report() status.Report
 	WhyName(ctx context.Context, name string, confirm bool) (status.Why, error)
 	Pause(ctx context.Context, zone string, length time.Duration, keep bool) ([]block.Pause, error)
-	Change(ctx context.Context, h lookup.Host, c block.Change) (block.Changed, error)
+	Change(ctx context.Context, c block.Change) (block.Changed, error)
 	Listings(q block.Question) (block.Listings, error)
 	Confirm(ctx context.Context, q block.Question) (block.Confirmed, error)
 }
@@ -178,12 +176,9 @@ func pause(ctx context.Context, s Server, o order, begin bool) (any, error) {
 	return all, err
 }
 
-// maxFor is the longest duration of an exception. A longer one is better written as a date.
-const maxFor = 366 * 24 * time.Hour
-
 func change(ctx context.Context, s Server, o order, c block.Change) (any, error) {
-	h, err := ownlist.HostOf(o.Name)
-	if err != nil {
+	var err error
+	if c.Host, err = block.EntryHost(o.Name); err != nil {
 		return nil, misuse{err}
 	}
 	timed := o.For != "" || o.Until != ""
@@ -193,9 +188,7 @@ func change(ctx context.Context, s Server, o order, c block.Change) (any, error)
 	case o.For != "" && o.Until != "":
 		err = errors.New("for and until are both given: keep one of the two")
 	case o.For != "":
-		var d time.Duration
-		d, err = say.Duration(o.For, maxFor)
-		c.Until = time.Now().Add(d).Round(time.Second)
+		c.Until, err = block.EndOf(o.For, "", time.Now())
 	case o.Until != "":
 		c.Until, err = time.Parse(time.RFC3339, o.Until)
 	}
@@ -205,7 +198,7 @@ func change(ctx context.Context, s Server, o order, c block.Change) (any, error)
 	if err != nil {
 		return nil, misuse{err}
 	}
-	return s.Change(ctx, h, c)
+	return s.Change(ctx, c)
 }
 
 // reply writes an answer.

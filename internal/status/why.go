@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -96,6 +97,39 @@ func (a *Answer) Reasons(now time.Time) (all []string) {
 		add("This decision holds for: %s", Age(a.Expires.Sub(now)))
 	}
 	add("To let it pass: %s", a.Unblock)
+	return all
+}
+
+// decided are the words of verdicts, as metrics and metadata have them.
+var decided = map[string]string{
+	VerdictBlocked: lookup.Unsafe.String(), VerdictSuspected: lookup.Unsure.String(), VerdictPasses: lookup.Safe.String(), VerdictUnknown: VerdictUnknown,
+}
+
+// Words returns the answer for clients that ask by DNS, each "word=value".
+func (a *Answer) Words(now time.Time) (all []string) {
+	add := func(word, value string) {
+		if value != "" && value != "." {
+			all = append(all, word+"="+value)
+		}
+	}
+	add("verdict", decided[a.Verdict])
+	add("decided_by", a.DecidedBy)
+	add("warning", a.Warning.Text)
+	add("threat", a.Threat)
+	add("list", filepath.Base(a.List)) // clients need not know where the operator keeps files
+	if a.Line > 0 {
+		add("line", strconv.Itoa(a.Line))
+	}
+	add("expression", a.Expression)
+	add("alias_of", a.Target)
+	if !a.Confirmed.IsZero() {
+		add("confirmed", a.Confirmed.UTC().Format(time.RFC3339))
+	}
+	if !a.Expires.IsZero() {
+		add("remaining", fmt.Sprint(max(0, a.Expires.Sub(now).Round(time.Second))))
+	}
+	add("unblock", a.Unblock)
+	add("note", a.Note)
 	return all
 }
 

@@ -1,14 +1,39 @@
-package control
+package block
 
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"time"
 
+	"golang.org/x/net/publicsuffix"
+
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
+
+// What people write of a Change, who may sit at a terminal or at the door.
+
+// EntryHost returns the host that people name for an entry. It refuses hosts that would make an entry
+// about very many names.
+func EntryHost(text string) (lookup.Host, error) {
+	h, ok := lookup.ParseHost(text)
+	if _, err := netip.ParseAddr(strings.Trim(h.String(), "[]")); ok && err == nil {
+		return h, fmt.Errorf("%q is an address: write the name that is asked for", text)
+	}
+	if !ok || strings.ContainsAny(text, "/*:@") || strings.Contains(text, "..") || strings.HasPrefix(text, ".") || strings.HasPrefix(text, "-") {
+		return h, fmt.Errorf("%q is not a host: write a name such as www.example.org", text)
+	}
+	if suffix, icann := publicsuffix.PublicSuffix(h.String()); icann && suffix == h.String() {
+		return h, fmt.Errorf("%s is a public suffix: an entry would be about every name below it; if you want that, write it into the file by hand", h)
+	}
+	return h, nil
+}
+
+// maxFor is the longest duration of an exception. A longer one is better written as a date.
+const maxFor = 366 * 24 * time.Hour
 
 // EndOf returns when an exception ends by -for and -until; the zero time if both are "".
 func EndOf(length, until string, now time.Time) (time.Time, error) {
@@ -19,14 +44,14 @@ func EndOf(length, until string, now time.Time) (time.Time, error) {
 		d, err := say.Duration(length, maxFor)
 		return now.Add(d).Round(time.Second), err
 	case until != "":
-		return TimeOf(until, now)
+		return timeOf(until, now)
 	}
 	return time.Time{}, nil
 }
 
-// TimeOf reads a time in the time zone of now: 18:00 is the next one, and the other forms
+// timeOf reads a time in the time zone of now: 18:00 is the next one, and the other forms
 // are as in an own list, with a space instead of the T if the user prefers.
-func TimeOf(written string, now time.Time) (time.Time, error) {
+func timeOf(written string, now time.Time) (time.Time, error) {
 	for _, layout := range []string{"15:04", time.TimeOnly} {
 		clock, err := time.Parse(layout, written)
 		if err != nil {
