@@ -237,3 +237,27 @@ func TestOwnListsWithoutSafeBrowsingArePausedToo(t *testing.T) {
 	w.paused(block.AllBlocks, time.Hour)
 	testkit.Until(w.t, "a name to pass", func() bool { return !isBlocked(w.ask("blocked.example.com.", dns.TypeA)) })
 }
+
+// The Corefile of the page for sandboxes, with addresses of this machine: names that are not in it are not forwarded.
+func TestOnlyTheseNamesMinusThreats(t *testing.T) {
+	corefiles := blocks(sectionOf(t, "docs/network.md", "Only these names, minus threats"), "corefile")
+	if len(corefiles) != 1 {
+		t.Fatalf("Expected a Corefile, got %q", corefiles)
+	}
+	w := newWorld(t)
+	w.threaten("raw.github.com/", "cdn.example/")
+	_, stanza, _ := strings.Cut(w.corefile(), "safebrowsing {\n")
+	stanza, _, _ = strings.Cut(stanza, "}")
+	w.start(strings.NewReplacer(
+		"        api_key_file /etc/coredns/safebrowsing.key\n", stanza, "192.168.1.2", w.host, "9.9.9.9", w.upstream,
+		"github.com registry.npmjs.org deb.debian.org {", "github.com:0 registry.npmjs.org:0 deb.debian.org:0 {", ". {", ".:0 {",
+	).Replace(corefiles[0]))
+	w.updated(1)
+	w.wantPassed("api.github.com.", dns.TypeA)
+	w.wantBlocked("raw.github.com.", dns.TypeA, phishing)
+	for _, name := range []string{"example.org.", "cdn.example.", "data.of.mine.notgithub.com.", "com."} {
+		if m := w.ask(name, dns.TypeA); m.Rcode != dns.RcodeRefused || len(m.Answer) > 0 {
+			t.Errorf("%s: Expected REFUSED, got\n%v", name, m)
+		}
+	}
+}
