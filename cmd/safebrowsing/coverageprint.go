@@ -10,7 +10,6 @@ import (
 	"text/template"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 )
 
 // findings are what coverage has found, in JSON.
@@ -95,13 +94,13 @@ func (f *findings) print(o *console) {
 	var table strings.Builder
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	line := func(name string, n int, note string) {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", name, status.Number(n), share(n, f.URLs), note)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", name, say.Number(n), share(n, f.URLs), note)
 	}
-	line("URLs", f.URLs, fmt.Sprintf("without %s that came again, and %s that are none", status.Number(f.Duplicates), say.Count(f.Bad, "line", "lines")))
+	line("URLs", f.URLs, fmt.Sprintf("without %s that came again, and %s that are none", say.Number(f.Duplicates), say.Count(f.Bad, "line", "lines")))
 	line("Listed", f.Listed, "")
 	line("  by host", f.ByHost, "DNS stops them")
-	line("  by path only", f.ByPath, fmt.Sprintf("DNS cannot stop them; the host of %s is an IP address", status.Number(f.Addresses)))
-	line("Not listed", f.NotListed, fmt.Sprintf("%s of them in private networks", status.Number(f.Private)))
+	line("  by path only", f.ByPath, fmt.Sprintf("DNS cannot stop them; the host of %s is an IP address", say.Number(f.Addresses)))
+	line("Not listed", f.NotListed, fmt.Sprintf("%s of them in private networks", say.Number(f.Private)))
 	line("Unconfirmed", f.Unconfirmed, say.Shown(string(f.Stopped)))
 	line("Own lists add", f.OwnAdds, "to what DNS stops")
 	line("Own lists let pass", f.OwnAllows, "of what is listed by host")
@@ -128,7 +127,7 @@ func (f *findings) print(o *console) {
 // titled returns rows of lists with what they hold.
 func titled(lists []row) (all []row) {
 	for _, r := range lists {
-		if title := status.TitleOf(string(r.Name)); title != string(r.Name) {
+		if title := say.TitleOf(string(r.Name)); title != string(r.Name) {
 			r.Name += text(" (" + title + ")")
 		}
 		all = append(all, r)
@@ -148,12 +147,12 @@ func (f *findings) rows(o *console, title string, all []row) {
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(w, "URLs\tby host\tby path\tnot listed\t  %s\n", title)
 	for _, r := range all[:min(len(all), maxPrinted)] {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t  %s\n", status.Number(r.URLs), status.Number(r.ByHost), status.Number(r.ByPath), status.Number(r.NotListed), say.Shown(string(r.Name)))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t  %s\n", say.Number(r.URLs), say.Number(r.ByHost), say.Number(r.ByPath), say.Number(r.NotListed), say.Shown(string(r.Name)))
 	}
 	w.Flush()
 	o.printf("\n%s", table.String())
 	if more := len(all) - maxPrinted; more > 0 {
-		o.printf("and %s more\n", status.Number(more))
+		o.printf("and %s more\n", say.Number(more))
 	}
 }
 
@@ -208,7 +207,7 @@ func (f *findings) draw(w io.Writer) error {
 		}
 	}
 	d.Height = barsBegin + len(d.Bars)*barStep + 30
-	funcs := template.FuncMap{"x": template.HTMLEscapeString, "share": share, "number": status.Number}
+	funcs := template.FuncMap{"x": template.HTMLEscapeString, "share": share, "number": say.Number}
 	t, err := template.New("svg").Funcs(funcs).Parse(coverageSVG)
 	if err != nil {
 		return err
@@ -218,7 +217,7 @@ func (f *findings) draw(w io.Writer) error {
 
 // bar adds a bar.
 func (d *drawing) bar(name string, t tally) {
-	b := drawnBar{Name: name, Note: status.Number(t.URLs), Y: barsBegin + len(d.Bars)*barStep}
+	b := drawnBar{Name: name, Note: say.Number(t.URLs), Y: barsBegin + len(d.Bars)*barStep}
 	x := 0.0
 	for _, p := range []struct {
 		class, what string
@@ -226,7 +225,7 @@ func (d *drawing) bar(name string, t tally) {
 	}{{"host", "listed by host", t.ByHost}, {"path", "listed by path only", t.ByPath}, {"open", "unconfirmed", t.Unconfirmed}, {"none", "not listed", t.NotListed}} {
 		width := barWidth * float64(p.n) / float64(max(t.URLs, 1))
 		if p.n > 0 {
-			b.Parts = append(b.Parts, drawnPart{p.class, fmt.Sprintf("%s: %s, %s", p.what, status.Number(p.n), share(p.n, t.URLs)), x, width})
+			b.Parts = append(b.Parts, drawnPart{p.class, fmt.Sprintf("%s: %s, %s", p.what, say.Number(p.n), share(p.n, t.URLs)), x, width})
 		}
 		x += width
 	}

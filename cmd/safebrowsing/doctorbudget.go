@@ -7,7 +7,6 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -22,10 +21,7 @@ func (e *examination) budget(o *block.Block, now time.Time) {
 	}
 	ledger := o.Stored.Count()
 	e.tell(budgetDiagnosis(perDay, ledger, o.Stored.Uncounted, now))
-	if ledger == nil {
-		return
-	}
-	if told := status.SpentShares(ledger.Uses(), perDay, now); told != "" {
+	if told := o.Stored.InPart(now); told != "" {
 		e.tell(diagnosis{"share", isWarning, text("in part: " + told), text(fmt.Sprintf("write \"budget %d 100%%\" if one client forwards for others", perDay))})
 	}
 }

@@ -15,17 +15,12 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/control"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 )
 
 // running asks the server itself, and reports whether it answers: then it tells of lists, searches and
 // pauses, and the files in its folder are not looked at.
 func (e *examination) running(ctx context.Context) bool {
-	client, err := control.Find(ctx, doorsFor(e.path, e.given, e.blocks))
-	var r status.Report
-	if err == nil {
-		_, err = client.Get(ctx, "/status", nil, &r)
-	}
+	r, err := control.Report(ctx, doorsFor(e.path, e.given, e.blocks))
 	if err != nil {
 		d := diagnosis{"running", isWarning, text(err.Error()), "run this command as the user of CoreDNS, or with sudo"}
 		if _, down := errors.AsType[*control.NotRunningError](err); down {
@@ -35,7 +30,7 @@ func (e *examination) running(ctx context.Context) bool {
 		return false
 	}
 	d := diagnosis{"running", isOK, text(fmt.Sprintf("%s, since %s", r.Headline, say.Time(r.Since))), ""}
-	if r.State != status.Protected {
+	if !r.Protects() {
 		d.Status, d.Advice = isProblem, "see the next lines, or run safebrowsing status"
 	}
 	e.tell(d)

@@ -13,7 +13,6 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/control"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 )
 
 const allowHelp = `Adds hosts to a file of allow, with all names below them. A running CoreDNS reads
@@ -155,15 +154,13 @@ func (e *ownEdit) edit(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	p := &status.Printer{W: e.w}
 	for i, c := range changes {
 		done := c.Of(file, all[i])
 		if e.json {
 			e.object(done)
 		} else {
-			control.PrintChange(p, &done)
+			e.err = cmp.Or(e.err, control.PrintChange(e.w, &done))
 		}
 	}
-	e.err = cmp.Or(e.err, p.Err)
 	return e.end(e.complainOfUse(file, changes))
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 )
 
 func plan() *cli.Command {
@@ -230,7 +229,7 @@ func (o *console) plan(p planned) {
 	row := func(cells ...string) { fmt.Fprintln(w, strings.TrimRight(strings.Join(cells, "\t"), "\t")) }
 	n := p.Network
 	if m := p.Measured; m != nil {
-		row("measured for", status.Age(time.Duration(m.Hours*float64(time.Hour))))
+		row("measured for", say.Age(time.Duration(m.Hours*float64(time.Hour))))
 		if m.Queries > 0 {
 			row("queries a day", number(m.Queries), number(m.CPU)+" µs a query")
 		} else {

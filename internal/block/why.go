@@ -144,7 +144,7 @@ func (b *Block) remember(a *status.Answer, last *status.Blocked, now time.Time) 
 	}
 	a.Verdict, a.Target = status.VerdictBlocked, last.Target
 	a.List, a.Expression, a.Threat, a.DecidedBy, a.Confirmed = last.List, last.Entry+"/", last.Threat, last.By, last.Confirmed
-	a.Note = "it was blocked " + status.Age(now.Sub(last.Last)) + " ago, at " + say.Time(last.Last)
+	a.Note = "it was blocked " + say.Age(now.Sub(last.Last)) + " ago, at " + say.Time(last.Last)
 	if isAlias {
 		a.Line = b.Line(lookup.Decision{By: deciderOf(last.By), List: last.List, Expression: last.Entry + "/"}, target)
 	}

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 )
 
 // Client asks a server over its door. It is safe for concurrent use.
@@ -26,6 +28,15 @@ func newClient(socket string) *Client {
 			DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, socket) },
 		},
 	}}
+}
+
+// Report finds a server that has a door in one of the folders, and returns what it says about itself.
+func Report(ctx context.Context, folders []string) (r status.Report, err error) {
+	client, err := Find(ctx, folders)
+	if err == nil {
+		_, err = client.Get(ctx, "/status", nil, &r)
+	}
+	return r, err
 }
 
 // maxAnswer is the most bytes of an answer.

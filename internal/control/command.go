@@ -65,7 +65,7 @@ func (c *Command) ask(ctx context.Context, client *Client, p *status.Printer) (b
 		var r status.Report
 		text, err := client.Get(ctx, "/status", nil, &r)
 		c.print(p, text, err, func() { map[bool]func(*status.Report){true: p.Short, false: p.Long}[c.Short](&r) })
-		return r.State != status.Protected, err
+		return !r.Protects(), err
 	case "lists":
 		var l Lists
 		text, err := client.Get(ctx, "/lists", nil, &l)
@@ -189,12 +189,13 @@ func (c *Command) change(ctx context.Context, client *Client, p *status.Printer,
 	}
 	var done block.Changed
 	text, err := client.Post(ctx, "/"+c.Word, order{Name: name, For: c.For, Until: until, Remove: c.Remove}, &done)
-	c.print(p, text, err, func() { PrintChange(p, &done) })
+	c.print(p, text, err, func() { p.Err = PrintChange(p.W, &done) })
 	return done.But != "", err
 }
 
 // PrintChange prints what has become of a change of an own list.
-func PrintChange(p *status.Printer, done *block.Changed) {
+func PrintChange(w io.Writer, done *block.Changed) error {
+	p := &status.Printer{W: w}
 	until, again := "", ""
 	if !done.Until.IsZero() {
 		until = " until " + say.Time(done.Until)
@@ -216,6 +217,7 @@ func PrintChange(p *status.Printer, done *block.Changed) {
 	if done.But != "" {
 		p.Line("But %s", done.But)
 	}
+	return p.Err
 }
 
 // IsTerminal reports whether a person may be reading w. It is also true for /dev/null, which does no

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
@@ -62,15 +63,35 @@ func (s *Service) Standing(now time.Time) status.Service {
 	}
 	if s.ledger != nil {
 		all.Budget, all.Left, all.Spent, all.Paid = set.Budget, s.ledger.Remaining(set.Budget, now), s.ledger.Spent(now), set.Dialect().Paid
-		all.InPart = status.SpentShares(s.ledger.Uses(), set.Budget, now)
+		all.InPart = s.InPart(now)
 	}
 	lists, follows := s.standing()
 	for _, l := range lists {
-		all.Lists = append(all.Lists, status.List{Name: l.Name, Title: status.TitleOf(l.Name), InForce: !l.Missing(), Old: l.Old(now), Entries: l.Entries, Updated: l.Updated, NotBefore: l.NotBefore})
+		all.Lists = append(all.Lists, status.List{Name: l.Name, Title: say.TitleOf(l.Name), InForce: !l.Missing(), Old: l.Old(now), Entries: l.Entries, Updated: l.Updated, NotBefore: l.NotBefore})
 	}
 	all.Follows = follows
 	all.Unknown = len(all.Lists) == 0 && len(set.Stored()) > 0
 	return all
+}
+
+// InPart says in a sentence that clients were refused today because what is left is kept for
+// others; "": none was.
+func (s *Service) InPart(now time.Time) string {
+	if s.ledger == nil {
+		return ""
+	}
+	for _, u := range s.ledger.Uses() {
+		if u.Date != now.Local().Format(time.DateOnly) || u.Refused == 0 {
+			continue
+		}
+		clients, it := "1 client has", "it forwards"
+		if u.Refused > 1 {
+			clients, it = fmt.Sprintf("%d clients have", u.Refused), "they forward"
+		}
+		return fmt.Sprintf("%s spent %s of the day's %d searches, and what others do not need: suspected names of these clients pass until more is free, at midnight at the latest. If %s for others, write \"budget %d 100%%\".",
+			clients, map[bool]string{true: "its share", false: "their shares"}[u.Refused == 1], s.settings.Budget, it, s.settings.Budget)
+	}
+	return ""
 }
 
 // holdOf returns a hold of the updater if it is active, else the zero one.

@@ -17,6 +17,40 @@ func Plural(n int, one, many string) string {
 // Count returns a number with its word, such as "1 entry" and "2 entries".
 func Count(n int, one, many string) string { return fmt.Sprintf("%d %s", n, Plural(n, one, many)) }
 
+// Age prints a duration, to two units at most.
+func Age(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return "under a minute"
+	case d < 48*time.Hour:
+		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
+	}
+	return fmt.Sprintf("%d days", int(d/(24*time.Hour)))
+}
+
+// Number prints a number with commas, as 6,812,345.
+func Number(n int) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+// titles are what Google's lists hold, by the part of their names before the width.
+var titles = map[string]string{
+	"se": "phishing", "mw": "malware", "uws": "unwanted software", "uwsa": "unwanted apps", "pha": "harmful apps", "gc": "likely safe",
+}
+
+// TitleOf returns what a list of a service holds, in words; of others the name.
+func TitleOf(list string) string {
+	kind, _, _ := strings.Cut(list, "-")
+	if title := titles[kind]; title != "" && !strings.ContainsAny(list, "/.") {
+		return title
+	}
+	return list
+}
+
 // TimeForm is how texts for people have a time, which is local: as logs of the system and clocks on
 // the wall have it, with the zone. Files, JSON and answers by DNS have RFC 3339 in UTC instead.
 const TimeForm = "2006-01-02 15:04:05 MST"

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
 // chart is a day's line: the questions of each hour as a line, and below it what was blocked as bars,
@@ -45,14 +47,14 @@ func chartOf(day Day, now time.Time) *chart {
 		return nil
 	}
 	c.Label = fmt.Sprintf("The last 24 hours: %s questions, at most %s in an hour, and %s blocked, at most %s in an hour.",
-		Number(c.Checked), Number(c.MostChecked), Number(c.Blocked), Number(c.MostBlocked))
+		say.Number(c.Checked), say.Number(c.MostChecked), say.Number(c.Blocked), say.Number(c.MostBlocked))
 	var line strings.Builder
 	for i, h := range day.Hours {
 		began := now.Local().Add(-time.Duration(len(day.Hours)-1-i) * time.Hour).Format("15:00")
 		fmt.Fprintf(&line, "%d,%.1f ", i*hourWidth+hourWidth/2, lineHeight-part(h.Checked, c.MostChecked)*(lineHeight-2))
 		height := part(h.Blocked, c.MostBlocked) * barsHeight
 		c.Bars = append(c.Bars, bar{float64(i * hourWidth), barsTop + barsHeight - height, height,
-			fmt.Sprintf("%s: %s of %s questions blocked", began, Number(h.Blocked), Number(h.Checked))})
+			fmt.Sprintf("%s: %s of %s questions blocked", began, say.Number(h.Blocked), say.Number(h.Checked))})
 		if i%6 == 0 {
 			c.Hours = append(c.Hours, began)
 		}
@@ -81,7 +83,7 @@ func shortAge(d time.Duration) string {
 	if d < time.Minute {
 		return "<1m"
 	}
-	age := Age(d)
+	age := say.Age(d)
 	if hours, ok := strings.CutSuffix(age, "h0m"); ok {
 		return hours + "h"
 	}
@@ -90,11 +92,11 @@ func shortAge(d time.Duration) string {
 
 // listWords returns what a list is called on the page: what it holds, or its file.
 func listWords(list string) string {
-	title := TitleOf(list)
+	title := say.TitleOf(list)
 	if title == list && !strings.Contains(list, "://") {
 		title = filepath.Base(list)
 	}
-	if title == TitleOf(list) && title != list {
+	if title == say.TitleOf(list) && title != list {
 		title = strings.ToUpper(title[:1]) + title[1:]
 	}
 	return title

@@ -70,7 +70,7 @@ func (d Device) String() string {
 
 // BackAfter returns what is said about a device that had left, and asks for other names again.
 func (d Device) BackAfter(now time.Time) string {
-	return fmt.Sprintf("%s, which asked for %s only, asks for other names again, after %s", d.who(), d.Resolver, Age(now.Sub(d.Since)))
+	return fmt.Sprintf("%s, which asked for %s only, asks for other names again, after %s", d.who(), d.Resolver, say.Age(now.Sub(d.Since)))
 }
 
 // Forgotten returns what is said about a device that had left, and asks for nothing any more.

@@ -33,7 +33,7 @@ func (r *Report) Judge() {
 			r.Headline += ": " + j.why
 		}
 	case len(r.Services) == 0 && len(r.Causes) == 0:
-		r.State, r.Headline = OwnLists, fmt.Sprintf("Your own lists only (%s names): Safe Browsing is off", Number(j.names))
+		r.State, r.Headline = OwnLists, fmt.Sprintf("Your own lists only (%s names): Safe Browsing is off", say.Number(j.names))
 	case len(r.Causes) > 0:
 		r.State, r.Headline = InPart, "Protected in part, by "+joined(j.by)
 	default:
@@ -116,7 +116,7 @@ func (r *Report) lists(s *Service) (said bool) {
 		r.cause(c)
 	}
 	add(missing, "%s %s %s not in force: none of the names is blocked.")
-	add(old, "%s %s %s old, so new threats pass: last fetched "+Age(r.At.Sub(oldest))+" ago.")
+	add(old, "%s %s %s old, so new threats pass: last fetched "+say.Age(r.At.Sub(oldest))+" ago.")
 	return said
 }
 

@@ -30,7 +30,7 @@ const (
 // ListedAs returns what a threat is listed as, in one word where there is one.
 func ListedAs(threat lookup.Threat) string {
 	if threat == lookup.SocialEngineering {
-		return titles["se"]
+		return say.TitleOf("se-4b")
 	}
 	return threat.String()
 }

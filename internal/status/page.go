@@ -35,7 +35,7 @@ var (
 	pageCSS string
 
 	pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-		"clock": clock, "base": filepath.Base, "number": Number, "words": listWords, "chart": chartOf, "graphic": graphic,
+		"clock": clock, "base": filepath.Base, "number": say.Number, "words": listWords, "chart": chartOf, "graphic": graphic,
 		"since": func(t, now time.Time) string { return shortAge(now.Sub(t)) },
 		"until": func(t, now time.Time) string { return shortAge(t.Sub(now)) },
 		"day": func(t, now time.Time) bool {

@@ -66,7 +66,7 @@ func (p *Printer) Short(r *Report) {
 		if i == 3 {
 			break
 		}
-		p.line(plain, "  Blocked  %s (%s), %s ago", b.Name, shortList(b.List), Age(r.At.Sub(b.Last)))
+		p.line(plain, "  Blocked  %s (%s), %s ago", b.Name, shortList(b.List), say.Age(r.At.Sub(b.Last)))
 		p.line(plain, "           why: %s why %s", p.Tool, b.Name)
 		if allow := Allowing(p.Tool, b.Name); allow != "" {
 			p.line(plain, "           let it pass: %s", allow)
@@ -101,7 +101,7 @@ func (r *Report) ListsInWords() string {
 			case l.Missing():
 				parts = append(parts, "no "+l.Title)
 			default:
-				parts = append(parts, Number(l.Entries)+" "+l.Title)
+				parts = append(parts, say.Number(l.Entries)+" "+l.Title)
 				if !l.Updated.IsZero() && l.Updated.Before(oldest) {
 					oldest = l.Updated
 				}
@@ -110,11 +110,11 @@ func (r *Report) ListsInWords() string {
 	}
 	text := strings.Join(parts, ", ")
 	if oldest.Before(r.At) {
-		text += fmt.Sprintf(" (fetched %s ago)", Age(r.At.Sub(oldest)))
+		text += fmt.Sprintf(" (fetched %s ago)", say.Age(r.At.Sub(oldest)))
 	}
 	own := ""
 	if n := r.ownNames(); n > 0 {
-		own = Number(n) + " on your own lists"
+		own = say.Number(n) + " on your own lists"
 	}
 	switch {
 	case text == "" && own == "":
@@ -142,9 +142,9 @@ func (r *Report) ownNames() (n int) {
 
 // TodayInWords returns the counts of the day.
 func (r *Report) TodayInWords() string {
-	text := fmt.Sprintf("%s of %s names blocked", Number(r.Today.Blocked), Number(r.Today.Checked))
+	text := fmt.Sprintf("%s of %s names blocked", say.Number(r.Today.Blocked), say.Number(r.Today.Checked))
 	if len(r.Names) > 0 {
-		text += fmt.Sprintf(", the last %s ago", Age(r.At.Sub(r.Names[0].Last)))
+		text += fmt.Sprintf(", the last %s ago", say.Age(r.At.Sub(r.Names[0].Last)))
 	}
 	for i := range r.Services {
 		s := &r.Services[i]
@@ -161,7 +161,7 @@ func (r *Report) TodayInWords() string {
 // InWords returns the counts in words.
 func (t Threats) InWords() string {
 	return fmt.Sprintf("%s confirmed in time; %s passed because %s could not be confirmed; %s blocked on the second query",
-		Number(t.InTime), Number(t.Unconfirmed), say.Plural(t.Unconfirmed, "it", "they"), Number(t.Second))
+		say.Number(t.InTime), say.Number(t.Unconfirmed), say.Plural(t.Unconfirmed, "it", "they"), say.Number(t.Second))
 }
 
 // Long prints all of a report.
@@ -206,11 +206,11 @@ func (p *Printer) service(s *Service, now time.Time) {
 		case l.Missing():
 			held, age = "not in force", ""
 		case !l.Updated.IsZero():
-			age = "fetched " + Age(now.Sub(l.Updated)) + " ago"
+			age = "fetched " + say.Age(now.Sub(l.Updated)) + " ago"
 		}
 		next := "next fetch is due"
 		if l.NotBefore.After(now) {
-			next = "next fetch in " + Age(l.NotBefore.Sub(now))
+			next = "next fetch in " + say.Age(l.NotBefore.Sub(now))
 		}
 		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\n", l.Name, l.Title, held, age, next)
 	}
@@ -238,7 +238,7 @@ func (p *Printer) own(r *Report) {
 		for _, o := range b.Own {
 			age := ""
 			if !o.Updated.IsZero() {
-				age = ", changed " + Age(r.At.Sub(o.Updated)) + " ago"
+				age = ", changed " + say.Age(r.At.Sub(o.Updated)) + " ago"
 			}
 			p.gap()
 			p.line(plain, "%s %s %s%s, for the zones %s", o.Name, o.does(), say.Count(o.Entries, "entry", "entries"), age, b.Zones)

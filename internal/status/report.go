@@ -99,7 +99,7 @@ type Service struct {
 // List is a list of a service.
 type List struct {
 	Name      string    `json:"name"`
-	Title     string    `json:"title"` // what it holds, see TitleOf
+	Title     string    `json:"title"` // what it holds, see say.TitleOf
 	InForce   bool      `json:"in_force"`
 	Old       bool      `json:"old"`
 	Entries   int       `json:"entries"`
@@ -109,20 +109,6 @@ type List struct {
 
 // Missing reports whether none of its names is blocked.
 func (l List) Missing() bool { return !l.InForce }
-
-// titles are what Google's lists hold, by the part of their names before the width.
-var titles = map[string]string{
-	"se": "phishing", "mw": "malware", "uws": "unwanted software", "uwsa": "unwanted apps", "pha": "harmful apps", "gc": "likely safe",
-}
-
-// TitleOf returns what a list of a service holds, in words; of others the name.
-func TitleOf(list string) string {
-	kind, _, _ := strings.Cut(list, "-")
-	if title := titles[kind]; title != "" && !strings.ContainsAny(list, "/.") {
-		return title
-	}
-	return list
-}
 
 // Hold says until when something is not done, and why. The zero Hold stops nothing.
 type Hold struct {
@@ -180,6 +166,9 @@ func (o OwnList) does() string {
 	return "blocks"
 }
 
+// Protects reports whether the network is protected, and nothing is missing.
+func (r *Report) Protects() bool { return r.State == Protected }
+
 // State is how much of the network is protected.
 type State uint8
 
@@ -218,23 +207,3 @@ type Words struct {
 
 // Before returns the text before the URL.
 func (w Words) Before() string { return strings.TrimSuffix(w.Text, w.URL) }
-
-// Age prints a duration, to two units at most.
-func Age(d time.Duration) string {
-	switch {
-	case d < time.Minute:
-		return "under a minute"
-	case d < 48*time.Hour:
-		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
-	}
-	return fmt.Sprintf("%d days", int(d/(24*time.Hour)))
-}
-
-// Number prints a number with commas, as 6,812,345.
-func Number(n int) string {
-	text := fmt.Sprint(n)
-	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
-}

@@ -94,7 +94,7 @@ func (a *Answer) Reasons(now time.Time) (all []string) {
 		add("Confirmed by the server: %s", say.Time(a.Confirmed))
 	}
 	if a.Expires.After(now) {
-		add("This decision holds for: %s", Age(a.Expires.Sub(now)))
+		add("This decision holds for: %s", say.Age(a.Expires.Sub(now)))
 	}
 	add("To let it pass: %s", a.Unblock)
 	return all
@@ -136,7 +136,7 @@ func (a *Answer) Words(now time.Time) (all []string) {
 // shortList returns a list as people read it: a file without its folder, and what a list of a
 // service holds.
 func shortList(list string) string {
-	if title := TitleOf(list); title != list {
+	if title := say.TitleOf(list); title != list {
 		return fmt.Sprintf("%s (%s)", list, title)
 	}
 	if strings.Contains(list, "://") || list == "" {
@@ -199,7 +199,7 @@ func (w *Why) Judge() {
 
 // Since says how often and when a name was blocked in the last hour, and who asked last, where that is known.
 func (b *Blocked) Since(now time.Time) string {
-	text := fmt.Sprintf("blocked %s in the last hour, last %s ago at %s, by %s", say.Count(b.N, "time", "times"), Age(now.Sub(b.Last)), say.Time(b.Last), shortList(b.List))
+	text := fmt.Sprintf("blocked %s in the last hour, last %s ago at %s, by %s", say.Count(b.N, "time", "times"), say.Age(now.Sub(b.Last)), say.Time(b.Last), shortList(b.List))
 	if b.Target != "" {
 		text += ", because it is an alias of " + b.Target
 	}
