@@ -134,25 +134,23 @@ func TestCommandsAskTheServerThatRuns(t *testing.T) {
 func TestTheExitStatusIsGoodNewsOnlyIfProtected(t *testing.T) {
 	r, db := serve(t)
 	t.Setenv("RUNTIME_DIRECTORY", db)
-	if status, out, errOut := invoke(t); status != 0 || !strings.HasPrefix(out, "Protected by Safe Browsing v5\n") || errOut != "" {
-		t.Errorf("status %d, %s%s", status, out, errOut)
+	first := func(status int, line string) {
+		t.Helper()
+		if out := run(t).want(status).quiet().out; !strings.HasPrefix(out, line+"\n") {
+			t.Errorf("got %s, want %s", out, line)
+		}
 	}
+	first(0, "Protected by Safe Browsing v5")
 	r.report.Services[0].Lists[0].InForce = false
-	if status, out, _ := invoke(t); status != 1 || !strings.HasPrefix(out, "NOT protected: no list of Safe Browsing v5 is in force\n") {
-		t.Errorf("status %d, %s", status, out)
-	}
+	first(1, "NOT protected: no list of Safe Browsing v5 is in force")
 	r.report.Services, r.report.Blocks = nil, []status.Block{{Zones: ".", Service: -1, Own: []status.OwnList{{Name: "many.txt", Entries: 5000}}}}
-	if status, out, _ := invoke(t); status != 1 || !strings.HasPrefix(out, "Your own lists only (5,000 names): Safe Browsing is off\n") {
-		t.Errorf("status %d, %s", status, out)
-	}
+	first(1, "Your own lists only (5,000 names): Safe Browsing is off")
 }
 
 func TestWithoutAServerTheCommandsSayThatCoreDNSDoesNotRun(t *testing.T) {
 	for _, args := range [][]string{{}, {"status"}, {"why", "x.example"}, {"lists"}, {"blocked"}, {"pause", "10m"}, {"resume"}, {"unblock", "x.example"}} {
 		t.Setenv("RUNTIME_DIRECTORY", t.TempDir())
-		if status, out, errOut := invoke(t, args...); status != 1 || out != "" || !strings.HasPrefix(errOut, "safebrowsing: CoreDNS does not run: ") {
-			t.Errorf("%q: status %d, %s%s", args, status, out, errOut)
-		}
+		run(t, args...).want(1, "safebrowsing: CoreDNS does not run: ").mute()
 	}
 }
 
@@ -162,18 +160,12 @@ func TestTheServerOfACorefileIsFound(t *testing.T) {
 	_, other := serve(t)
 	t.Setenv("RUNTIME_DIRECTORY", other)
 	corefile := w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n }\n}\n")
-	if status, _, errOut := invoke(t, "status", "-corefile", corefile); status != 1 || !strings.Contains(errOut, "CoreDNS does not run") || !strings.Contains(errOut, w.dir) {
-		t.Errorf("status %d, %s", status, errOut)
-	}
+	run(t, "status", "-corefile", corefile).want(1, "CoreDNS does not run", w.dir)
 	_, release, err := new(control.Doors).Open(w.dir, &running{})
 	testkit.Must(t, err)
 	defer release()
-	if status, out, _ := invoke(t, "status", "-corefile", corefile); status != 1 || !strings.Contains(out, "No server block has safebrowsing") {
-		t.Errorf("status %d, %s", status, out)
-	}
-	if status, out, _ := invoke(t, "status", "-db", w.dir); status != 1 || !strings.Contains(out, "No server block has safebrowsing") {
-		t.Errorf("status %d, %s", status, out)
-	}
+	run(t, "status", "-corefile", corefile).want(1, "No server block has safebrowsing")
+	run(t, "status", "-db", w.dir).want(1, "No server block has safebrowsing")
 }
 
 // A running server edits its own lists: the command line leaves the files of the Corefile alone.
@@ -194,11 +186,8 @@ func TestValidateSaysWhatCanBeKnownBeforeAStart(t *testing.T) {
 	w := newWorld(t)
 	port := testkit.FreePort(t)
 	good := w.corefile(t, ".:"+port+" {\n bind 127.0.0.1\n safebrowsing {\n  api_key K\n  endpoint ENDPOINT\n  db DB\n  block OWN(a.example)\n }\n forward . 192.0.2.53 tls://192.0.2.54 {\n  max_fails 3\n }\n forward corp.example 192.0.2.55\n}\n")
-	status, out, errOut := invoke(t, "validate", good)
-	if status != 0 || errOut != "" || !strings.HasSuffix(out, "\n0 problems, 0 warnings\n") || !strings.Contains(out, "ok       folder") || !strings.Contains(out, "ok       memory") ||
-		!strings.Contains(out, "ok       upstream  what passes is asked of 192.0.2.53, tls://192.0.2.54 for .; 192.0.2.55 for corp.example\n") {
-		t.Errorf("status %d, %s%s", status, out, errOut)
-	}
+	out := run(t, "validate", good).want(0, "ok       folder", "ok       memory", "\n0 problems, 0 warnings\n",
+		"ok       upstream  what passes is asked of 192.0.2.53, tls://192.0.2.54 for .; 192.0.2.55 for corp.example\n").quiet().out
 	for _, not := range []string{"running", "in force", "server  ", "budget"} {
 		if strings.Contains(out, not) {
 			t.Errorf("%q is not known before a start: %s", not, out)
@@ -210,17 +199,11 @@ func TestValidateSaysWhatCanBeKnownBeforeAStart(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:"+port)
 	testkit.Must(t, err)
 	defer l.Close()
-	if _, out, _ := invoke(t, "validate", "-corefile", good); !strings.Contains(out, "warning  port      127.0.0.1:"+port+" is in use by another program\n") || !strings.HasSuffix(out, "0 problems, 1 warning\n") {
-		t.Errorf("%s", out)
-	}
+	run(t, "validate", "-corefile", good).want(0, "warning  port      127.0.0.1:"+port+" is in use by another program\n", "0 problems, 1 warning\n")
 	bad := w.corefile(t, ". {\n safebrowsing {\n  erors\n }\n}\n")
-	if status, out, _ := invoke(t, "validate", bad); status != 1 || !strings.Contains(out, "problem  corefile  "+bad+":3") {
-		t.Errorf("status %d, %s", status, out)
-	}
+	run(t, "validate", bad).want(1, "problem  corefile  "+bad+":3")
 	t.Chdir(filepath.Dir(good)) // Corefile in this folder
-	if status, out, _ := invoke(t, "validate"); status != 0 || !strings.Contains(out, "1 of 1 server block has safebrowsing") {
-		t.Errorf("status %d, %s", status, out)
-	}
+	run(t, "validate").want(0, "1 of 1 server block has safebrowsing")
 }
 
 // The key of the packages is beside their Corefile, and a command finds it there.
@@ -229,9 +212,7 @@ func TestTheCredentialBesideACorefileIsFound(t *testing.T) {
 	t.Setenv("CREDENTIALS_DIRECTORY", "")
 	corefile := w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n }\n}\n")
 	write(t, filepath.Join(filepath.Dir(corefile), "safebrowsing.key"), "SECRET\n")
-	if _, out, _ := invoke(t, "validate", corefile); !strings.Contains(out, "ok       key       present") {
-		t.Errorf("%s", out)
-	}
+	run(t, "validate", corefile).want(0, "ok       key       present")
 }
 
 func TestDoctorAsksTheServerThatRuns(t *testing.T) {
@@ -246,7 +227,5 @@ func TestDoctorAsksTheServerThatRuns(t *testing.T) {
 		t.Errorf("%s", out)
 	}
 	r.report.Blocks[0].Monitor = true
-	if status, out, _ := invoke(t, "doctor", "-corefile", corefile); status != 1 || !strings.Contains(out, "problem  running   NOT protected: monitor only logs, since ") || !strings.Contains(out, "→ Remove monitor from the Corefile to block") {
-		t.Errorf("status %d, %s", status, out)
-	}
+	run(t, "doctor", "-corefile", corefile).want(1, "problem  running   NOT protected: monitor only logs, since ", "→ Remove monitor from the Corefile to block")
 }

@@ -28,19 +28,12 @@ import (
 // counted runs coverage with JSON, and returns what it found.
 func counted(t *testing.T, wantStatus int, in string, args ...string) (f findings, errOut string) {
 	t.Helper()
-	status, out, errOut := feed(t, in, append([]string{"coverage", "-json"}, args...)...)
-	if status != wantStatus {
-		t.Fatalf("coverage %s: status %d, want %d: %s%s", args, status, wantStatus, out, errOut)
-	}
-	d := json.NewDecoder(strings.NewReader(out))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&f); err != nil {
-		t.Fatalf("%v in %s", err, out)
-	}
+	s := fed(t, in, append([]string{"coverage", "-json"}, args...)...).want(wantStatus)
+	f = decode[findings](t, s.out)[0]
 	if f.URLs != f.Listed+f.NotListed+f.Unconfirmed || f.Listed != f.ByHost+f.ByPath {
 		t.Errorf("the parts are not the whole: %+v", f.tally)
 	}
-	return f, errOut
+	return f, s.errOut
 }
 
 // wantFound compares what coverage found with what is known.
@@ -118,9 +111,7 @@ func (nobody) confirm(context.Context, block.Question) (block.Confirmed, error) 
 func TestCoverageGoesThroughTheDoorOfTheServerThatRuns(t *testing.T) {
 	w := newWorld(t)
 	m := makeFeed(w.Server, 700, 2)
-	if status, out, errOut := w.update(t); status != 0 {
-		t.Fatalf("update: %d, %s%s", status, out, errOut)
-	}
+	w.update(t).want(0)
 	w.ClientStarted()
 	runServer(t, w, "allow OWN(allowed.example)")
 	f, errOut := counted(t, 0, m.text, "-db", w.dir, "-")
@@ -265,13 +256,9 @@ func TestAnAnswerThatHasExpiredIsAskedForAgain(t *testing.T) {
 		t.Errorf("%d searches for %d prefixes, %d are told", sent, prefixes, f.Searches)
 	}
 	write(t, file, `{"service":"another","answers":[]}`)
-	if status, _, errOut := feed(t, m.text, append([]string{"coverage"}, args...)...); status != 2 || !strings.Contains(errOut, "has answers of another, and now Safe Browsing v5 at "+w.endpoint) {
-		t.Errorf("answers of another service: status %d, %s", status, errOut)
-	}
+	fed(t, m.text, append([]string{"coverage"}, args...)...).want(2, "has answers of another, and now Safe Browsing v5 at "+w.endpoint)
 	write(t, file, "feed")
-	if status, _, errOut := feed(t, m.text, append([]string{"coverage"}, args...)...); status != 2 || !strings.Contains(errOut, "is not a file of -resume") {
-		t.Errorf("another file: status %d, %s", status, errOut)
-	}
+	fed(t, m.text, append([]string{"coverage"}, args...)...).want(2, "is not a file of -resume")
 }
 
 // A refusal of the service holds for coverage as for a CoreDNS, and for the next run.
@@ -322,9 +309,7 @@ func TestCoverageByWebRisk(t *testing.T) {
 	const text = "http://se-4b.example/a/b\nhttp://www.se-4b.example/a/c\nhttp://clean.example/\n"
 	t.Setenv("SAFEBROWSING_API_KEY", "OWN")
 	args := []string{"-protocol", "webrisk", "-endpoint", w.endpoint, "-db", w.dir, "-now"}
-	if status, _, errOut := feed(t, text, append(append([]string{"coverage"}, args...), "-")...); status != 2 || !strings.Contains(errOut, "each search costs money, and there is no budget") {
-		t.Errorf("without a limit: status %d, %s", status, errOut)
-	}
+	fed(t, text, append(append([]string{"coverage"}, args...), "-")...).want(2, "each search costs money, and there is no budget")
 	w.ClientStarted()
 	f, errOut := counted(t, 0, text, append(args, "-searches", "5", "-")...)
 	if want := (tally{URLs: 3, Listed: 2, ByHost: 2, NotListed: 1}); f.tally != want || f.Searches != 1 || f.PerSearch != 1 || len(w.Requests("search")) != 1 {
@@ -354,9 +339,10 @@ func TestCoverageByVersion4(t *testing.T) {
 func TestCoverageDrawsAPicture(t *testing.T) {
 	w := filled(t)
 	file := filepath.Join(t.TempDir(), "a&b.svg")
-	status, out, errOut := feed(t, "http://evil.example/\nhttp://clean.example/<x>\n", "coverage", "-endpoint", w.endpoint, "-db", w.dir, "-now", "-svg", file, "-")
-	if status != 0 || !strings.Contains(out, "Of what is listed, DNS stops 100.0 %.") || !strings.Contains(out, "se-4b (phishing)") || strings.Contains(out, "By domain") || !strings.Contains(out, "1 search of at most 240 prefixes, for 1 prefix that a list holds.") {
-		t.Errorf("status %d, %s%s", status, out, errOut)
+	out := fed(t, "http://evil.example/\nhttp://clean.example/<x>\n", "coverage", "-endpoint", w.endpoint, "-db", w.dir, "-now", "-svg", file, "-").
+		want(0, "Of what is listed, DNS stops 100.0 %.", "se-4b (phishing)", "1 search of at most 240 prefixes, for 1 prefix that a list holds.").out
+	if strings.Contains(out, "By domain") {
+		t.Error(out)
 	}
 	raw, err := os.ReadFile(file)
 	testkit.Must(t, err)
@@ -387,10 +373,7 @@ func TestCoverageThatCannotBegin(t *testing.T) {
 		"-searches=-1 -": {"", "-searches must not be negative"},
 		"-endpoint " + w.endpoint + " -db lists -now -resume no/where -": {"http://evil.example/\n", "no such file"},
 	} {
-		status, out, errOut := feed(t, tc.in, append([]string{"coverage"}, strings.Fields(name)...)...)
-		if status != 2 || !strings.Contains(errOut, tc.want) || out != "" {
-			t.Errorf("%s: status %d, %s%s, want %q", name, status, out, errOut, tc.want)
-		}
+		fed(t, tc.in, append([]string{"coverage"}, strings.Fields(name)...)...).want(2, tc.want).mute()
 	}
 	if n := len(w.Requests("search")); n != 0 {
 		t.Errorf("%d searches", n)
@@ -421,7 +404,5 @@ func TestCoverageSendsOnlyWhatAListHolds(t *testing.T) {
 		t.Errorf("%s: %s", f.Mode, errOut)
 	}
 	corefile = w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n  mode nostorage\n }\n}\n")
-	if status, _, errOut := feed(t, m.text, "coverage", "-corefile", corefile, "-"); status != 2 || !strings.Contains(errOut, "mode nostorage, which keeps no lists") {
-		t.Errorf("status %d, %s", status, errOut)
-	}
+	fed(t, m.text, "coverage", "-corefile", corefile, "-").want(2, "mode nostorage, which keeps no lists")
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -10,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +21,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 var (
@@ -56,10 +60,7 @@ func TestDoctorOfAGoodConfiguration(t *testing.T) {
 	w := filled(t)
 	w.SetKey("SECRET")
 	corefile := w.corefile(t, ". {\n safebrowsing {\n  api_key SECRET\n  endpoint ENDPOINT\n  db DB\n }\n}\nexample {\n whoami\n}\n")
-	status, out, errOut := invoke(t, "doctor", "-corefile", corefile)
-	if status != 1 || errOut != "" { // nothing runs
-		t.Errorf("status %d, %s", status, errOut)
-	}
+	out := run(t, "doctor", "-corefile", corefile).want(1).quiet().out
 	if _, volatile := fileSystem(w.dir); !volatile {
 		expect(t, "text", seconds.ReplaceAllString(amounts.ReplaceAllString(w.plain(out), "SIZE"), "N s"), `ok       corefile  1 of 2 server blocks has safebrowsing
 problem  running   CoreDNS does not run: no server has a control socket in DB
@@ -99,7 +100,7 @@ func TestDoctorOffline(t *testing.T) {
 	}
 }
 
-func TestDoctorOfBadConfigurations(t *testing.T) {
+func TestDoctorOfConfigurations(t *testing.T) {
 	w := newWorld(t)
 	late := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		rw.Header().Set("Date", time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat))
@@ -107,20 +108,20 @@ func TestDoctorOfBadConfigurations(t *testing.T) {
 		rw.Write([]byte(`{"error":{"message":"key SECRET is not valid"}}`))
 	}))
 	defer late.Close()
-	untrusted := httptest.NewUnstartedServer(w.Server)
-	untrusted.Config.ErrorLog = log.New(io.Discard, "", 0)
-	untrusted.StartTLS()
-	defer untrusted.Close()
+	encrypted := untrusted(t, w.Server)
 	page := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { rw.Write([]byte("<html>")) }))
 	defer page.Close()
-	file := filepath.Join(t.TempDir(), "file")
-	write(t, file, "in the way")
+	asGoogle, _ := google(t)
+	file := testkit.Write(t, t.TempDir(), "file", "in the way")
 	stanza := func(properties string) string { return ". {\n safebrowsing {\n" + properties + "\n }\n}\n" }
+	listening := func(lines string) string {
+		return ". {\n " + lines + "\n safebrowsing {\n  block OWN(a.example)\n }\n}\n"
+	}
 	for name, test := range map[string]struct {
 		corefile string
 		status   int
 		check    string
-		want     string // status of the check
+		want     string // status of the check; "": there is none
 		text     string // in its text or advice
 	}{
 		"no plugin":        {". {\n whoami\n}\n", 1, "corefile", isProblem, "no server block has safebrowsing"},
@@ -128,10 +129,15 @@ func TestDoctorOfBadConfigurations(t *testing.T) {
 		"key misplaced":    {stanza("AIzaSyD-0123456789abcdefghijklmnopqrstu"), 1, "corefile", isProblem, `unknown property "(the key)": write api_key before it`},
 		"no key at all":    {stanza(""), 1, "corefile", isProblem, "nothing to block: add api_key"},
 		"own lists only":   {stanza("block OWN(a.example)"), 0, "key", isWarning, "Safe Browsing is off"},
+		"no such list":     {stanza("block HERE/none.txt"), 1, "corefile", isProblem, "none.txt"},
+		"a folder as list": {stanza("block HERE"), 1, "corefile", isProblem, ""},
 		"Google, no key":   {stanza("endpoint https://safebrowsing.googleapis.com\ndb DB"), 1, "key", isProblem, "$SAFEBROWSING_API_KEY"},
 		"key refused":      {stanza("api_key SECRET\nendpoint " + late.URL + "\ndb DB"), 1, "server", isProblem, "key (the key) is not valid"},
+		"not enabled":      {stanza("api_key not-enabled\ndb off\nendpoint " + asGoogle), 1, "server", isProblem, "Enable it at https://console.cloud.google.com/apis/library/safebrowsing.googleapis.com?project=123456789"},
 		"clock":            {stanza("api_key SECRET\nendpoint " + late.URL + "\ndb DB"), 1, "clock", isProblem, "1h0m"},
-		"no certificate":   {stanza("endpoint " + untrusted.URL + "\ndb DB"), 1, "tls", isProblem, "certificate"},
+		"no certificate":   {stanza("endpoint " + encrypted.URL + "\ndb DB"), 1, "tls", isProblem, "certificate"},
+		"its authority":    {stanza("endpoint " + encrypted.URL + "\ndb DB\ntls " + authority(t, encrypted)), 0, "tls", isOK, "TLS 1.3"},
+		"its server":       {stanza("endpoint " + encrypted.URL + "\ndb DB\ntls " + authority(t, encrypted)), 0, "server", isOK, "3 lists"},
 		"no TLS":           {stanza("endpoint " + strings.Replace(w.endpoint, "http:", "https:", 1) + "\ndb DB"), 1, "tls", isProblem, "HTTP response to HTTPS"},
 		"nobody there":     {stanza("endpoint https://127.0.0.1:1\ndb DB"), 1, "server", isProblem, "refused"},
 		"nobody, no TLS":   {stanza("endpoint http://127.0.0.1:1\ndb DB"), 1, "server", isProblem, "refused"},
@@ -144,9 +150,38 @@ func TestDoctorOfBadConfigurations(t *testing.T) {
 		"no folder":        {stanza("endpoint ENDPOINT\ndb " + file + "/db"), 1, "folder", isProblem, "cannot write to"},
 		"a file as folder": {stanza("endpoint ENDPOINT\ndb " + file + "/db"), 1, "folder", isProblem, "move " + file + " away"},
 		"no lists kept":    {stanza("endpoint ENDPOINT\nmode nostorage"), 0, "folder", isOK, "no lists are kept"},
+		"a new folder":     {stanza("endpoint ENDPOINT\ndb DB/a/b"), 0, "folder", isOK, "does not exist yet, but can be created"},
+		"its memory":       {stanza("endpoint ENDPOINT\ndb DB/a/b"), 0, "memory", isOK, "no list has been fetched yet"},
+
+		// For http the diagnosis of TLS needs only the endpoint, not the network.
+		"offline: http":                 {stanza("endpoint http://sb.example.com:8080"), 0, "tls", isWarning, "not used with sb.example.com:8080: others can read the hash prefixes and change the responses"},
+		"offline: http to an address":   {stanza("endpoint http://192.0.2.1"), 0, "tls", isWarning, "not used with 192.0.2.1: others can read the hash prefixes and change the responses"},
+		"offline: a key over http":      {stanza("endpoint http://sb.example.com\napi_key SECRET"), 1, "corefile", isProblem, "http would send the API key in clear text"},
+		"offline: one's own network":    {stanza("endpoint http://192.168.1.2:8099\napi_key SECRET"), 0, "tls", isOK, "not used with 192.168.1.2:8099 in your own network, which can read the key and the hash prefixes"},
+		"offline: an internal name":     {stanza("endpoint http://relay.internal"), 0, "tls", isOK, "not used with relay.internal in your own network, which can read the hash prefixes"},
+		"offline: this machine":         {stanza("endpoint http://127.0.0.1:8099\napi_key SECRET"), 0, "tls", isOK, "not used: the server is on this machine"},
+		"offline: https":                {stanza("endpoint https://sb.example.com"), 0, "tls", isSkipped, "-offline"},
+		"offline: a list by URL":        {stanza("block " + listURL + "\ndb off"), 0, "own list", isSkipped, ""},
+		"offline: allowed hosts":        {stanza("endpoint ENDPOINT\nallow a.example until 2099-01-31"), 0, "own list", "", ""},
+		"offline: a host has ended":     {stanza("endpoint ENDPOINT\nallow a.example b.example until 2020-01-01"), 0, "own list", isWarning, "the Corefile itself allows 1 name; 1 entry has ended"},
+		"offline: Web Risk":             {stanza("endpoint ENDPOINT\nprotocol webrisk\nbudget 5"), 0, "se-ext-4b", "", ""},
+		"offline: extended coverage":    {stanza("endpoint ENDPOINT\nprotocol webrisk\nbudget 5\nlists se-4b se-ext-4b"), 0, "se-ext-4b", isWarning, "Corefile:2 blocks"},
+		"offline: monitored only":       {stanza("endpoint ENDPOINT\nprotocol webrisk\nbudget 5\nlists se-ext-4b\nmonitor"), 0, "se-ext-4b", "", ""},
+		"offline: open, no acl":         {listening("forward . 192.0.2.53"), 0, "clients", isWarning, "Corefile:"},
+		"offline: open, some public":    {listening("forward . 192.0.2.53\n bind 127.0.0.1 198.51.100.2"), 0, "clients", isWarning, ""},
+		"offline: open, all addresses":  {listening("forward . 192.0.2.53\n bind 0.0.0.0"), 0, "clients", isWarning, ""},
+		"offline: closed by acl":        {listening("forward . 192.0.2.53\n acl {\n  allow net 192.168.0.0/16\n  block\n }"), 0, "clients", "", ""},
+		"offline: nothing is forwarded": {listening("whoami"), 0, "clients", "", ""},
+		"offline: on loopback":          {listening("forward . 192.0.2.53\n bind 127.0.0.1 ::1"), 0, "clients", "", ""},
+		"offline: a private address":    {listening("forward . 192.0.2.53\n bind 192.168.1.2"), 0, "clients", "", ""},
+		"offline: an interface":         {listening("forward . 192.0.2.53\n bind eth0"), 0, "clients", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			status, found, out := examine(t, w.corefile(t, test.corefile))
+			var flags []string
+			if strings.HasPrefix(name, "offline: ") {
+				flags = []string{"-offline"}
+			}
+			status, found, out := examine(t, w.corefile(t, test.corefile), flags...)
 			d := found[test.check]
 			if status != test.status || d.Status != test.want || !strings.Contains(string(d.Text+" "+d.Advice), test.text) {
 				t.Errorf("status %d, %+v, want %d, %s with %q; all: %s", status, d, test.status, test.want, test.text, out)
@@ -156,53 +191,31 @@ func TestDoctorOfBadConfigurations(t *testing.T) {
 			}
 		})
 	}
-}
-
-// For http the diagnosis of TLS needs only the endpoint, not the network.
-func TestDoctorOfHTTPWithoutTheNetwork(t *testing.T) {
-	w := newWorld(t)
-	for _, test := range []struct{ properties, status, text string }{
-		{"endpoint http://sb.example.com:8080", isWarning, "not used with sb.example.com:8080: others can read the hash prefixes and change the responses"},
-		{"endpoint http://192.0.2.1", isWarning, "not used with 192.0.2.1: others can read the hash prefixes and change the responses"},
-		{"endpoint http://192.168.1.2:8099\n api_key SECRET", isOK, "not used with 192.168.1.2:8099 in your own network, which can read the key and the hash prefixes"},
-		{"endpoint http://relay.internal", isOK, "not used with relay.internal in your own network, which can read the hash prefixes"},
-		{"endpoint http://127.0.0.1:8099\n api_key SECRET", isOK, "not used: the server is on this machine"},
-		{"endpoint https://sb.example.com", isSkipped, "-offline"},
-	} {
-		status, found, out := examine(t, w.corefile(t, ". {\n safebrowsing {\n "+test.properties+"\n db DB\n }\n}\n"), "-offline")
-		if d := found["tls"]; status != 0 || d.Status != test.status || string(d.Text) != test.text {
-			t.Errorf("%s: status %d, %+v, want %s with %s; all: %s", test.properties, status, d, test.status, test.text, out)
-		}
-	}
-	if status, found, out := examine(t, w.corefile(t, ". {\n safebrowsing {\n endpoint http://sb.example.com\n api_key SECRET\n db DB\n }\n}\n"), "-offline"); status != 1 || !strings.Contains(string(found["corefile"].Text), "http would send the API key in clear text") {
-		t.Errorf("a key over a public network: status %d, %s", status, out)
-	}
-}
-
-func TestDoctorMakesNoFolder(t *testing.T) {
-	w := newWorld(t)
-	_, found, _ := examine(t, w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB/a/b\n }\n}\n"))
-	if d := found["folder"]; !strings.Contains(string(d.Text), "does not exist yet") && d.Status != isWarning {
-		t.Errorf("%+v", d)
-	}
-	if _, err := os.Stat(w.dir); err == nil {
-		t.Error("the doctor has made the folder")
-	}
-	left, err := filepath.Glob(filepath.Join(filepath.Dir(w.dir), "*"))
-	if err != nil || len(left) > 0 {
+	if left, err := filepath.Glob(filepath.Join(filepath.Dir(w.dir), "*")); err != nil || len(left) > 0 {
 		t.Errorf("the doctor has left %q, %v", left, err)
 	}
-	if !strings.Contains(string(found["memory"].Text), "no list has been fetched yet") {
-		t.Errorf("%+v", found["memory"])
-	}
 }
 
-func TestDoctorOfSeveralServerBlocks(t *testing.T) {
+// untrusted is a server with TLS and an authority that nobody knows.
+func untrusted(t *testing.T, h http.Handler) *httptest.Server {
+	s := httptest.NewUnstartedServer(h)
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s
+}
+
+// authority writes the authority of a server and returns the file.
+func authority(t *testing.T, s *httptest.Server) string {
+	return testkit.Write(t, t.TempDir(), "ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})))
+}
+
+func TestDoctorTellsOnceOfWhatServerBlocksShare(t *testing.T) {
 	w := filled(t)
-	same := " {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n }\n}\n"
-	_, _, out := examine(t, w.corefile(t, "a"+same+"b"+same), "-offline")
-	if n := strings.Count(out, `"check":"folder"`); n != 1 {
-		t.Errorf("one folder was examined %d times", n)
+	corefile := w.corefile(t, "(mine) {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n  lists se-4b pha4-4b\n }\n}\na.example {\n import mine\n}\nb.example {\n import mine\n}\n")
+	_, out, _ := invoke(t, "doctor", "-offline", "-corefile", corefile)
+	if strings.Count(out, " folder ") != 1 || strings.Count(out, "warning  corefile  "+corefile+":5") != 1 || !strings.Contains(out, "did you mean pha-4b?") || !strings.HasSuffix(out, "Start with: corefile\n") {
+		t.Errorf("got %s", out)
 	}
 }
 
@@ -218,21 +231,14 @@ func TestLoops(t *testing.T) {
 		blocks             []serverBlock
 		want               string
 	}{
-		"elsewhere":                  {[]string{"9.9.9.9:53"}, nil, block(nil, "."), isOK},
-		"configured, the system not": {[]string{"9.9.9.9:53"}, []string{"127.0.0.1:53"}, block(nil, "."), isOK},
-		"itself":                     {[]string{"127.0.0.1:53"}, nil, block(nil, "."), isWarning},
-		"itself, second":             {[]string{"9.9.9.9:53", "192.0.2.1:53"}, nil, block(nil, "."), isWarning},
-		"itself, IPv6":               {[]string{"[2001:db8::1]:53"}, nil, block(nil, "example."), isWarning},
-		"another port":               {[]string{"127.0.0.1:54"}, nil, block(nil, "."), isOK},
-		"its port":                   {[]string{"127.0.0.1:54"}, nil, block(nil, "a", "b:54"), isWarning},
-		"another address":            {[]string{"127.0.0.2:53"}, nil, block([]string{"127.0.0.1"}, "."), isOK},
-		"its address":                {[]string{"127.0.0.2:53"}, nil, block([]string{"127.0.0.1", "127.0.0.2"}, "."), isWarning},
-		"its interface":              {[]string{"192.0.2.1:53"}, nil, block([]string{"eth0"}, "."), isWarning},
-		"TLS only":                   {[]string{"127.0.0.1:53"}, nil, block(nil, "tls://.:53"), isOK},
-		"system's":                   {nil, []string{"192.0.2.53:53"}, block(nil, "."), isOK},
-		"system's on this machine":   {nil, []string{"127.0.0.53:53"}, block([]string{"192.0.2.1"}, "."), isWarning},
-		"system's is itself":         {nil, []string{"192.0.2.1:53"}, block(nil, "."), isWarning},
-		"nothing known":              {nil, nil, block(nil, "."), isOK},
+		"elsewhere":                {[]string{"9.9.9.9:53"}, nil, block(nil, "."), isOK},
+		"itself, second":           {[]string{"9.9.9.9:53", "192.0.2.1:53"}, nil, block(nil, "."), isWarning},
+		"itself, IPv6":             {[]string{"[2001:db8::1]:53"}, nil, block(nil, "example."), isWarning},
+		"its address":              {[]string{"127.0.0.2:53"}, nil, block([]string{"127.0.0.1", "127.0.0.2"}, "."), isWarning},
+		"TLS only":                 {[]string{"127.0.0.1:53"}, nil, block(nil, "tls://.:53"), isOK},
+		"system's":                 {nil, []string{"192.0.2.53:53"}, block(nil, "."), isOK},
+		"system's on this machine": {nil, []string{"127.0.0.53:53"}, block([]string{"192.0.2.1"}, "."), isWarning},
+		"system's is itself":       {nil, []string{"192.0.2.1:53"}, block(nil, "."), isWarning},
 	} {
 		if got := loopDiagnosis(test.configured, test.system, machine, test.blocks); got.Status != test.want {
 			t.Errorf("%s: %+v, want %s", name, got, test.want)
@@ -280,85 +286,85 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// A resolver that answers everybody is used in attacks on others.
-func TestDoctorWarnsOfAnOpenResolver(t *testing.T) {
-	for name, tc := range map[string]struct {
-		lines string
-		open  bool
-	}{
-		"no acl":            {"forward . 192.0.2.53", true},
-		"acl":               {"forward . 192.0.2.53\n acl {\n  allow net 192.168.0.0/16\n  block\n }", false},
-		"nothing forwarded": {"whoami", false},
-		"loopback":          {"forward . 192.0.2.53\n bind 127.0.0.1 ::1", false},
-		"a private address": {"forward . 192.0.2.53\n bind 192.168.1.2", false},
-		"a public address":  {"forward . 192.0.2.53\n bind 127.0.0.1 198.51.100.2", true},
-		"all addresses":     {"forward . 192.0.2.53\n bind 0.0.0.0", true},
-		"an interface":      {"forward . 192.0.2.53\n bind eth0", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			corefile := newWorld(t).corefile(t, ". {\n "+tc.lines+"\n safebrowsing {\n  block OWN(a.example)\n }\n}\n")
-			status, found, _ := examine(t, corefile, "-offline")
-			if d := found["clients"]; (d.Status == isWarning) != tc.open || tc.open && !strings.Contains(string(d.Text), "Corefile:") || status != 0 {
-				t.Errorf("status %d, %+v", status, d)
-			}
-			_, out, _ := invoke(t, "doctor", "-offline", "-corefile", corefile)
-			want := map[bool]string{false: "\n0 problems, 1 warning\n", true: "\n0 problems, 2 warnings. Start with: clients\n"}[tc.open] // there is no key
-			if !strings.HasSuffix(out, want) {
-				t.Errorf("got %q, want %q at the end", out, want)
-			}
-		})
-	}
-}
-
 func TestAdviceForEachStatus(t *testing.T) {
 	const (
-		console = "https://console.cloud.google.com/apis/library/"
-		key     = "make sure that the key is right and its restrictions allow the API and this machine"
-		token   = "make sure that the token is right and its account may use the API"
+		key   = "make sure that the key is right and its restrictions allow the API and this machineACCESS"
+		token = "make sure that the token is right and its account may use the APIACCESS"
+		quota = "the quota of the API key's project is used up: wait, or raise it in the cloud console"
+		api   = "API is enabled in its project (https://console.cloud.google.com/apis/library/"
 	)
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "token"), "TOKEN")
 	access := map[string]string{
-		"Safe Browsing": ", and that the Safe Browsing API is enabled in its project (" + console + "safebrowsing.googleapis.com)",
-		"Web Risk":      ", that the Web Risk API is enabled in its project (" + console + "webrisk.googleapis.com), and that the project has a billing account",
+		"Safe Browsing": ", and that the Safe Browsing " + api + "safebrowsing.googleapis.com)",
+		"Web Risk":      ", that the Web Risk " + api + "webrisk.googleapis.com), and that the project has a billing account",
 	}
-	webRisk := []*protocol.Dialect{protocol.DialectWebRisk}
-	for _, test := range []struct {
-		credential string
-		dialects   []*protocol.Dialect
-		code       int
-		want       func(d *protocol.Dialect) string
-	}{
-		{"api_key K", protocol.Dialects(), 400, func(d *protocol.Dialect) string { return key + access[d.Service] }},
-		{"api_key K", protocol.Dialects(), 401, func(d *protocol.Dialect) string { return key + access[d.Service] }},
-		{"api_key K", protocol.Dialects(), 403, func(d *protocol.Dialect) string { return key + access[d.Service] }},
-		{"token_file token", webRisk, 403, func(d *protocol.Dialect) string { return token + access[d.Service] }},
-		{"token_file token", webRisk, 401, func(*protocol.Dialect) string {
-			return "put a new token into " + dir + "/token, and have something do so every hour; CoreDNS uses it within 5 seconds"
-		}},
-		{"token_file token", webRisk, 429, func(*protocol.Dialect) string {
-			return "the quota of the token's project is used up: wait, or raise it in the cloud console"
-		}},
-		{"api_key K", protocol.Dialects(), 429, func(*protocol.Dialect) string {
-			return "the quota of the API key's project is used up: wait, or raise it in the cloud console"
-		}},
-		{"api_key K", protocol.Dialects(), 404, func(d *protocol.Dialect) string {
-			return "there is no " + d.Title + " server: correct endpoint, or protocol"
-		}},
-		{"api_key K", protocol.Dialects(), 503, func(*protocol.Dialect) string {
-			return "nothing: the server has a fault, and the plugin retries by itself"
-		}},
-		{"api_key K", protocol.Dialects(), 302, func(*protocol.Dialect) string { return "correct endpoint" }},
-	} {
-		for _, d := range test.dialects {
-			corefile := filepath.Join(dir, "Corefile")
-			write(t, corefile, ". {\n root "+dir+"\n safebrowsing {\n "+test.credential+"\n protocol "+d.Name+"\n budget 5\n db off\n }\n}\n")
-			blocks, err := readCorefile(corefile)
-			if err != nil {
-				t.Fatal(err)
+	for _, d := range protocol.Dialects() {
+		for _, test := range []struct {
+			token bool
+			code  int
+			want  string
+		}{
+			{false, 400, key}, {false, 401, key}, {false, 403, key}, {false, 429, quota},
+			{false, 404, "there is no " + d.Title + " server: correct endpoint, or protocol"},
+			{false, 503, "nothing: the server has a fault, and the plugin retries by itself"},
+			{false, 302, "correct endpoint"},
+			{true, 401, "put a new token into " + dir + "/token, and have something do so every hour; CoreDNS uses it within 5 seconds"},
+			{true, 403, token}, {true, 429, strings.Replace(quota, "API key", "token", 1)},
+		} {
+			if test.token && !d.Tokens {
+				continue
 			}
-			expect(t, fmt.Sprintf("%d by %s with %s", test.code, d, test.credential), string(adviceFor(test.code, blocks[0].Block)), test.want(d))
+			credential := map[bool]string{false: "api_key K", true: "token_file token"}[test.token]
+			corefile := testkit.Write(t, dir, "Corefile", ". {\n root "+dir+"\n safebrowsing {\n "+credential+"\n protocol "+d.Name+"\n budget 5\n db off\n }\n}\n")
+			blocks, err := readCorefile(corefile)
+			testkit.Must(t, err)
+			expect(t, fmt.Sprintf("%d by %s with %s", test.code, d, credential), string(adviceFor(test.code, blocks[0].Block)), strings.Replace(test.want, "ACCESS", access[d.Service], 1))
 			closeBlocks(blocks)
 		}
+	}
+}
+
+func TestDoctorWarnsOfAKeyThatOthersMayRead(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("its modes say nothing about others")
+	}
+	dir := t.TempDir()
+	if err := os.Chmod(filepath.Dir(dir), 0o711); err != nil { // others may not enter the folder of a test
+		t.Fatal(err)
+	}
+	for above := dir; above != filepath.Dir(above); above = filepath.Dir(above) {
+		if info, err := os.Stat(above); err != nil || info.Mode()&0o001 == 0 {
+			testkit.Need(t, errors.New("others may not enter "+above))
+		}
+	}
+	w := newWorld(t)
+	key, corefile := filepath.Join(dir, "key"), filepath.Join(dir, "Corefile")
+	write(t, key, "SECRET\n")
+	for _, tc := range []struct {
+		property        string
+		key, corefile   os.FileMode
+		want, wantCured string
+	}{
+		{"api_key_file " + key, 0o600, 0o644, "", ""},
+		{"api_key_file " + key, 0o640, 0o644, "", ""},
+		{"api_key_file " + key, 0o644, 0o600, "may read the API key in " + key, "chmod o= " + key},
+		{"api_key SECRET", 0o600, 0o600, "", ""},
+		{"api_key SECRET", 0o600, 0o604, "may read " + corefile + ", which holds the API key", "api_key_file"},
+	} {
+		write(t, corefile, ". {\n safebrowsing {\n  "+tc.property+"\n  endpoint "+w.endpoint+"\n  db off\n }\n}\n")
+		for path, mode := range map[string]os.FileMode{key: tc.key, corefile: tc.corefile} {
+			testkit.Must(t, os.Chmod(path, mode))
+		}
+		_, found, _ := examine(t, corefile, "-offline")
+		d := found["key file"]
+		if (d.Status == isWarning) != (tc.want != "") || !strings.Contains(string(d.Text), tc.want) || !strings.Contains(string(d.Advice), tc.wantCured) {
+			t.Errorf("%s with the modes %o and %o: %+v", tc.property, tc.key, tc.corefile, d)
+		}
+	}
+	testkit.Must(t, os.Chmod(corefile, 0o644))
+	testkit.Must(t, os.Chmod(dir, 0o700))
+	if _, found, _ := examine(t, corefile, "-offline"); found["key file"].Status != "" {
+		t.Errorf("nobody else may enter the folder: %+v", found["key file"])
 	}
 }

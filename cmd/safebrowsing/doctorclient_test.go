@@ -1,19 +1,23 @@
 package main
 
 import (
-	"encoding/pem"
+	"context"
+	"fmt"
 	"io"
-	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
@@ -22,10 +26,7 @@ func TestDoctorOfAnEndpoint(t *testing.T) {
 	w.SetKey("SECRET")
 	key := filepath.Join(t.TempDir(), "key")
 	write(t, key, "SECRET\n")
-	status, out, errOut := invoke(t, "doctor", "-endpoint", w.endpoint, "-api-key-file", key)
-	if status != 0 || errOut != "" {
-		t.Errorf("status %d, %s", status, errOut)
-	}
+	out := run(t, "doctor", "-endpoint", w.endpoint, "-api-key-file", key).want(0).quiet().out
 	expect(t, "doctor", seconds.ReplaceAllString(w.plain(out), "Ns"), `ok       key       present
 ok       resolve   the endpoint is an IP address: there is no name to resolve
 ok       tls       not used: the server is on this machine
@@ -86,14 +87,8 @@ func TestDoctorOfAnEndpointInTrouble(t *testing.T) {
 // Several endpoints are examined one after the other, and the resolvers once.
 func TestDoctorOfSeveralEndpoints(t *testing.T) {
 	w := newWorld(t)
-	server := httptest.NewTLSServer(w.Server)
-	defer server.Close()
-	ca := filepath.Join(t.TempDir(), "ca.pem")
-	write(t, ca, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
-	status, out, errOut := invoke(t, "doctor", "-endpoint", server.URL+",https://relay1.internal:1,https://relay2.internal:1", "-endpoint-ca", ca, "-resolver", "127.0.0.1:1")
-	if status != 1 || errOut != "" {
-		t.Errorf("status %d, %s", status, errOut)
-	}
+	server := untrusted(t, w.Server)
+	out := run(t, "doctor", "-endpoint", server.URL+",https://relay1.internal:1,https://relay2.internal:1", "-endpoint-ca", authority(t, server), "-resolver", "127.0.0.1:1").want(1).quiet().out
 	for line, times := range map[string]int{
 		"ok       lists     " + server.URL + ": se-4b 2 entries": 1,
 		"ok       tls       " + server.URL + ": TLS 1.3 with ":   1,
@@ -111,97 +106,23 @@ func TestDoctorOfSeveralEndpoints(t *testing.T) {
 // The advice is about flags, not about a Corefile that is not there.
 func TestDoctorOfAnEndpointSpeaksOfFlags(t *testing.T) {
 	w := newWorld(t)
-	untrusted := httptest.NewUnstartedServer(w.Server)
-	untrusted.Config.ErrorLog = log.New(io.Discard, "", 0)
-	untrusted.StartTLS()
-	defer untrusted.Close()
+	encrypted := untrusted(t, w.Server)
 	page := httptest.NewServer(http.NotFoundHandler())
 	defer page.Close()
 	for args, want := range map[string]string{
-		"-endpoint " + untrusted.URL:                             "name the server's own authority with tls or -endpoint-ca",
+		"-endpoint " + encrypted.URL:                             "name the server's own authority with tls or -endpoint-ca",
 		"-endpoint " + page.URL:                                  "correct endpoint, or protocol",
 		"-endpoint http://relay.internal -resolver 127.0.0.1:1":  "set resolver to one that works, such as 9.9.9.9",
+		"-offline -endpoint " + w.endpoint:                       "ok       key       none, for a server of your own",
 		"-offline -endpoint https://safebrowsing.googleapis.com": "give a key with api_key_file FILE, or with $SAFEBROWSING_API_KEY; enable",
 	} {
 		status, out, _ := invoke(t, append([]string{"doctor"}, strings.Fields(args)...)...)
-		if status != 1 || !strings.Contains(out, want) || strings.Contains(out, "stanza") {
+		if offline := strings.HasPrefix(args, "-offline"); status == 0 != strings.HasSuffix(args, w.endpoint) || !strings.Contains(out, want) || strings.Contains(out, "stanza") || offline && strings.Contains(out, " lists ") {
 			t.Errorf("doctor %s: status %d, want %q in\n%s", args, status, want, out)
 		}
 	}
-}
-
-func TestDoctorDoesNotFetchFromGoogle(t *testing.T) {
-	w := newWorld(t)
-	_, out, _ := invoke(t, "doctor", "-offline", "-endpoint", "https://safebrowsing.googleapis.com")
-	if strings.Contains(out, " lists ") || !strings.Contains(out, "problem  key ") {
-		t.Errorf("got\n%s", out)
-	}
-	_, out, _ = invoke(t, "doctor", "-offline", "-endpoint", w.endpoint)
-	if n := len(w.Requests("")); n != 0 || strings.Contains(out, " lists ") {
-		t.Errorf("%d requests with -offline\n%s", n, out)
-	}
-}
-
-func TestMisuseOfTheDoctor(t *testing.T) {
-	w := newWorld(t)
-	for args, want := range map[string]string{
-		"":                                               "there is no Corefile here: use -corefile",
-		"-corefile x -endpoint http://x":                 "-corefile and -endpoint are both given",
-		"-redis redis://127.0.0.1":                       "run safebrowsing-relay doctor",
-		"-corefile x -lists se-4b":                       "-lists goes with -endpoint",
-		"-corefile x -api-key-file k":                    "-api-key-file goes with -endpoint",
-		"-endpoint nonsense":                             "endpoint: the endpoint must be a URL such as",
-		"-endpoint ENDPOINT,ENDPOINT":                    "is given more than once",
-		"-endpoint ENDPOINT -lists x":                    `lists: "x" is not the name of a list`,
-		"-endpoint http://192.0.2.1 -api-key-file /none": "api_key_file: open /none",
-	} {
-		status, out, errOut := invoke(t, append([]string{"doctor"}, strings.Fields(strings.ReplaceAll(args, "ENDPOINT", w.endpoint))...)...)
-		if status != 2 || out != "" || !strings.Contains(errOut, want) || strings.Count(errOut, "\n") != 1 {
-			t.Errorf("doctor %s: status %d, %q%q, want 2 and a line with %q", args, status, out, errOut, want)
-		}
-	}
-}
-
-// The doctor and a real relay agree.
-func TestDoctorOfARelay(t *testing.T) {
-	w := filled(t)
-	keys := filepath.Join(t.TempDir(), "keys")
-	write(t, keys, "OLD\nNEW\n")
-	endpoint, _ := startRelay(t, relayProgram(t), "-db", w.dir, "-endpoint", w.endpoint, "-client-key-file", keys, "-listen", "127.0.0.1:0", "-admin", "127.0.0.1:0")
-	client := filepath.Join(t.TempDir(), "client")
-	write(t, client, "NEW\n")
-	var out string
-	testkit.Until(t, "the doctor to find no problem", func() bool {
-		var status int
-		status, out, _ = invoke(t, "doctor", "-endpoint", endpoint, "-api-key-file", client)
-		return status == 0
-	})
-	for _, want := range []string{
-		"ok       server    it accepts the key and offers 3 lists\n",
-		"ok       lists     se-4b 2 entries, mw-4b 1 entry, uws-4b 0 entries; updates every ",
-		"ok       confirm   the first entry of se-4b: 0 threats, to be cached for ",
-	} {
-		if !strings.Contains(out, want) {
-			t.Errorf("no %q in\n%s", want, out)
-		}
-	}
-	write(t, client, "OTHER\n")
-	status, out, _ := invoke(t, "doctor", "-endpoint", endpoint, "-api-key-file", client)
-	if status != 1 || !strings.Contains(out, "this relay needs a key") || strings.Contains(out, "OTHER") || !strings.Contains(out, "from the file of its -client-key-file") {
-		t.Errorf("status %d\n%s", status, out)
-	}
-}
-
-func TestDoctorTrustsTheAuthorityOfTheCorefile(t *testing.T) {
-	w := newWorld(t)
-	server := httptest.NewTLSServer(w.Server)
-	defer server.Close()
-	ca := filepath.Join(t.TempDir(), "ca.pem")
-	write(t, ca, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
-	stanza := ". {\n safebrowsing {\n  endpoint " + server.URL + "\n  db DB\n"
-	_, found, _ := examine(t, w.corefile(t, stanza+"  tls "+ca+"\n }\n}\n"))
-	if found["tls"].Status != isOK || found["server"].Status != isOK {
-		t.Errorf("%+v", found)
+	if n := len(w.Requests("")); n != 0 {
+		t.Errorf("%d requests with -offline", n)
 	}
 }
 
@@ -209,21 +130,14 @@ func TestTheFolderOfSeveralEndpointsIsThatOfTheirSet(t *testing.T) {
 	w := newWorld(t)
 	one := w.endpoint
 	w.endpoint = "http://127.0.0.1:1 " + one + "/" // the first one is down
-	if status, out, errOut := w.update(t); status != 0 {
-		t.Fatalf("status %d, %s%s", status, out, errOut)
-	}
+	w.update(t).want(0)
 	w.ClientStarted()
 	both := "'http://127.0.0.1:1 " + one + "'"
 	if a, b, _ := strings.Cut(strings.Trim(both, "'"), " "); a > b {
 		both = "'" + b + " " + a + "'"
 	}
-	status, _, errOut := invoke(t, "update", "-now", "-db", w.dir, "-endpoint", one)
-	if status != 2 || !strings.Contains(errOut, "use -endpoint "+both) {
-		t.Errorf("status %d, %s", status, errOut)
-	}
-	if status, _, errOut := invoke(t, "update", "-now", "-db", w.dir, "-protocol", "webrisk", "-endpoint", w.endpoint); status != 2 || !strings.Contains(errOut, "protocol webrisk asks one server") {
-		t.Errorf("status %d, %s", status, errOut)
-	}
+	run(t, "update", "-now", "-db", w.dir, "-endpoint", one).want(2, "use -endpoint "+both)
+	run(t, "update", "-now", "-db", w.dir, "-protocol", "webrisk", "-endpoint", w.endpoint).want(2, "protocol webrisk asks one server")
 }
 
 func TestTheDoctorWarnsOfAPause(t *testing.T) {
@@ -244,7 +158,36 @@ func TestTheDoctorWarnsOfAPause(t *testing.T) {
 		}
 	}
 	write(t, "state/paused", "nonsense\n")
-	if _, out, _ := invoke(t, "doctor", "-offline", "-corefile", "Corefile"); !strings.Contains(out, `state/paused pauses nothing: the line "nonsense" is not a pause`) {
-		t.Errorf("a damaged file: %s", out)
+	run(t, "doctor", "-offline", "-corefile", "Corefile").want(0, `state/paused pauses nothing: the line "nonsense" is not a pause`)
+}
+
+// protocolsOfOthers are lines of protocols in files of their own.
+var protocolsOfOthers []string
+
+// A server that takes the connection and never answers keeps nobody waiting for long.
+func TestTheDoctorGivesUpOnAServerThatNeverAnswers(t *testing.T) {
+	for _, of := range append(protocolsOfOthers, "", "protocol webrisk\nbudget 5\n") {
+		corefile := t.TempDir() + "/Corefile"
+		write(t, corefile, fmt.Sprintf(". {\nsafebrowsing {\nendpoint http://192.0.2.1\n%sdb off\n}\n}\n", of))
+		blocks, err := readCorefile(corefile)
+		testkit.Must(t, err)
+		synctest.Test(t, func(t *testing.T) {
+			var out strings.Builder
+			var silent sync.WaitGroup
+			e := &examination{Doctor: say.Doctor{W: &out}, dial: func(context.Context, string, string) (net.Conn, error) {
+				ours, theirs := net.Pipe()
+				silent.Go(func() { io.Copy(io.Discard, theirs) })
+				return ours, nil
+			}}
+			ctx, cancel := context.WithTimeout(t.Context(), 100*serverTimeout)
+			defer cancel()
+			begun := time.Now()
+			e.server(ctx, blocks[0].Block, "http://192.0.2.1")
+			if took := time.Since(begun); took > 2*serverTimeout || !strings.Contains(out.String(), isProblem) {
+				t.Errorf("%q: the doctor waited %s, and has found a problem: %t, want one within %s; %s", of, took, strings.Contains(out.String(), isProblem), serverTimeout, out.String())
+			}
+			silent.Wait()
+		})
+		closeBlocks(blocks)
 	}
 }

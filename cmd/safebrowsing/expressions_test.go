@@ -1,18 +1,20 @@
 package main
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
+	"io"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func TestExpressionsAsText(t *testing.T) {
-	status, out, errOut := invoke(t, "expressions", "Example.com.", "http://:1/", "http://a.example.com/b?q=\x1b")
-	if status != 1 || errOut != "" {
-		t.Errorf("status %d, %q, want 1 for the one that is no URL", status, errOut)
-	}
+	out := run(t, "expressions", "Example.com.", "http://:1/", "http://a.example.com/b?q=\x1b").want(1).quiet().out
 	sum := func(text string) string { s := sha256.Sum256([]byte(text)); return hex.EncodeToString(s[:]) }
 	var want strings.Builder
 	want.WriteString("Example.com.\n    " + sum("example.com/") + "  example.com/\n\nhttp://:1/\n    error: no host\n\nhttp://a.example.com/b?q=%1B\n")
@@ -82,10 +84,47 @@ func TestArgumentsMayHoldAnyBytes(t *testing.T) {
 			t.Errorf("%q: input %q, want %q", arg, got, want)
 		}
 	}
-	if _, out, _ := invoke(t, "expressions", "-json", "\xff.example"); !strings.Contains(out, `"host":"%FF.example"`) {
-		t.Errorf("the input is not escaped as its host is: %s", out)
-	}
+	run(t, "expressions", "-json", "\xff.example").want(0, `"host":"%FF.example"`)
 	if _, out, _ := invoke(t, "expressions", "\x1b[2J\xff.example"); strings.Contains(out, "\x1b") || strings.Contains(out, "\xff") {
 		t.Errorf("a terminal would not like %q", out)
+	}
+}
+
+func TestNamesAreReadFromStandardInput(t *testing.T) {
+	in := "\uFEFF# mine\n\n  safe.example  0.0.0.0 # seen yesterday\r\n#evil.example\nmal.example\nhttps://b.example/x"
+	out := fed(t, in, "expressions", "-json", "a.example", "-", "c.example").want(0).quiet().out
+	var got []string
+	for _, c := range decode[expressed](t, out) {
+		got = append(got, string(c.Input))
+	}
+	expect(t, "names", strings.Join(got, " "), "a.example safe.example mal.example https://b.example/x c.example")
+	fed(t, "a.example\n"+strings.Repeat("x", 1<<17), "expressions", "-").want(2, "reading names from standard input: ")
+}
+
+// An answer comes before the next name is written, and a user can stop the command.
+func TestNamesAreReadAsTheyCome(t *testing.T) {
+	in, names := io.Pipe()
+	defer names.Close()
+	out, errOut := new(testkit.Output), new(testkit.Output)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan int, 1)
+	go func() { ended <- execute(ctx, []string{"safebrowsing", "expressions", "-"}, in, out, errOut) }()
+	if _, err := names.Write([]byte("safe.example\n")); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Until(t, "an answer before the last name", func() bool { return strings.Contains(out.String(), "safe.example/") })
+	cancel()
+	if status := <-ended; status != 2 || !strings.Contains(errOut.String(), context.Canceled.Error()) {
+		t.Errorf("stopped: status %d, %s", status, errOut)
+	}
+}
+
+func TestAReadThatFailsIsNoEnd(t *testing.T) {
+	broken := errors.New("the pipe is broken")
+	in, names := io.Pipe()
+	names.CloseWithError(broken)
+	if err := eachName(t.Context(), []string{"-"}, in, func(string) {}); !errors.Is(err, broken) {
+		t.Errorf("got %v, want %v", err, broken)
 	}
 }

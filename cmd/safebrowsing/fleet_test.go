@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -46,10 +45,7 @@ func TestTheSmallOfficeOfTheDocumentsWorks(t *testing.T) {
 		t.Fatalf("%s: %v %s", commands[0], err, out)
 	}
 	t.Setenv(config.KeyVariable, "GOOGLE")
-	status, out, errOut := invoke(t, "update", "-now", "-db", "relay", "-endpoint", w.endpoint)
-	if status != 0 {
-		t.Fatalf("update: %d, %s%s", status, out, errOut)
-	}
+	run(t, "update", "-now", "-db", "relay", "-endpoint", w.endpoint).want(0)
 	t.Setenv(config.KeyVariable, "")
 	w.ClientStarted()
 	args := strings.Fields(strings.Replace(commands[1], "192.168.1.2:8099", "127.0.0.1:0", 1))
@@ -63,9 +59,10 @@ func TestTheSmallOfficeOfTheDocumentsWorks(t *testing.T) {
 	}
 	here := strings.NewReplacer("http://192.168.1.2:8099", url, "/etc/coredns/relay-client.key", "clients.key")
 	doctor := strings.Fields(here.Replace(blockOf(t, page, "Check it from", "sh")))
-	status, out, errOut = invoke(t, doctor[1:]...)
-	if status != 0 || errOut != "" || !strings.Contains(out, "it accepts the key and offers 3 lists") || !strings.Contains(out, "ok       confirm") {
-		t.Errorf("%q: status %d, %s%s", doctor, status, out, errOut)
+	run(t, doctor[1:]...).want(0, "it accepts the key and offers 3 lists", "se-4b 2 entries, mw-4b 1 entry", "ok       confirm").quiet()
+	write(t, "other.key", "OTHER\n")
+	if out := run(t, "doctor", "-endpoint", url, "-api-key-file", "other.key").want(1, "this relay needs a key", "from the file of its -client-key-file").out; strings.Contains(out, "OTHER") {
+		t.Error(out)
 	}
 	write(t, "Corefile", here.Replace(blockOf(t, page, office, "corefile")))
 	if _, found, out := examine(t, "Corefile"); found["server"].Status != isOK {
@@ -100,11 +97,7 @@ func wantPlanOf(t *testing.T, metrics string) {
 	t.Helper()
 	begun := fmt.Sprintf("\nprocess_start_time_seconds %d\n", time.Now().Add(-time.Hour).Unix())
 	metrics = regexp.MustCompile(`\nprocess_start_time_seconds .*\n`).ReplaceAllString(metrics, begun)
-	status, out, errOut := feed(t, metrics, "plan", "-json", "-from", "-")
-	var p planned
-	if err := json.Unmarshal([]byte(out), &p); status != 0 || err != nil {
-		t.Fatalf("plan: exit status %d, %v, %s", status, err, errOut)
-	}
+	p := decode[planned](t, fed(t, metrics, "plan", "-json", "-from", "-").want(0).out)[0]
 	if m := p.Measured; m == nil || m.Clients != 1 || p.Network.Nodes != 1 || p.Network.Lines != defaults().Lines ||
 		!near(m.Searches, 24, 0.01) || !near(m.Dollars, 1.2, 0.01) {
 		t.Errorf("got %+v, measured %+v", p, m)

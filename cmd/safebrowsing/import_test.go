@@ -63,19 +63,14 @@ func inImports(t *testing.T) (here string) {
 	t.Setenv("SAFEBROWSING_API_KEY", "")
 	t.Chdir(filepath.Join("testdata", "import"))
 	here, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return here
 }
 
 func TestImportPrintsWhatComesAlongAndWhatDoesNot(t *testing.T) {
 	here := inImports(t)
 	for _, tt := range importTests {
-		status, out, errOut := invoke(t, append([]string{"import", "-dry-run"}, strings.Fields(tt.files)...)...)
-		if status != 0 || errOut != "" {
-			t.Errorf("%s: status %d, %s", tt.name, status, errOut)
-		}
+		out := run(t, append([]string{"import", "-dry-run"}, strings.Fields(tt.files)...)...).want(0).quiet().out
 		expect(t, tt.name, strings.ReplaceAll(out, here, "HERE"), read(t, tt.name+".want"))
 		if exists("imported") {
 			t.Errorf("%s: -dry-run has written", tt.name)
@@ -87,10 +82,7 @@ func TestAnImportedConfigurationDecides(t *testing.T) {
 	inImports(t)
 	for _, tt := range importTests {
 		dir := filepath.Join(t.TempDir(), "a b") // which has to be quoted
-		status, out, errOut := invoke(t, append([]string{"import", "-out", dir}, strings.Fields(tt.files)...)...)
-		if status != 0 || errOut != "" || !strings.Contains(out, "Next: safebrowsing validate") {
-			t.Fatalf("%s: status %d, %s%s", tt.name, status, out, errOut)
-		}
+		run(t, append([]string{"import", "-out", dir}, strings.Fields(tt.files)...)...).want(0, "Next: safebrowsing validate").quiet()
 		all, err := readCorefile(filepath.Join(dir, "Corefile"))
 		if err != nil {
 			t.Fatalf("%s: %v", tt.name, err)
@@ -114,10 +106,7 @@ func TestImportReplacesNothing(t *testing.T) {
 	inImports(t)
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "allow.txt"), "mine.example\n")
-	status, _, errOut := invoke(t, "import", "-out", dir, "blocky-old.yml")
-	if status != 2 || !strings.Contains(errOut, "allow.txt is there: remove it, or choose another folder with -out") {
-		t.Errorf("status %d, %s", status, errOut)
-	}
+	run(t, "import", "-out", dir, "blocky-old.yml").want(2, "allow.txt is there: remove it, or choose another folder with -out")
 	if exists(filepath.Join(dir, "Corefile")) || read(t, filepath.Join(dir, "allow.txt")) != "mine.example\n" {
 		t.Error("a file was written")
 	}
@@ -126,10 +115,9 @@ func TestImportReplacesNothing(t *testing.T) {
 func TestImportPrintsOneObject(t *testing.T) {
 	inImports(t)
 	dir := filepath.Join(t.TempDir(), "new")
-	status, out, _ := invoke(t, "import", "-json", "-out", dir, "-upstream", "tls://9.9.9.9%dns.quad9.net", "blocky.yml")
-	all := decode[importReport](t, out)
-	if status != 0 || len(all) != 1 {
-		t.Fatalf("status %d, %s", status, out)
+	all := decode[importReport](t, run(t, "import", "-json", "-out", dir, "-upstream", "tls://9.9.9.9%dns.quad9.net", "blocky.yml").want(0).out)
+	if len(all) != 1 {
+		t.Fatalf("%d objects", len(all))
 	}
 	r := all[0]
 	if r.From != "blocky" || r.Folder != dir || !r.Written || r.Block != (importCount{1, 6}) || r.Allow != (importCount{1, 1}) || len(r.Forward) != 1 || r.Counts["regular expression"] != 1 {
@@ -174,11 +162,7 @@ func TestABackupOfPihole5IsRead(t *testing.T) {
 		"setupVars.conf":       "PIHOLE_INTERFACE=eth0\nPIHOLE_DNS_1=127.0.0.1#5335\nPIHOLE_DNS_2=9.9.9.9\n",
 		"dhcp.leases":          "ignored",
 	}))
-	status, out, errOut := invoke(t, "import", "-json", "-dry-run", "backup.tar.gz")
-	if status != 0 {
-		t.Fatalf("status %d, %s", status, errOut)
-	}
-	r := decode[importReport](t, out)[0]
+	r := decode[importReport](t, run(t, "import", "-json", "-dry-run", "backup.tar.gz").want(0).out)[0]
 	var left []string
 	for _, l := range r.Left {
 		left = append(left, l.String())
@@ -236,10 +220,7 @@ func TestWhatImportRefuses(t *testing.T) {
 		{file("h.toml", "[dns]\nport = 53\n[dns"), "this is not what pihole-FTL writes: line 3"},
 		{file("many.yml", "blocking:\n  denylists:\n    a:\n      - |\n"+strings.Repeat("        a.example\n", maxNames+1)), "import takes up to 100000"},
 	} {
-		status, out, errOut := invoke(t, append([]string{"import", "-dry-run"}, strings.Fields(tt.args)...)...)
-		if status != 2 || !strings.Contains(errOut, tt.want) {
-			t.Errorf("%.80s: status %d, %.200s%.400s, want %q", tt.args, status, out, errOut, tt.want)
-		}
+		run(t, append([]string{"import", "-dry-run"}, strings.Fields(tt.args)...)...).want(2, tt.want)
 	}
 }
 
@@ -299,10 +280,7 @@ func TestTheSettingsOfPihole6AreRead(t *testing.T) {
 func TestAnImportDoesNotForwardToItself(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, "a.yml", "upstreams:\n  groups:\n    default:\n      - 127.0.0.1:5353\n      - 127.0.0.1\nports:\n  dns: 5353\n")
-	_, out, _ := invoke(t, "import", "-dry-run", "a.yml")
-	if !strings.Contains(out, "forward . 127.0.0.1\n") || !strings.Contains(out, "upstream: 127.0.0.1:5353 (the server would ask itself)") {
-		t.Error(out)
-	}
+	run(t, "import", "-dry-run", "a.yml").want(0, "forward . 127.0.0.1\n", "upstream: 127.0.0.1:5353 (the server would ask itself)")
 }
 
 // What others wrote makes no other lines in the Corefile than lists, and lists that are read whole.
@@ -310,9 +288,7 @@ func FuzzImport(f *testing.F) {
 	for _, tt := range importTests {
 		for _, name := range strings.Fields(tt.files) {
 			raw, err := os.ReadFile(filepath.Join("testdata", "import", name))
-			if err != nil {
-				f.Fatal(err)
-			}
+			testkit.Must(f, err)
 			for i := range peers {
 				f.Add(i, raw)
 			}
@@ -334,9 +310,7 @@ func FuzzImport(f *testing.F) {
 		}
 		out := filepath.Join(dir, "out")
 		all, err := m.files(out)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		testkit.Need(t, writeNew(out, all))
 		blocks, err := caddyfile.Parse("Corefile", strings.NewReader(string(all[0].Text)), nil)
 		if err != nil || len(blocks) != 1 {

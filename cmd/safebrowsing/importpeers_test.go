@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -163,25 +162,6 @@ func below(name string, domains []string) bool {
 	return slices.ContainsFunc(domains, func(d string) bool { return name == d || strings.HasSuffix(name, "."+d) })
 }
 
-// plainNames is a name server that has the same address for each name.
-func plainNames(t *testing.T) (address string) {
-	t.Helper()
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := &dns.Server{PacketConn: conn, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, r *dns.Msg) {
-		m := new(dns.Msg).SetReply(r)
-		m.RecursionAvailable = true
-		m.Answer = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: r.Question[0].Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 300}, A: net.IPv4(192, 0, 2, 1)}}
-		_ = w.WriteMsg(m) // who does not get it asks again
-	})}
-	done := make(chan struct{})
-	go func() { defer close(done); _ = server.ActivateAndServe() }()
-	t.Cleanup(func() { _ = server.Shutdown(); <-done })
-	return conn.LocalAddr().String()
-}
-
 // blocks asks a program about a name, until it answers.
 func blocks(t *testing.T, client *dns.Client, address, name string) bool {
 	t.Helper()
@@ -211,7 +191,7 @@ func TestAnImportDecidesAsTheProgramItself(t *testing.T) {
 				t.Skipf("%v, and no package of Debian has it: put its release into PATH", err)
 			}
 			program, dir, port, p := testkit.Program(t, peer.program), t.TempDir(), testkit.FreePort(t), newPolicy()
-			file, inputs := peer.configure(t, p, dir, port, plainNames(t))
+			file, inputs := peer.configure(t, p, dir, port, answering(t, func(*dns.Msg) {}).String())
 			running := testkit.Start(t, program, peer.args(file)...)
 			t.Cleanup(func() {
 				if t.Failed() {
@@ -219,10 +199,7 @@ func TestAnImportDecidesAsTheProgramItself(t *testing.T) {
 				}
 			})
 			made := filepath.Join(dir, "made")
-			status, out, errOut := invoke(t, append([]string{"import", "-out", made}, inputs...)...)
-			if status != 0 || errOut != "" {
-				t.Fatalf("status %d, %s%s", status, out, errOut)
-			}
+			run(t, append([]string{"import", "-out", made}, inputs...)...).want(0).quiet()
 			all, err := readCorefile(filepath.Join(made, "Corefile"))
 			if err != nil || len(all) != 1 {
 				t.Fatalf("Expected one server block, got %d, %v", len(all), err)

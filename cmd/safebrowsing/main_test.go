@@ -1,11 +1,9 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"strings"
@@ -22,13 +20,11 @@ import (
 )
 
 func TestMisuseHasStatus2AndAHint(t *testing.T) {
-	t.Setenv(config.KeyVariable, "")
-	t.Setenv("STATE_DIRECTORY", t.TempDir()+"/none")
+	w := newWorld(t)
 	none := t.TempDir() + "/none"
 	for args, want := range map[string]string{
 		"chekc":                       `there is no command "chekc", see safebrowsing -h`,
 		"statsu":                      `there is no command "statsu": did you mean status? See safebrowsing -h`,
-		"frobnicate":                  `there is no command "frobnicate", see safebrowsing -h`,
 		"help statsu":                 `there is no command "statsu": did you mean status? See safebrowsing -h`,
 		"help doctor status":          `help takes the name of one command, see safebrowsing -h`,
 		"-json":                       "flag provided but not defined: -json, see safebrowsing -h",
@@ -47,28 +43,48 @@ func TestMisuseHasStatus2AndAHint(t *testing.T) {
 		"update -db " + none + " -endpoint http://127.0.0.1:1 -lists bad":         "is not the name of a list",
 		"update -db " + none + " -endpoint http://127.0.0.1:1 -lists se-4b,se-4b": "list se-4b is given more than once",
 		"update -db " + none + " -endpoint nonsense":                              "the endpoint must be a URL",
-		"doctor":                         "there is no Corefile here: use -corefile",
-		"relay -db x":                    "run safebrowsing-relay with the same flags",
-		"doctor -corefile " + none:       "no such file",
-		"validate":                       "there is no Corefile here: use -corefile",
-		"validate a b":                   "validate takes one Corefile, see safebrowsing validate -h",
-		"doctor -corefile x -endpoint y": "-corefile and -endpoint are both given",
-		"doctor -corefile x y":           `no argument such as "y"`,
-		"help tcsh":                      `there is no command "tcsh", see safebrowsing -h`,
-		"completion":                     "completion takes the name of one shell: bash, zsh or fish",
-		"completion tcsh":                `there is no completion for "tcsh", only for bash, zsh and fish`,
-		"completion bash zsh":            "completion takes the name of one shell",
-		"version x":                      `no argument such as "x"`,
-		"testserver":                     "there, go run ./test/server -h",
-		"testserver -lists none.txt":     "there, go run ./test/server -h",
+		"relay -db x":                           "run safebrowsing-relay with the same flags",
+		"doctor -corefile " + none:              "no such file",
+		"validate":                              "there is no Corefile here: use -corefile",
+		"doctor -corefile x y":                  `no argument such as "y"`,
+		"completion":                            "completion takes the name of one shell: bash, zsh or fish",
+		"completion tcsh":                       `there is no completion for "tcsh", only for bash, zsh and fish`,
+		"version x":                             `no argument such as "x"`,
+		"testserver -lists none.txt":            "there, go run ./test/server -h",
+		"doctor":                                "there is no Corefile here: use -corefile",
+		"doctor -corefile x -endpoint http://x": "-corefile and -endpoint are both given",
+		"doctor -redis redis://127.0.0.1":       "run safebrowsing-relay doctor",
+		"doctor -corefile x -lists se-4b":       "-lists goes with -endpoint",
+		"doctor -corefile x -api-key-file k":    "-api-key-file goes with -endpoint",
+		"doctor -endpoint nonsense":             "endpoint: the endpoint must be a URL such as",
+		"doctor -endpoint ENDPOINT,ENDPOINT":    "is given more than once",
+		"doctor -endpoint ENDPOINT -lists x":    `lists: "x" is not the name of a list`,
+		"doctor -endpoint http://192.0.2.1 -api-key-file /none": "api_key_file: open /none",
+		"validate a b":             "validate takes one Corefile, see safebrowsing validate -h",
+		"plan -popular 5":          "a share, from 0 to 1",
+		"plan -lines 0":            "a number above 0",
+		"plan -lines NaN":          "a number above 0",
+		"plan -queries +Inf":       "a number above 0",
+		"plan -life 25":            "up to 24 hours",
+		"plan -price -1":           "0 to 1 US-$",
+		"plan -entries 5e9":        "no more than 4294967295 prefixes",
+		"plan -names 1e12":         "cannot ask for that number of names",
+		"plan -zipf -1":            "an exponent is near 1",
+		"plan -from /nowhere/here": "no such file",
+		"plan more":                "takes flags only",
+		"update -now -db DB -endpoint ENDPOINT -protocol webrisk -lists pha-4b":              `-lists: protocol webrisk has no list "pha-4b", only mw-4b, se-4b, se-ext-4b, uws-4b`,
+		"update -now -db DB -endpoint https://safebrowsing.googleapis.com -protocol webrisk": "https://safebrowsing.googleapis.com does not speak protocol webrisk: leave out -endpoint, or name another protocol",
+		"update -now -db DB -endpoint https://webrisk.googleapis.com -protocol webrisk":      "no API key: set $SAFEBROWSING_API_KEY",
 	} {
-		status, _, errOut := invoke(t, strings.Fields(args)...)
-		if status != 2 || !strings.Contains(errOut, want) || strings.Count(errOut, "\n") != 1 {
-			t.Errorf("safebrowsing %s: status %d, %q, want 2 and a line with %q", args, status, errOut, want)
+		s := run(t, strings.Fields(strings.NewReplacer("ENDPOINT", w.endpoint, "DB", w.dir).Replace(args))...).want(2, want)
+		if s.mute(); strings.Count(s.errOut, "\n") != 1 {
+			t.Errorf("safebrowsing %s: %q, want one line", args, s.errOut)
 		}
 	}
-	if _, err := os.Stat(none); err == nil {
-		t.Error("a misuse has made a folder")
+	for _, folder := range []string{none, w.dir} {
+		if _, err := os.Stat(folder); err == nil {
+			t.Errorf("a misuse has made the folder %s", folder)
+		}
 	}
 }
 
@@ -94,17 +110,13 @@ func TestExamplesOfTheHelpWork(t *testing.T) {
 		for _, m := range example.FindAllStringSubmatch(help, -1) {
 			line, _, _ := strings.Cut(replacer.Replace(m[1]), " | ")
 			line, _, _ = strings.Cut(line, " <")
-			want := 0
 			if strings.HasPrefix(line, "safebrowsing update -db "+w.dir) {
 				line += " -endpoint " + w.endpoint
 			}
 			if strings.Contains(line, "-confirm") || strings.Contains(line, "-now") || strings.Contains(line, "doctor -endpoint") {
 				w.ClientLostState()
 			}
-			status, out, errOut := invoke(t, strings.Fields(line)[1:]...)
-			if status != want {
-				t.Errorf("%s: status %d, want %d: %s%s", line, status, want, out, errOut)
-			}
+			run(t, strings.Fields(line)[1:]...).want(0)
 			found++
 		}
 	}
@@ -154,15 +166,6 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-func TestWarningsOfTheCorefileAreToldOnce(t *testing.T) {
-	w := newWorld(t)
-	corefile := w.corefile(t, "(mine) {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n  lists se-4b pha4-4b\n }\n}\na.example {\n import mine\n}\nb.example {\n import mine\n}\n")
-	_, out, _ := invoke(t, "doctor", "-offline", "-corefile", corefile)
-	if n := strings.Count(out, "warning  corefile  "+corefile+":5"); n != 1 || !strings.Contains(out, "did you mean pha-4b?") {
-		t.Errorf("doctor: %d warnings, %s", n, out)
-	}
-}
-
 // A shell passes such a file for <(command): it can be read only once.
 func TestACorefileMayBeAPipe(t *testing.T) {
 	w := newWorld(t)
@@ -177,54 +180,112 @@ func TestACorefileMayBeAPipe(t *testing.T) {
 	if _, err := os.Stat(file); err != nil {
 		t.Skipf("This test needs /dev/fd: %v", err)
 	}
-	if _, out, errOut := invoke(t, "doctor", "-offline", "-corefile", file); !strings.Contains(out, "corefile  1 of 1 server block has safebrowsing") {
-		t.Errorf("%s%s", out, errOut)
-	}
+	run(t, "doctor", "-offline", "-corefile", file).want(0, "corefile  1 of 1 server block has safebrowsing")
 	if n := len(w.Requests("")); n != 0 {
 		t.Errorf("%d requests", n)
 	}
 }
 
-func TestNamesAreReadFromStandardInput(t *testing.T) {
-	in := "\uFEFF# mine\n\n  safe.example  0.0.0.0 # seen yesterday\r\n#evil.example\nmal.example\nhttps://b.example/x"
-	status, out, errOut := feed(t, in, "expressions", "-json", "a.example", "-", "c.example")
-	if status != 0 || errOut != "" {
-		t.Errorf("status %d, %s", status, errOut)
+// commandLines returns the command lines of safebrowsing in a document, in its blocks and in
+// its text, without the name of the program and without comments. It skips stanzas of a
+// Corefile.
+func commandLines(text string) (lines []string) {
+	block := regexp.MustCompile(`(?m)^(?:sudo -u \S+ )?(?:go run \./cmd/|source <\()?safebrowsing ([a-z][^#\n]*)`)
+	inline := regexp.MustCompile("`safebrowsing ([a-z][^`]*)`")
+	for _, m := range append(block.FindAllStringSubmatch(text, -1), inline.FindAllStringSubmatch(text, -1)...) {
+		lines = append(lines, strings.TrimRight(strings.TrimSpace(m[1]), ")"))
 	}
-	var got []string
-	for _, c := range decode[expressed](t, out) {
-		got = append(got, string(c.Input))
+	return lines
+}
+
+// TestCommandsOfTheDocuments asks each command of README and docs for its help,
+// with its flags: it fails if the command or a flag does not exist.
+func TestCommandsOfTheDocuments(t *testing.T) {
+	root := filepath.Join("..", "..")
+	var documents []string
+	for _, pattern := range []string{"*.md", "docs/*.md", "bench/*.md", "test/*.md", "deploy/*/*.md"} {
+		found, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pattern)))
+		testkit.Must(t, err)
+		documents = append(documents, found...)
 	}
-	expect(t, "names", strings.Join(got, " "), "a.example safe.example mal.example https://b.example/x c.example")
-	if status, _, errOut := feed(t, "a.example\n"+strings.Repeat("x", 1<<17), "expressions", "-"); status != 2 || !strings.Contains(errOut, "reading names from standard input: ") {
-		t.Errorf("a line without an end: status %d, %s", status, errOut)
+	seen := make(map[string]bool)
+	for _, name := range documents {
+		text, err := os.ReadFile(name)
+		testkit.Must(t, err)
+		for _, line := range commandLines(string(text)) {
+			command := strings.Fields(line)[0]
+			if filepath.Base(name) == "CHANGELOG.md" && (command == testserver().Name || command == relay().Name) {
+				continue // which earlier versions had
+			}
+			seen[command] = true
+			if err := helpOf(t, line); err != "" {
+				t.Errorf("%s: safebrowsing %s: %s", name, line, err)
+			}
+		}
+	}
+	for _, c := range command().Commands {
+		if !c.Hidden && !seen[c.Name] {
+			t.Errorf("Expected safebrowsing %s in the documents", c.Name)
+		}
 	}
 }
 
-// An answer comes before the next name is written, and a user can stop the command.
-func TestNamesAreReadAsTheyCome(t *testing.T) {
-	in, names := io.Pipe()
-	defer names.Close()
-	out, errOut := new(testkit.Output), new(testkit.Output)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	ended := make(chan int, 1)
-	go func() { ended <- execute(ctx, []string{"safebrowsing", "expressions", "-"}, in, out, errOut) }()
-	if _, err := names.Write([]byte("safe.example\n")); err != nil {
-		t.Fatal(err)
+// helpOf asks a command for its help with the flags of a command line. It returns an error if
+// the command or a flag does not exist.
+func helpOf(t *testing.T, line string) (trouble string) {
+	t.Helper()
+	line, _, _ = strings.Cut(line, " <")
+	words := strings.Fields(line)
+	c := command()
+	c.Writer, c.ErrWriter = new(testkit.Output), new(testkit.Output)
+	sub := c.Command(words[0])
+	if sub == nil {
+		return "there is no such command"
 	}
-	testkit.Until(t, "an answer before the last name", func() bool { return strings.Contains(out.String(), "safe.example/") })
-	cancel()
-	if status := <-ended; status != 2 || !strings.Contains(errOut.String(), context.Canceled.Error()) {
-		t.Errorf("stopped: status %d, %s", status, errOut)
+	args := []string{"safebrowsing", words[0]}
+	for i, word := range words[1:] { // without names, which help would take for a topic
+		if strings.HasPrefix(word, "-") && word != "-" || takesValue(sub, words[i]) {
+			args = append(args, word)
+		}
 	}
+	if err := c.Run(t.Context(), append(args, "-h")); err != nil {
+		return err.Error()
+	}
+	return ""
 }
 
-func TestAReadThatFailsIsNoEnd(t *testing.T) {
-	broken := errors.New("the pipe is broken")
-	in, names := io.Pipe()
-	names.CloseWithError(broken)
-	if err := eachName(t.Context(), []string{"-"}, in, func(string) {}); !errors.Is(err, broken) {
-		t.Errorf("got %v, want %v", err, broken)
+// SECURITY.md: the key is in no error. People run these commands when something is wrong, and
+// post what they print.
+func TestNoCommandPrintsAKeyFromAWrongPlaceOfTheCorefile(t *testing.T) {
+	testkit.Long(t)
+	w := newWorld(t)
+	lines := testkit.Capture(t)
+	db := filepath.Join(t.TempDir(), "db")
+	t.Setenv("STATE_DIRECTORY", db)
+	path := filepath.Join(t.TempDir(), "Corefile")
+	for _, secret := range []string{testkit.Key, testkit.Token} {
+		for i, stanza := range testkit.Stanzas(config.Usages(), secret) {
+			write(t, path, ".:5353 {\n"+stanza+"\n}\n")
+			commands := [][]string{{"doctor", "-offline", "-corefile", path}, {"status", "-corefile", path}, {"why", "-corefile", path, "www.example.org"}, {"allow", "-corefile", path, "www.example.org"}}
+			if i%7 != 0 {
+				commands = commands[:1] // it is refused, and all of them say the same: some are enough
+			}
+			for _, command := range commands {
+				if _, out, errOut := invoke(t, command...); testkit.Leaks(out+errOut, secret) {
+					t.Errorf("%q: %s prints %s%s", stanza, command[0], out, errOut)
+				}
+			}
+		}
+		for _, args := range [][]string{
+			{"why", secret}, {"doctor", "-corefile", secret}, {"-" + secret}, {secret}, {"update", "-db", secret + "/x", "-endpoint", "KEY" + secret},
+			{"doctor", "-offline", "-endpoint", w.endpoint + "/?key=" + secret}, {"doctor", "-offline", "-endpoint", w.endpoint, "-api-key-file", secret},
+		} {
+			if _, out, errOut := invoke(t, args...); testkit.Leaks(out+errOut, secret) {
+				t.Errorf("%q prints %s%s", args, out, errOut)
+			}
+		}
+		if got := lines.About(secret); len(got) > 0 {
+			t.Errorf("the log has %q", got)
+		}
 	}
 }

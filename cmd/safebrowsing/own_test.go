@@ -96,38 +96,21 @@ func wordedTimes(text string) string {
 func TestACorefileWithoutAListSaysWhichLineToAdd(t *testing.T) {
 	ownWorld(t, "block block.txt\n }\n}\nexample.org {\n safebrowsing {\n  block other.txt")
 	write(t, "other.txt", "c.example\n")
-	status, _, errOut := invoke(t, "allow", "x.example")
-	if want := "safebrowsing: Corefile has no file of allow: add the line \"allow /etc/coredns/allow.txt\" to the braces of safebrowsing at Corefile:2, create that file, and restart CoreDNS\n"; status != 2 || errOut != want {
-		t.Errorf("status %d, %q, want %q", status, errOut, want)
-	}
-	status, _, errOut = invoke(t, "block", "x.example")
-	if want := "safebrowsing: block.txt is not read by the server block at Corefile:7\n"; status != 0 || errOut != want {
-		t.Errorf("status %d, %q, want %q", status, errOut, want)
-	}
-	must := os.Remove("Corefile")
-	status, _, errOut = invoke(t, "allow", "x.example")
-	if must != nil || status != 2 || !strings.Contains(errOut, "there is no Corefile here: use -corefile") {
-		t.Errorf("%v, status %d, %q", must, status, errOut)
-	}
-	status, _, errOut = invoke(t, "allow", "-file", "allow.txt", "x.example")
-	if status != 0 || !strings.Contains(errOut, "it is not known whether CoreDNS reads allow.txt: use -corefile") {
-		t.Errorf("status %d, %q", status, errOut)
-	}
+	run(t, "allow", "x.example").want(2, "safebrowsing: Corefile has no file of allow: add the line \"allow /etc/coredns/allow.txt\" to the braces of safebrowsing at Corefile:2, create that file, and restart CoreDNS\n")
+	run(t, "block", "x.example").want(0, "safebrowsing: block.txt is not read by the server block at Corefile:7\n")
+	testkit.Must(t, os.Remove("Corefile"))
+	run(t, "allow", "x.example").want(2, "there is no Corefile here: use -corefile")
+	run(t, "allow", "-file", "allow.txt", "x.example").want(0, "it is not known whether CoreDNS reads allow.txt: use -corefile")
 }
 
 // A more specific entry of the operator's own list wins over allow.
 func TestAllowSaysWhatStillBlocks(t *testing.T) {
 	ownWorld(t, "allow allow.txt\n  block block.txt")
 	write(t, "block.txt", "*.shop.example\nwww.shop.example\n")
-	status, _, errOut := invoke(t, "allow", "shop.example", "www.shop.example")
-	if status != 0 || errOut != "" {
-		t.Errorf("status %d, %q", status, errOut)
-	}
+	run(t, "allow", "shop.example", "www.shop.example").want(0).quiet()
 	write(t, "block.txt", "||www.shop.example^\n")
 	write(t, "allow.txt", "other.example\n")
-	if status, _, errOut = invoke(t, "block", "other.example"); status != 1 || !strings.Contains(errOut, "other.example still passes") {
-		t.Errorf("status %d, %q", status, errOut)
-	}
+	run(t, "block", "other.example").want(1, "other.example still passes")
 }
 
 func TestAnEditKeepsModeAndSymlink(t *testing.T) {
@@ -135,9 +118,7 @@ func TestAnEditKeepsModeAndSymlink(t *testing.T) {
 	for _, err := range []error{os.Mkdir("real", 0o755), os.Rename("allow.txt", "real/allow.txt"), os.Chmod("real/allow.txt", 0o640), os.Symlink("real/allow.txt", "link.txt")} {
 		testkit.Must(t, err)
 	}
-	if status, out, errOut := invoke(t, "allow", "x.example"); status != 0 {
-		t.Fatal(status, out, errOut)
-	}
+	run(t, "allow", "x.example").want(0)
 	info, err := os.Stat(filepath.Join(dir, "real", "allow.txt"))
 	if err != nil || info.Mode() != 0o640 || !strings.Contains(read(t, "real/allow.txt"), "\nx.example\n") {
 		t.Errorf("%v, %v, %q", err, info.Mode(), read(t, "real/allow.txt"))
@@ -160,9 +141,7 @@ func TestAnEditKeepsTheOwner(t *testing.T) {
 		t.Skip("this file system has no owners: ", err)
 	}
 	before, _ := os.Stat("allow.txt")
-	if status, out, errOut := invoke(t, "allow", "x.example"); status != 0 {
-		t.Fatal(status, out, errOut)
-	}
+	run(t, "allow", "x.example").want(0)
 	after, _ := os.Stat("allow.txt")
 	if got := fmt.Sprintf("%+v", after.Sys()); !strings.Contains(got, "Uid:12345") || !strings.Contains(got, "Gid:23456") || os.SameFile(before, after) {
 		t.Errorf("Expected a new file of the same owner, got %s", got)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -483,43 +482,23 @@ func TestSetupTriesTheKey(t *testing.T) {
 
 // A key cannot be tried where nobody vouches for the server: setup says what a new machine lacks.
 func TestSetupSaysWhyNoAuthorityVouches(t *testing.T) {
-	s := httptest.NewUnstartedServer(http.NotFoundHandler())
-	s.Config.ErrorLog = log.New(io.Discard, "", 0)
-	s.StartTLS()
-	t.Cleanup(s.Close)
-	err := tryKey(t.Context(), s.URL, testkit.Key, nil)
+	err := tryKey(t.Context(), untrusted(t, http.NotFoundHandler()).URL, testkit.Key, nil)
 	if err == nil || !strings.Contains(err.Error(), "Set the clock, and install the system's root certificates") || errors.As(err, new(*keyRefusal)) {
 		t.Errorf("got %v", err)
-	}
-}
-
-// The doctor knows the same refusals.
-func TestDoctorSaysWhatToDoInTheConsole(t *testing.T) {
-	endpoint, _ := google(t)
-	corefile := filepath.Join(t.TempDir(), "Corefile")
-	write(t, corefile, ". {\nsafebrowsing {\ndb off\napi_key not-enabled\nendpoint "+endpoint+"\n}\n}\n")
-	status, out, _ := invoke(t, "doctor", "-corefile", corefile)
-	if status != 1 || !strings.Contains(out, "Enable it at https://console.cloud.google.com/apis/library/safebrowsing.googleapis.com?project=123456789") {
-		t.Errorf("%d\n%s", status, out)
 	}
 }
 
 // The server's name is looked up where the new Corefile does so.
 func TestSetupTriesTheKeyByTheResolversToForwardTo(t *testing.T) {
 	asked := make(chan string, 100)
-	resolver := testkit.FreePort(t)
-	started := make(chan struct{})
-	s := &dns.Server{Addr: "127.0.0.1:" + resolver, Net: "udp", NotifyStartedFunc: func() { close(started) }, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, r *dns.Msg) {
+	resolver := answering(t, func(m *dns.Msg) {
+		m.Rcode, m.Answer = dns.RcodeNameError, nil
 		select {
-		case asked <- r.Question[0].Name:
+		case asked <- m.Question[0].Name:
 		default:
 		}
-		_ = w.WriteMsg(new(dns.Msg).SetRcode(r, dns.RcodeNameError))
-	})}
-	go func() { _ = s.ListenAndServe() }()
-	<-started
-	defer func() { _ = s.Shutdown() }()
-	err := tryKey(t.Context(), "https://google.example", testkit.Key, []string{"127.0.0.1:" + resolver})
+	})
+	err := tryKey(t.Context(), "https://google.example", testkit.Key, []string{resolver.String()})
 	if err == nil || errors.As(err, new(*keyRefusal)) {
 		t.Errorf("got %v", err)
 	}

@@ -15,38 +15,34 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/control"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 func TestUpdateFetchesOnceAndThenNothingIsDue(t *testing.T) {
 	w := newWorld(t)
-	status, out, errOut := w.update(t)
-	if status != 0 || errOut != "" {
-		t.Errorf("status %d, %q", status, errOut)
-	}
+	out := w.update(t).want(0).quiet().out
 	expect(t, "text", w.plain(out), `se-4b: updated, 2 entries, next not before TIME
 mw-4b: updated, 1 entry, next not before TIME
 uws-4b: updated, 0 entries, next not before TIME
 `)
 	until := time.Now().Add(time.Hour)
 	w.ClientStarted()
-	status, out, errOut = w.update(t)
+	out = w.update(t).want(0).quiet().out
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	last := lines[len(lines)-1]
-	if status != 0 || errOut != "" || len(lines) != 4 || !strings.HasPrefix(w.plain(last), "nothing is due before TIME, in ") {
-		t.Errorf("the second time: status %d, %q, %s", status, errOut, out)
+	if len(lines) != 4 || !strings.HasPrefix(w.plain(last), "nothing is due before TIME, in ") {
+		t.Errorf("the second time: %s", out)
 	}
 	told, err := time.ParseInLocation(say.TimeForm, stamps.FindString(last), time.Local)
 	if err != nil || told.Sub(until).Abs() > 10*time.Second {
 		t.Errorf("nothing due until %s, %v, want %s", told, err, until)
 	}
-	status, out, errOut = w.update(t, "-json")
-	if status != 0 || errOut != "" {
-		t.Errorf("in JSON: status %d, %q", status, errOut)
-	}
+	out = w.update(t, "-json").want(0).quiet().out
 	first, _, _ := strings.Cut(out, "\n")
 	expect(t, "keys", keys(first), "name outcome entries not_before error")
 	for i, want := range []outcome{{"mw-4b", "waiting", 1, say.Stamp(told), ""}, {"se-4b", "waiting", 2, say.Stamp(told), ""}, {"uws-4b", "waiting", 0, say.Stamp(told), ""}} {
@@ -61,14 +57,9 @@ uws-4b: updated, 0 entries, next not before TIME
 
 func TestUpdateFetchesOnlyWhatIsNamedAndDue(t *testing.T) {
 	w := newWorld(t)
-	if status, out, errOut := w.update(t, "-lists", "mw-4b"); status != 0 || strings.Count(out, "\n") != 1 {
-		t.Errorf("status %d, %s%s", status, out, errOut)
-	}
+	expect(t, "one list", w.plain(w.update(t, "-lists", "mw-4b").want(0).out), "mw-4b: updated, 1 entry, next not before TIME\n")
 	w.ClientStarted()
-	status, out, _ := w.update(t, "-lists", "mw-4b,se-4b")
-	if status != 0 || w.plain(out) != "mw-4b: waiting, 1 entry, next not before TIME\nse-4b: updated, 2 entries, next not before TIME\n" {
-		t.Errorf("status %d, %s", status, out)
-	}
+	expect(t, "two lists", w.plain(w.update(t, "-lists", "mw-4b,se-4b").want(0).out), "mw-4b: waiting, 1 entry, next not before TIME\nse-4b: updated, 2 entries, next not before TIME\n")
 }
 
 func TestUpdateLeavesABusyFolderAlone(t *testing.T) {
@@ -78,23 +69,19 @@ func TestUpdateLeavesABusyFolderAlone(t *testing.T) {
 		t.Fatal(ok, err)
 	}
 	defer lock.Close()
-	if status, out, errOut := w.update(t); status != 2 || out != "" || !strings.Contains(errOut, "the folder is in use: a running CoreDNS updates its lists by itself") {
-		t.Errorf("status %d, %s%s", status, out, errOut)
-	}
+	w.update(t).want(2, "the folder is in use: a running CoreDNS updates its lists by itself").mute()
 }
 
 func TestUpdateThatFails(t *testing.T) {
 	w := newWorld(t)
 	w.Break("update", 1, protocoltest.Fault{Status: http.StatusForbidden})
-	status, out, errOut := w.update(t, "-lists", "se-4b")
-	if status != 2 || !strings.Contains(errOut, "403") || w.plain(out) != "se-4b: waiting, 0 entries, next not before TIME\n" {
-		t.Errorf("status %d, %s%s", status, out, errOut)
-	}
+	expect(t, "text", w.plain(w.update(t, "-lists", "se-4b").want(2, "403").out), "se-4b: waiting, 0 entries, next not before TIME\n")
 	w.ClientStarted()
 	for _, flags := range [][]string{{"-lists", "se-4b"}, {"-lists", "se-4b", "-json"}} {
-		status, out, errOut := w.update(t, flags...)
-		if status != 1 || !strings.HasPrefix(w.plain(errOut), "safebrowsing: nothing is due before TIME, in ") || !strings.Contains(w.plain(errOut), ", also with -now: back-off after a failure at TIME: ") || !strings.Contains(errOut, "403") || strings.Count(out, "\n") != 1 {
-			t.Errorf("during the back-off: status %d, %s%s", status, out, errOut)
+		s := w.update(t, flags...).want(1, "403")
+		testkit.WantParts(t, w.plain(s.errOut), "safebrowsing: nothing is due before TIME, in ", ", also with -now: back-off after a failure at TIME: ")
+		if strings.Count(s.out, "\n") != 1 {
+			t.Errorf("during the back-off: %s", s.out)
 		}
 	}
 	if n := len(w.Requests("")); n != 1 {
@@ -108,28 +95,14 @@ func TestUpdateThatFails(t *testing.T) {
 func TestUpdateOfWhichAListIsRejected(t *testing.T) {
 	w := newWorld(t)
 	w.Break("update", 1, protocoltest.ListFaults()["wrong checksum"])
-	status, out, errOut := w.update(t, "-json", "-lists", "se-4b")
-	got := decode[outcome](t, out)[0]
-	if status != 1 || got.Outcome != "rejected" || got.Error == "" || errOut != "" {
-		t.Errorf("status %d, %+v, %s", status, got, errOut)
+	if got := decode[outcome](t, w.update(t, "-json", "-lists", "se-4b").want(1).quiet().out)[0]; got.Outcome != "rejected" || got.Error == "" {
+		t.Errorf("%+v", got)
 	}
 }
 
 func TestUpdateLeavesListsOfAnotherServerAlone(t *testing.T) {
 	w := filled(t)
-	status, _, errOut := invoke(t, "update", "-now", "-db", w.dir, "-endpoint", "http://127.0.0.1:1")
-	if status != 2 || !strings.Contains(w.plain(errOut), "DB holds lists of ENDPOINT: use -endpoint ENDPOINT -protocol v5, or another folder") {
-		t.Errorf("status %d, %s", status, errOut)
-	}
-}
-
-func TestUpdateSendsTheKeyOfTheEnvironment(t *testing.T) {
-	w := newWorld(t)
-	w.SetKey("OWN")
-	t.Setenv(config.KeyVariable, "OWN")
-	if status, _, errOut := w.update(t); status != 0 {
-		t.Errorf("status %d, %s", status, errOut)
-	}
+	run(t, "update", "-now", "-db", w.dir, "-endpoint", "http://127.0.0.1:1").want(2, w.dir+" holds lists of "+w.endpoint+": use -endpoint "+w.endpoint+" -protocol v5, or another folder")
 }
 
 func TestUpdateWaitsForTheFirstContactUnlessToldNotTo(t *testing.T) {
@@ -144,8 +117,8 @@ func TestUpdateWaitsForTheFirstContactUnlessToldNotTo(t *testing.T) {
 	if !errors.Is(err, context.DeadlineExceeded) && err != nil {
 		t.Errorf("got %v, want that it still waited", err)
 	}
-	if status, _, errOut := w.update(t); err != nil && status != 0 {
-		t.Errorf("after it was stopped: %d, %s", status, errOut)
+	if err != nil {
+		w.update(t).want(0)
 	}
 }
 
@@ -173,10 +146,8 @@ func TestUpdateByACorefile(t *testing.T) {
 	w.Publish("pha-4b", nil)
 	block := " {\n safebrowsing {\n  api_key OWN\n  endpoint ENDPOINT\n  db DB\n  lists se-4b pha-4b\n }\n}\n"
 	corefile := w.corefile(t, "a.example"+block+"b.example"+block+"c.example {\n safebrowsing {\n  block OWN(x.example)\n }\n}\n")
-	status, out, errOut := invoke(t, "update", "-now", "-corefile", corefile)
-	if status != 0 || errOut != "" || w.plain(out) != "se-4b: updated, 2 entries, next not before TIME\npha-4b: updated, 0 entries, next not before TIME\n" {
-		t.Errorf("status %d, %s%s", status, out, errOut)
-	}
+	out, _ := w.mustUpdate(t, 0, corefile)
+	expect(t, "text", w.plain(out), "se-4b: updated, 2 entries, next not before TIME\npha-4b: updated, 0 entries, next not before TIME\n")
 	w.wantVerified(t, 2)
 }
 
@@ -213,9 +184,9 @@ func TestCorefilesWithoutOneFolder(t *testing.T) {
 		"two folders":    {two, "DIR/Corefile has several settings for Safe Browsing, DIR/Corefile:2 (db DB) and DIR/Corefile:8 (db DB/b): select one with -db"},
 	} {
 		corefile := w.corefile(t, test.corefile)
-		status, out, errOut := invoke(t, "update", "-corefile", corefile)
-		if status != 2 || out != "" || !strings.HasPrefix(w.plain(errOut, filepath.Dir(corefile)), "safebrowsing: "+test.update) {
-			t.Errorf("%s: status %d, %s%s, want %s", name, status, out, errOut, test.update)
+		s := run(t, "update", "-corefile", corefile).want(2)
+		if s.mute(); !strings.HasPrefix(w.plain(s.errOut, filepath.Dir(corefile)), "safebrowsing: "+test.update) {
+			t.Errorf("%s: %s, want %s", name, s.errOut, test.update)
 		}
 	}
 	if n := len(w.Requests("")); n != 0 {
@@ -224,4 +195,133 @@ func TestCorefilesWithoutOneFolder(t *testing.T) {
 	if _, err := os.Stat(w.dir); err == nil {
 		t.Error("a folder was made")
 	}
+}
+
+// riskCorefile is a Corefile for Web Risk with these properties. KEY is the key.
+func (w *world) riskCorefile(t *testing.T, properties string) string {
+	t.Helper()
+	return w.corefile(t, ". {\n safebrowsing {\n  protocol webrisk\n  endpoint ENDPOINT\n  db DB\n  "+strings.ReplaceAll(properties, "; ", "\n  ")+"\n }\n}\n")
+}
+
+// mustUpdate updates the folder of a Corefile and expects this exit status.
+func (w *world) mustUpdate(t *testing.T, want int, corefile string) (out, errOut string) {
+	t.Helper()
+	s := run(t, "update", "-now", "-corefile", corefile).want(want)
+	return s.out, s.errOut
+}
+
+func TestUpdateByWebRiskAndOnByVersion5(t *testing.T) {
+	w := newWorld(t)
+	w.SetKey("OWN")
+	t.Setenv(config.KeyVariable, "OWN")
+	out := w.update(t, "-protocol", "webrisk").want(0).quiet().out
+	expect(t, "text", w.plain(out), `se-4b: updated, 2 entries, next not before TIME
+mw-4b: updated, 1 entry, next not before TIME
+uws-4b: updated, 0 entries, next not before TIME
+`)
+	if asked, all := len(w.Requests("computeDiff")), len(w.Requests("")); asked != 3 || all != 3 {
+		t.Errorf("%d of %d requests by Web Risk, want one for each list", asked, all)
+	}
+	w.wantVerified(t, 3)
+	w.ClientStarted()
+	w.update(t, "-protocol", "webrisk").want(0, "nothing is due before ")
+	w.update(t).want(0, "se-4b: updated, 2 entries")
+	if got := w.Requests("batchGet"); len(got) != 1 || len(got[0].Versions) != 0 {
+		t.Errorf("requests of version 5: %+v, want one without versions: the services do not know each other's", got)
+	}
+}
+
+func TestUpdateThatWebRiskRefusesSaysUntilWhenForEachList(t *testing.T) {
+	w := newWorld(t)
+	w.Break("computeDiff", 1, protocoltest.Fault{Status: http.StatusForbidden})
+	out, errOut := w.mustUpdate(t, 2, w.riskCorefile(t, "api_key K; budget 5"))
+	expect(t, "text", w.plain(out), `se-4b: waiting, 0 entries, next not before TIME
+mw-4b: waiting, 0 entries, next not before TIME
+uws-4b: waiting, 0 entries, next not before TIME
+`)
+	if !strings.Contains(errOut, "status 403") || len(w.Requests("")) != 1 {
+		t.Errorf("%d requests, %s", len(w.Requests("")), errOut)
+	}
+}
+
+func TestUpdateTakesATokenFromACorefile(t *testing.T) {
+	w := newWorld(t)
+	w.SetToken("TOKEN")
+	corefile := w.riskCorefile(t, "token_file "+filepath.Join(t.TempDir(), "token")+"; budget 5; lists se-4b se-ext-4b")
+	_, file, _ := strings.Cut(read(t, corefile), "token_file ")
+	file, _, _ = strings.Cut(file, "\n")
+	write(t, file, "TOKEN\n")
+	w.Publish("se-ext-4b", [][]byte{{1, 2, 3, 4}})
+	if out, errOut := w.mustUpdate(t, 0, corefile); !strings.Contains(out, "se-ext-4b: updated, 1 entry") || errOut != "" {
+		t.Errorf("%s%s", out, errOut)
+	}
+	if all := w.lists(t); len(all) != 2 || all[1].Name != "se-ext-4b" || all[1].Entries != 1 {
+		t.Errorf("%+v", all)
+	}
+}
+
+// fromGoogle puts a list into a folder as if it came from Google.
+func fromGoogle(t *testing.T, dir string, d *protocol.Dialect, list string) {
+	t.Helper()
+	w := newWorld(t)
+	w.Publish(list, [][]byte{{1, 2, 3, 4}})
+	if list == "se-4b" {
+		hash := lookup.HashExpression("evil.example/")
+		w.Publish(list, [][]byte{hash[:4]})
+	}
+	o, err := openFolderOf(dir, "", d, "K", []string{list})
+	testkit.Must(t, err)
+	defer o.End()
+	client, err := o.Settings.Client(o.Config.Secret, new(lookup.Database), w.Server)
+	testkit.Must(t, err)
+	store, err := updater.OpenStore(dir, o.Settings.Origin(o.Config.Secret))
+	testkit.Must(t, err)
+	schedule, err := updater.NewSchedule(store)
+	testkit.Must(t, err)
+	u, err := updater.New(updater.Config{
+		Source: client, Database: new(lookup.Database), Schedule: schedule, Store: store, Lists: []string{list},
+		Report: func(updater.Event) {}, FirstContact: func() time.Duration { return 0 },
+	})
+	testkit.Must(t, err)
+	testkit.Must(t, u.Once(t.Context()))
+}
+
+// A folder with lists of Safe Browsing can go on with Web Risk, which has a server of its own.
+func TestAFolderMovesToTheOtherServiceOfGoogle(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "db")
+	for _, list := range []string{"se-4b", "pha-4b"} {
+		fromGoogle(t, dir, protocol.DialectV5, list)
+	}
+	for _, test := range []struct {
+		dialect  *protocol.Dialect
+		endpoint string
+		want     string // lists, or the error
+	}{
+		{protocol.DialectV5, protocol.DialectV5.Endpoint, "pha-4b se-4b"},
+		{protocol.DialectWebRisk, protocol.DialectWebRisk.Endpoint, "pha-4b se-4b"},
+		{protocol.DialectWebRisk, "http://127.0.0.1:1", dir + " holds lists of https://safebrowsing.googleapis.com: use -endpoint https://safebrowsing.googleapis.com -protocol v5, or another folder"},
+	} {
+		names, err := heldIn(dir, test.dialect.Origin(test.endpoint, ""))
+		got := strings.Join(names, " ")
+		if err != nil {
+			got = err.Error()
+		}
+		if got != test.want {
+			t.Errorf("%s at %s: %s, want %s", test.dialect, test.endpoint, got, test.want)
+		}
+	}
+	if err := checkList(protocol.DialectWebRisk, "pha-4b", protocol.DialectWebRisk.Endpoint); err == nil {
+		t.Error("Web Risk is asked for pha-4b")
+	}
+	if err := checkList(protocol.DialectV5, protocol.GlobalCache, ""); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestUpdateLeavesOutListsThatTheProtocolDoesNotHave(t *testing.T) {
+	w := newWorld(t)
+	w.Publish("pha-4b", nil)
+	w.update(t, "-lists", "se-4b,pha-4b").want(0)
+	w.ClientStarted()
+	expect(t, "text", w.plain(w.update(t, "-protocol", "webrisk").want(0).quiet().out), "se-4b: updated, 2 entries, next not before TIME\n")
 }

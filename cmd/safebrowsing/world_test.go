@@ -15,18 +15,60 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
+// said is what a command line has printed, and its exit status.
+type said struct {
+	t           *testing.T
+	args        []string
+	status      int
+	out, errOut string
+}
+
+// run runs a command line.
+func run(t *testing.T, args ...string) said {
+	t.Helper()
+	return fed(t, "", args...)
+}
+
+// fed runs a command line with this standard input.
+func fed(t *testing.T, in string, args ...string) said {
+	t.Helper()
+	var w, e bytes.Buffer
+	status := execute(t.Context(), append([]string{"safebrowsing"}, args...), strings.NewReader(in), &w, &e)
+	return said{t, args, status, w.String(), e.String()}
+}
+
+// want wants an exit status, and parts of what was printed.
+func (s said) want(status int, parts ...string) said {
+	s.t.Helper()
+	if s.status != status {
+		s.t.Errorf("%.200q: status %d, want %d: %s%s", s.args, s.status, status, s.out, s.errOut)
+	}
+	testkit.WantParts(s.t, s.out+s.errOut, parts...)
+	return s
+}
+
+// quiet wants no complaint.
+func (s said) quiet() said {
+	s.t.Helper()
+	if s.errOut != "" {
+		s.t.Errorf("%q complains: %s", s.args, s.errOut)
+	}
+	return s
+}
+
+// mute wants nothing but complaints.
+func (s said) mute() {
+	s.t.Helper()
+	if s.out != "" {
+		s.t.Errorf("%q prints %s", s.args, s.out)
+	}
+}
+
 // invoke runs a command line and returns its exit status and its output.
 func invoke(t *testing.T, args ...string) (status int, out, errOut string) {
 	t.Helper()
-	return feed(t, "", args...)
-}
-
-// feed runs a command line with this standard input.
-func feed(t *testing.T, in string, args ...string) (status int, out, errOut string) {
-	t.Helper()
-	var w, e bytes.Buffer
-	status = execute(t.Context(), append([]string{"safebrowsing"}, args...), strings.NewReader(in), &w, &e)
-	return status, w.String(), e.String()
+	s := run(t, args...)
+	return s.status, s.out, s.errOut
 }
 
 // world is a server and a folder.
@@ -49,16 +91,14 @@ func newWorld(t *testing.T) *world {
 func filled(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
-	if status, out, errOut := w.update(t); status != 0 {
-		t.Fatalf("update: %d, %s%s", status, out, errOut)
-	}
+	w.update(t).want(0)
 	w.ClientStarted()
 	return w
 }
 
-func (w *world) update(t *testing.T, more ...string) (status int, out, errOut string) {
+func (w *world) update(t *testing.T, more ...string) said {
 	t.Helper()
-	return invoke(t, append([]string{"update", "-db", w.dir, "-endpoint", w.endpoint, "-now"}, more...)...)
+	return run(t, append([]string{"update", "-db", w.dir, "-endpoint", w.endpoint, "-now"}, more...)...)
 }
 
 // corefile replaces the words for the endpoint and the folder in a Corefile, writes it and
