@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -59,32 +58,6 @@ func TestDecodingIsCutInTheMiddle(t *testing.T) {
 	})
 	if !errors.Is(err, context.Canceled) || !errors.Is(applied, context.Canceled) {
 		t.Errorf("the request is over, but got %v, %v", err, applied)
-	}
-}
-
-func TestSetsOfAListAreBounded(t *testing.T) {
-	for n, good := range map[int]bool{32: true, 33: false} {
-		m := phishing(partialUpdate, "")
-		for i := range n {
-			m.Removals = append(m.Removals, rawIndices(int32(i)))
-			m.Additions = append(m.Additions, raw(4, fmt.Sprintf("000000%02x", i)))
-		}
-		for _, part := range []*listUpdate{{Additions: m.Additions}, {Removals: m.Removals}} {
-			part.ResponseType = partialUpdate
-			if u := updateOfV4(t.Context(), part); good != (u.Err == nil) || u.Err != nil && !errors.Is(u.Err, updater.ErrMalformed) {
-				t.Errorf("%d sets: %v", n, u.Err)
-			}
-		}
-	}
-}
-
-func TestStatesAreBounded(t *testing.T) {
-	for size, good := range map[int]bool{1024: true, 1025: false} {
-		m := phishing(fullUpdate, "")
-		m.NewClientState = make([]byte, size)
-		if u := updateOfV4(t.Context(), m); good != (u.Err == nil) || u.Err != nil && !errors.Is(u.Err, updater.ErrMalformed) {
-			t.Errorf("a state of %d bytes: %v", size, u.Err)
-		}
 	}
 }
 
@@ -163,20 +136,19 @@ func TestVersion4EndsAtGooglesServerOn31March2027(t *testing.T) {
 
 // A malformed answer to a search may have a minimum wait.
 func TestTheMinimumWaitOfAMalformedSearchHolds(t *testing.T) {
-	tr := &countedAnswers{body: marshal(t, &sbv4.FindFullHashesResponse{
+	var asked []time.Time
+	c := newV4(t, counted(marshal(t, &sbv4.FindFullHashesResponse{
 		Matches:             []*sbv4.ThreatMatch{{Threat: &sbv4.ThreatEntry{Hash: []byte("short")}}},
 		MinimumWaitDuration: durationpb.New(6 * time.Hour),
-	})}
-	c, err := NewV4(Config{UserAgent: "a/1", Transport: tr}, []string{"se-4b"}, func() [][]byte { return nil })
-	testkit.Must(t, err)
+	}), &asked), "se-4b")
 	synctest.Test(t, func(t *testing.T) {
 		schedule, _ := updater.NewSchedule(nil)
 		s := updater.Pace(c, schedule, updater.SearchRules{Backoff: updater.Strict}, func(updater.Event) {})
 		s.Search(t.Context(), []lookup.Prefix{"abcd"})
 		time.Sleep(time.Hour)
 		s.Search(t.Context(), []lookup.Prefix{"abcd"})
-		if len(tr.asked) != 1 {
-			t.Errorf("asked again after %s, minimum wait was 6h", tr.asked[1].Sub(tr.asked[0]))
+		if len(asked) != 1 {
+			t.Errorf("asked again after %s, minimum wait was 6h", asked[1].Sub(asked[0]))
 		}
 	})
 }

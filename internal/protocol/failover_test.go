@@ -441,18 +441,6 @@ func TestAnEndpointThatWasLeftIsBackWithTheNewKey(t *testing.T) {
 	})
 }
 
-func TestTheKeyIsNotInTheErrorOfAll(t *testing.T) {
-	repeat := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.WriteHeader(503)
-		fmt.Fprintf(w, `{"error":{"message":"no %s"}}`, r.Header.Get("X-Goog-Api-Key"))
-	}))
-	defer repeat.Close()
-	f := newFleet(t, nil, []string{repeat.URL, repeat.URL + "/b"}, &http.Transport{})
-	if err := searchError(t.Context(), f); err == nil || strings.Contains(err.Error(), testKey) || strings.Count(err.Error(), "(the key)") != 2 {
-		t.Errorf("got %v", err)
-	}
-}
-
 func TestListsOfOneEndpointThatAnswers(t *testing.T) {
 	f := onSockets(t, 2, 1)
 	if all, err := f.Lists(t.Context()); err != nil || len(all) != 2 {

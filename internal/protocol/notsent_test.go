@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/miekg/dns"
+
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
@@ -45,32 +47,19 @@ func tcpServer(t *testing.T, handle func(net.Conn)) string {
 }
 
 // nameServer answers each question with a code; if that is 0, the address of every name is 127.0.0.1.
-func nameServer(t *testing.T, code byte) string {
+func nameServer(t *testing.T, code int) string {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	testkit.Must(t, err)
-	t.Cleanup(func() { conn.Close() })
-	go func() {
-		buf := make([]byte, 1500)
-		for {
-			n, from, err := conn.ReadFrom(buf)
-			if err != nil {
-				return
-			}
-			answer := append([]byte(nil), buf[:n]...)
-			answer[2], answer[3] = answer[2]|0x80, 0x80|code // QR, RA
-			answer[10], answer[11] = 0, 0
-			end := 12
-			for answer[end] != 0 {
-				end += int(answer[end]) + 1
-			}
-			if answer = answer[:end+5]; code == 0 && answer[end+2] == 1 { // A
-				answer[7] = 1
-				answer = append(answer, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 127, 0, 0, 1)
-			}
-			conn.WriteTo(answer, from)
+	server := &dns.Server{PacketConn: conn, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, r *dns.Msg) {
+		m := new(dns.Msg).SetRcode(r, code)
+		if q := r.Question[0]; code == 0 && q.Qtype == dns.TypeA {
+			m.Answer = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: q.Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 60}, A: net.IPv4(127, 0, 0, 1)}}
 		}
-	}()
+		_ = w.WriteMsg(m)
+	})}
+	go func() { _ = server.ActivateAndServe() }()
+	t.Cleanup(func() { _ = server.Shutdown() })
 	return conn.LocalAddr().String()
 }
 

@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -290,53 +289,7 @@ func TestASearchThatIsEndedSaysSo(t *testing.T) {
 	}
 }
 
-// A kept connection that the server has closed before a search began costs no search.
-func TestASearchDoesNotFailForAConnectionThatWasClosedBefore(t *testing.T) {
-	for _, protocols := range [][]string{{"h2"}, {"http/1.1"}} {
-		certificate, roots := testCertificate(t)
-		synctest.Test(t, func(t *testing.T) {
-			listener := &pipes{accepted: make(chan net.Conn), closed: make(chan struct{})}
-			var asked atomic.Int32
-			server := &http.Server{
-				Handler:   http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { asked.Add(1); w.WriteHeader(503) }),
-				TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: protocols},
-				ErrorLog:  log.New(io.Discard, "", 0),
-			}
-			if !slices.Contains(protocols, "h2") {
-				server.Protocols = new(http.Protocols)
-				server.Protocols.SetHTTP1(true)
-			}
-			var wg sync.WaitGroup
-			wg.Go(func() { server.ServeTLS(listener, "", "") })
-			tr := Transport(nil, &tls.Config{RootCAs: roots})
-			tr.Proxy = nil
-			var accepted []net.Conn
-			tr.DialContext = func(context.Context, string, string) (net.Conn, error) {
-				ours, theirs := net.Pipe()
-				accepted = append(accepted, theirs)
-				listener.accepted <- theirs
-				return ours, nil
-			}
-			c := speaking(t, DialectV5, Config{Endpoint: "https://example.com", Transport: tr})
-			for i := range 3 {
-				if err := searchOnce(t.Context(), c); !isStatus(err) {
-					t.Errorf("search %d: %v", i, err)
-				}
-				synctest.Wait()
-				accepted[i].Close()
-				synctest.Wait()
-			}
-			if asked.Load() != 3 {
-				t.Errorf("three searches were %d requests", asked.Load())
-			}
-			c.Close()
-			server.Close()
-			wg.Wait()
-		})
-	}
-}
-
-// silent is the end of a connection that dies without a word, as when a line is
+// silent is the end of a connection that may die without a word, as when a line is
 // dialled again: what is written vanishes, and nothing comes any more.
 type silent struct {
 	net.Conn
@@ -373,32 +326,69 @@ func (p *pipes) Close() error {
 
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 443} }
 
-// A connection of HTTP/2 that is dead is replaced before a third search, of ten
-// seconds, has timed out: three in a row would pause all confirmations.
-func TestADeadConnectionIsReplacedInSeconds(t *testing.T) {
+// inBubble runs a test in simulated time with a client of a server for example.com that speaks a
+// protocol, and with the ends of its connections on the side of the server.
+func inBubble(t *testing.T, protocol string, handler http.Handler, run func(t *testing.T, c Client, accepted *[]*silent)) {
 	certificate, roots := testCertificate(t)
 	synctest.Test(t, func(t *testing.T) {
 		listener := &pipes{accepted: make(chan net.Conn), closed: make(chan struct{})}
 		server := &http.Server{
-			Handler:   serving(binaryForm, unhex(t, wireNothingFound)),
-			TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"h2"}},
+			Handler: handler, Protocols: new(http.Protocols), ErrorLog: log.New(io.Discard, "", 0),
+			TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{protocol}},
 		}
-		go server.ServeTLS(listener, "", "")
-		var dialled []*silent
-		tr := Transport(nil, new(tls.Config))
+		server.Protocols.SetHTTP1(protocol != "h2")
+		server.Protocols.SetHTTP2(protocol == "h2")
+		var wg sync.WaitGroup
+		wg.Go(func() { server.ServeTLS(listener, "", "") })
+		tr := Transport(nil, &tls.Config{RootCAs: roots, ServerName: "example.com"})
 		tr.Proxy = nil
-		tr.TLSClientConfig = &tls.Config{RootCAs: roots, ServerName: "example.com"}
+		var accepted []*silent
 		tr.DialContext = func(context.Context, string, string) (net.Conn, error) {
 			ours, theirs := net.Pipe()
 			dead := new(atomic.Bool)
-			dialled = append(dialled, &silent{ours, dead})
-			listener.accepted <- &silent{theirs, dead}
-			return dialled[len(dialled)-1], nil
+			accepted = append(accepted, &silent{theirs, dead})
+			listener.accepted <- accepted[len(accepted)-1]
+			return &silent{ours, dead}, nil
 		}
-		c, err := NewV5(Config{Endpoint: "https://example.com", Key: testKey, UserAgent: "test/1", Transport: tr})
-		testkit.Must(t, err)
+		c := speaking(t, DialectV5, Config{Endpoint: "https://example.com", Transport: tr})
+		run(t, c, &accepted)
+		for _, conn := range accepted {
+			conn.Close()
+		}
+		c.Close()
+		server.Close()
+		wg.Wait()
+		synctest.Wait()
+	})
+}
+
+// A kept connection that the server has closed before a search began costs no search.
+func TestASearchDoesNotFailForAConnectionThatWasClosedBefore(t *testing.T) {
+	for _, protocol := range []string{"h2", "http/1.1"} {
+		var asked atomic.Int32
+		refuse := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { asked.Add(1); w.WriteHeader(503) })
+		inBubble(t, protocol, refuse, func(t *testing.T, c Client, accepted *[]*silent) {
+			for i := range 3 {
+				if err := searchOnce(t.Context(), c); !isStatus(err) {
+					t.Errorf("search %d: %v", i, err)
+				}
+				synctest.Wait()
+				(*accepted)[i].Close()
+				synctest.Wait()
+			}
+			if asked.Load() != 3 {
+				t.Errorf("three searches were %d requests", asked.Load())
+			}
+		})
+	}
+}
+
+// A connection of HTTP/2 that is dead is replaced before a third search, of ten
+// seconds, has timed out: three in a row would pause all confirmations.
+func TestADeadConnectionIsReplacedInSeconds(t *testing.T) {
+	inBubble(t, "h2", serving(binaryForm, unhex(t, wireNothingFound)), func(t *testing.T, c Client, accepted *[]*silent) {
 		testkit.Must(t, searchError(t.Context(), c))
-		dialled[0].dead.Store(true)
+		(*accepted)[0].dead.Store(true)
 		failed, begun := 0, time.Now()
 		for again := true; again && failed < 5; {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -407,15 +397,9 @@ func TestADeadConnectionIsReplacedInSeconds(t *testing.T) {
 			}
 			cancel()
 		}
-		if took := time.Since(begun); failed > 2 || took > 20*time.Second || len(dialled) != 2 {
-			t.Errorf("%d searches failed in %s, %d connections were made, want at most 2 in 20 s and 2 connections", failed, took, len(dialled))
+		if took := time.Since(begun); failed > 2 || took > 20*time.Second || len(*accepted) != 2 {
+			t.Errorf("%d searches failed in %s, %d connections were made, want at most 2 in 20 s and 2 connections", failed, took, len(*accepted))
 		}
-		for _, conn := range dialled {
-			conn.Close()
-		}
-		c.Close()
-		server.Close()
-		synctest.Wait()
 	})
 }
 

@@ -1,10 +1,8 @@
 package protocol
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -47,7 +45,7 @@ func (a relayAnswer) RoundTrip(r *http.Request) (*http.Response, error) {
 	if a.retryAfter != "" {
 		header.Set("Retry-After", a.retryAfter)
 	}
-	return &http.Response{StatusCode: a.status, Header: header, Body: io.NopCloser(strings.NewReader(string(raw))), ContentLength: int64(len(raw)), Request: r}, err
+	return response(r, a.status, header, raw), err
 }
 
 // ask searches for the prefixes of expressions at an endpoint.
@@ -298,15 +296,12 @@ func TestAnAnnouncementGetsOld(t *testing.T) {
 	}
 }
 
-type countedAnswers struct {
-	body  []byte
-	asked []time.Time
-}
-
-func (r *countedAnswers) RoundTrip(q *http.Request) (*http.Response, error) {
-	r.asked = append(r.asked, time.Now())
-	return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"application/x-protobuf"}}, ContentLength: -1,
-		Body: io.NopCloser(bytes.NewReader(r.body)), Request: q}, nil
+// counted answers every request with a body, and notes when it came.
+func counted(body []byte, asked *[]time.Time) answering {
+	return func(r *http.Request) (*http.Response, error) {
+		*asked = append(*asked, time.Now())
+		return always(binaryForm, body)(r)
+	}
 }
 
 // A long list that is refused early has a minimum wait too.
@@ -318,9 +313,8 @@ func TestTheMinimumWaitOfAListRefusedEarlyHolds(t *testing.T) {
 			}
 			m, _ := fullList(t, "se-4b", 5000)
 			m.MinimumWaitDuration = durationpb.New(6 * time.Hour)
-			tr := &countedAnswers{body: inOrder(t, m)}
-			c, err := NewV5(Config{UserAgent: "a/1", Transport: tr})
-			testkit.Must(t, err)
+			var asked []time.Time
+			c := newClient(t, counted(inOrder(t, m), &asked))
 			synctest.Test(t, func(t *testing.T) {
 				schedule, _ := updater.NewSchedule(nil)
 				u, err := updater.New(updater.Config{Source: c, Database: new(lookup.Database), Schedule: schedule, Lists: []string{"se-4b"},
@@ -329,10 +323,10 @@ func TestTheMinimumWaitOfAListRefusedEarlyHolds(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 7*time.Hour)
 				defer cancel()
 				u.Run(ctx)
-				if len(tr.asked) < 2 {
-					t.Fatal(tr.asked)
+				if len(asked) < 2 {
+					t.Fatal(asked)
 				}
-				if gap := tr.asked[1].Sub(tr.asked[0]); gap < 6*time.Hour {
+				if gap := asked[1].Sub(asked[0]); gap < 6*time.Hour {
 					t.Errorf("asked again after %s, minimum wait was 6h", gap)
 				}
 			})

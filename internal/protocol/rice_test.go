@@ -16,7 +16,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -226,29 +225,6 @@ func readOdd(r io.Reader, width int, rng *rand.Rand) (all []byte, err error) {
 			return all, err
 		}
 	}
-}
-
-func BenchmarkRice32(b *testing.B) {
-	const count = 1 << 20
-	values := make([]uint32, count)
-	rng := rand.New(rand.NewPCG(3, 4))
-	for i := range values {
-		values[i] = rng.Uint32()
-	}
-	slices.Sort(values)
-	m := protocoltest.EncodeRice32(slices.Compact(values))
-	coded := rice{width: 4, first: [4]uint64{uint64(m.FirstValue)}, parameter: m.RiceParameter, count: m.EntriesCount, data: m.EncodedData}
-	buf := make([]byte, 4096)
-	for b.Loop() {
-		for reader := coded.reader(); ; {
-			if _, err := reader.Read(buf); err == io.EOF {
-				break
-			} else if err != nil {
-				b.Fatal(err)
-			}
-		}
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(m.EntriesCount+1), "ns/value")
 }
 
 // plainRice codes differences bit by bit, and returns the integers too. It stops before the

@@ -58,40 +58,49 @@ func searchError(ctx context.Context, c Client) error {
 	return err
 }
 
-// faultsOfBoth calls try for each fault of lists and of searches.
-func faultsOfBoth(t *testing.T, try func(t *testing.T, method string, f protocoltest.Fault, ask func(context.Context, Client) error)) {
-	for name, f := range protocoltest.ListFaults() {
-		t.Run("lists, "+name, func(t *testing.T) { try(t, "update", f, fetchError) })
-	}
-	for name, f := range protocoltest.SearchFaults() {
-		t.Run("search, "+name, func(t *testing.T) { try(t, "search", f, searchError) })
-	}
-}
-
 func TestEveryFaultIsAnErrorWithoutSecretsOverASocket(t *testing.T) {
-	faultsOfBoth(t, func(t *testing.T, method string, f protocoltest.Fault, ask func(context.Context, Client) error) {
-		s := protocoltest.New(t)
-		s.SetKey(testKey)
-		for _, width := range widths {
-			s.Publish(fmt.Sprintf("x-%db", width), [][]byte{make([]byte, width), append(make([]byte, width-1), 1)})
+	risk := func(t *testing.T, endpoint string) Client {
+		return riskClientOf(t, Config{Endpoint: endpoint, Key: testKey})
+	}
+	searchRisk := func(ctx context.Context, c Client) error {
+		return cmp.Or(firstFetchError(ctx, c), searchError(ctx, c)) // only entries of lists may be asked for
+	}
+	for _, service := range []struct {
+		name, method string
+		faults       map[string]protocoltest.Fault
+		client       func(t *testing.T, endpoint string) Client
+		ask          func(context.Context, Client) error
+	}{
+		{"lists", "update", protocoltest.ListFaults(), func(t *testing.T, endpoint string) Client { return clientOf(t, endpoint) }, fetchError},
+		{"search", "search", protocoltest.SearchFaults(), func(t *testing.T, endpoint string) Client { return clientOf(t, endpoint) }, searchError},
+		{"lists of Web Risk", "computeDiff", protocoltest.ListFaultsWebRisk(), risk, firstFetchError},
+		{"search of Web Risk", "searchOne", protocoltest.SearchFaultsWebRisk(), risk, searchRisk},
+	} {
+		for name, f := range service.faults {
+			t.Run(service.name+", "+name, func(t *testing.T) {
+				s := riskServer(t)
+				for _, width := range widths {
+					s.Publish(fmt.Sprintf("x-%db", width), [][]byte{make([]byte, width), append(make([]byte, width-1), 1)})
+				}
+				s.Break(service.method, 1, f)
+				socket := httptest.NewServer(s)
+				defer socket.Close()
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if f.Delay > 0 {
+					ctx, cancel = context.WithTimeout(ctx, 200*time.Millisecond)
+					defer cancel()
+				}
+				c := service.client(t, socket.URL)
+				defer c.Close()
+				err := service.ask(ctx, c)
+				if err == nil {
+					t.Error("no error")
+				}
+				checkSecrets(t, err)
+			})
 		}
-		s.Break(method, 1, f)
-		socket := httptest.NewServer(s)
-		defer socket.Close()
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		if f.Delay > 0 {
-			ctx, cancel = context.WithTimeout(ctx, 20*time.Millisecond)
-			defer cancel()
-		}
-		c := clientOf(t, socket.URL)
-		defer c.Close()
-		err := ask(ctx, c)
-		if err == nil {
-			t.Error("no error")
-		}
-		checkSecrets(t, err)
-	})
+	}
 }
 
 // clientOf returns a client with the transport of production.
@@ -141,7 +150,7 @@ func TestAServerThatRepeatsTheKeyDoesNotGetItIntoErrors(t *testing.T) {
 			_, lists := c.Lists(t.Context())
 			errs := []error{fetchError(t.Context(), c), searchError(t.Context(), c), one, lists}
 			for _, c := range riskClients(t, Config{Key: testKey, Transport: c.cfg.Transport}) {
-				errs = append(errs, riskFetchError(t.Context(), c), searchError(t.Context(), c))
+				errs = append(errs, firstFetchError(t.Context(), c), searchError(t.Context(), c))
 			}
 			for _, err := range errs {
 				if text := fmt.Sprint(err); strings.Contains(strings.ToLower(text), strings.ToLower(testKey)) || strings.Contains(text, testKey[:8]) {

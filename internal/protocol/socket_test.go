@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -10,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"os/exec"
 	"strings"
@@ -189,21 +187,5 @@ func TestFetchInAnotherProcess(t *testing.T) {
 	testkit.Must(t, err)
 	if _, err := fetch(t, c, updater.Want{List: "se-4b"}); err == nil {
 		t.Error("fetched through a proxy that refuses")
-	}
-}
-
-// The environment is read once per process, so that only the function can be
-// looked at.
-func TestTransportTakesTheProxyOfTheEnvironmentAndBoundsEachStep(t *testing.T) {
-	tr := Transport([]string{"127.0.0.1:53"}, new(tls.Config))
-	if tr.Proxy == nil {
-		t.Fatal("no proxy is ever used")
-	}
-	local := &http.Request{URL: &url.URL{Scheme: "http", Host: "127.0.0.1"}}
-	if proxy, err := tr.Proxy(local); proxy != nil || err != nil {
-		t.Errorf("the own machine is reached through %v, %v", proxy, err)
-	}
-	if tr.TLSHandshakeTimeout == 0 || tr.ResponseHeaderTimeout == 0 || tr.MaxResponseHeaderBytes == 0 || tr.DialContext == nil {
-		t.Error("a step is not bounded")
 	}
 }

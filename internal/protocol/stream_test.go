@@ -179,41 +179,29 @@ func TestStreamedAnswersInAllOrders(t *testing.T) {
 	}
 }
 
-// Wherever an answer breaks off, the whole request has failed, also after the last
-// entry.
-func TestStreamedAnswersThatBreakOff(t *testing.T) {
-	streamAll(t)
+// Wherever an answer breaks off, the whole request has failed, also after the last entry. The answer
+// about one list does not tell where it ends: where it has been cut between two fields the list lacks
+// what it needs, and HTTP says the rest.
+func TestAnswersThatBreakOff(t *testing.T) {
 	m, _ := fullList(t, "se-4b", 100)
-	raw := batch(inOrder(t, m))
 	broken := errors.New("connection reset")
-	for n := range len(raw) {
-		for want, body := range map[error]io.Reader{
-			updater.ErrMalformed: bytes.NewReader(raw[:n]),
-			broken:               io.MultiReader(bytes.NewReader(raw[:n]), iotest.ErrReader(broken)),
-		} {
-			err := readBatch(t.Context(), body, []updater.Want{{List: "se-4b"}}, func(_ int, u *updater.Update) { updater.Apply(updater.List{Name: "se-4b"}, u, 1000) })
-			if !errors.Is(err, want) {
-				t.Fatalf("cut at %d of %d: %v, want %v", n, len(raw), err, want)
+	for _, inBatch := range inBatchOrNot {
+		t.Run(fmt.Sprint("in a batch: ", inBatch), func(t *testing.T) {
+			if inBatch {
+				streamAll(t)
 			}
-		}
-	}
-}
-
-// The answer about one list does not tell where it ends: where it has been cut
-// between two fields the list lacks what it needs, and HTTP says the rest.
-func TestAnswersAboutOneListThatBreakOff(t *testing.T) {
-	m, _ := fullList(t, "se-4b", 100)
-	raw := inOrder(t, m)
-	broken := errors.New("connection reset")
-	for n := range len(raw) {
-		for want, body := range map[error]io.Reader{
-			updater.ErrMalformed: bytes.NewReader(raw[:n]),
-			broken:               io.MultiReader(bytes.NewReader(raw[:n]), iotest.ErrReader(broken)),
-		} {
-			if l, _, err := streamed(t, false, body, updater.List{Name: "se-4b"}); !errors.Is(err, want) {
-				t.Errorf("cut at %d of %d: %v, %v, want %v", n, len(raw), l, err, want)
+			raw := answerAbout(inBatch, inOrder(t, m))
+			for n := range len(raw) {
+				for want, body := range map[error]io.Reader{
+					updater.ErrMalformed: bytes.NewReader(raw[:n]),
+					broken:               io.MultiReader(bytes.NewReader(raw[:n]), iotest.ErrReader(broken)),
+				} {
+					if l, _, err := streamed(t, inBatch, body, updater.List{Name: "se-4b"}); !errors.Is(err, want) {
+						t.Fatalf("cut at %d of %d: %v, %v, want %v", n, len(raw), l, err, want)
+					}
+				}
 			}
-		}
+		})
 	}
 }
 
@@ -355,26 +343,6 @@ func TestRadixSortSortsAsTheLibraryDoes(t *testing.T) {
 			if !slices.Equal(numbers, want) {
 				t.Errorf("%d numbers with the mask %#x are not sorted", size, mask)
 			}
-		}
-	}
-}
-
-func BenchmarkSort(b *testing.B) {
-	chance := rand.New(rand.NewPCG(1, 2))
-	for _, size := range []int{1000, 4_000_000} {
-		numbers := make([]uint32, size)
-		for i := range numbers {
-			numbers[i] = chance.Uint32()
-		}
-		copied := make([]uint32, size)
-		for name, sort := range map[string]func([]uint32){"radix": func(n []uint32) { radixSort(n, 24) }, "slices": slices.Sort[[]uint32]} {
-			b.Run(fmt.Sprintf("%d/%s", size, name), func(b *testing.B) {
-				for b.Loop() {
-					copy(copied, numbers)
-					sort(copied)
-				}
-				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*size), "ns/number")
-			})
 		}
 	}
 }

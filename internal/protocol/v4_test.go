@@ -17,7 +17,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv4"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
@@ -75,12 +74,6 @@ func rawIndices(indices ...int32) *entrySet {
 	return &entrySet{CompressionType: sbv4.CompressionType_RAW, RawIndices: &sbv4.RawIndices{Indices: indices}}
 }
 
-// codedV4 codes numbers as the server would.
-func codedV4(values ...uint32) *sbv4.RiceDeltaEncoding {
-	m := protocoltest.EncodeRiceWebRisk(values)
-	return &sbv4.RiceDeltaEncoding{FirstValue: m.FirstValue, RiceParameter: m.RiceParameter, NumEntries: m.EntryCount, EncodedData: m.EncodedData}
-}
-
 // phishing is an update of se-4b whose result has these entries, in hexadecimal.
 func phishing(kind sbv4.FetchThreatListUpdatesResponse_ListUpdateResponse_ResponseType, result string) *listUpdate {
 	b, _ := hex.DecodeString(strings.ReplaceAll(result, " ", ""))
@@ -113,37 +106,6 @@ func TestV4FetchRequestOnTheWire(t *testing.T) {
 	c.Fetch(t.Context(), []updater.Want{{List: "se-4b"}}, func(int, *updater.Update) {})
 	if got := hex.EncodeToString(asked); got != wireFetch {
 		t.Errorf("sent %s, want %s", got, wireFetch)
-	}
-}
-
-// The worked example of the page "Compression", and the byte order of the example
-// in Firefox's tests: 4, 768, 131072 and 16777216 are written little-endian.
-func TestV4RiceCodedPrefixes(t *testing.T) {
-	tests := []struct {
-		name, checksum string
-		set            *entrySet
-		want           string
-	}{
-		{"5, 20, 29", "a9a325de93cffeb40b5b59b90b4647d9061e378063378da5357dc48b61191198", riceSet(5, 2, 2, "f702"), "05000000 14000000 1d000000"},
-		{"numbers that ascend otherwise than their bytes", "", &entrySet{
-			CompressionType: sbv4.CompressionType_RICE, RiceHashes: codedV4(4, 768, 131072, 16777216),
-		}, "00000001 00000200 00030000 04000000"},
-		{"1, 5, 7, 13", "", &entrySet{ // of the page "Compression"
-			CompressionType: sbv4.CompressionType_RICE, RiceHashes: codedV4(1, 5, 7, 13),
-		}, "01000000 05000000 07000000 0d000000"},
-		{"a lone value", "", riceSet(0x0201, 0, 0, ""), "01020000"},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			m := phishing(fullUpdate, test.want)
-			if got := hex.EncodeToString(m.Checksum.Sha256); test.checksum != "" && got != test.checksum {
-				t.Errorf("checksum %s, want %s", got, test.checksum)
-			}
-			m.Additions = []*entrySet{test.set}
-			l, err := fetchV4(t, updater.List{Name: "se-4b"}, m)
-			testkit.Must(t, err)
-			checkList(t, l, hex.EncodeToString([]byte("new")), strings.ReplaceAll(test.want, " ", ""), hex.EncodeToString(m.Checksum.Sha256))
-		})
 	}
 }
 
@@ -204,6 +166,9 @@ func TestV4RejectsWhatCannotBe(t *testing.T) {
 		"a removal of unknown type":    remove(&entrySet{CompressionType: 7}),
 		"Rice removals that are empty": remove(&entrySet{CompressionType: sbv4.CompressionType_RICE}),
 		"no state":                     func(m *listUpdate) { m.NewClientState = nil },
+		"a state of 1025 bytes":        func(m *listUpdate) { m.NewClientState = make([]byte, 1025) },
+		"33 sets":                      set(append(slices.Repeat([]*entrySet{raw(4, "")}, 32), raw(4, "05000000"))...),
+		"33 sets of removals":          remove(append(slices.Repeat([]*entrySet{rawIndices()}, 32), rawIndices(0))...),
 		"a checksum of 31 bytes":       func(m *listUpdate) { m.Checksum.Sha256 = m.Checksum.Sha256[:31] },
 		"no checksum":                  func(m *listUpdate) { m.Checksum = nil },
 	} {
@@ -327,20 +292,6 @@ func TestV4SearchRejectsWhatCannotBe(t *testing.T) {
 		if !errors.Is(err, updater.ErrMalformed) || !reflect.DeepEqual(got, lookup.Answer{}) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
-	}
-}
-
-func TestV4AsksForALimitThatIsAPowerOfTwo(t *testing.T) {
-	var asked sbv4.FetchThreatListUpdatesRequest
-	c := newV4(t, answering(func(r *http.Request) (*http.Response, error) {
-		sent, _ := io.ReadAll(r.Body)
-		proto.Unmarshal(sent, &asked)
-		return always(binaryForm, nil)(r)
-	}))
-	c.cfg.MaxEntries = 70_000
-	c.Fetch(t.Context(), []updater.Want{{List: "mw-4b", Version: []byte("s")}}, func(int, *updater.Update) {})
-	if r := asked.ListUpdateRequests; len(r) != 1 || r[0].Constraints.MaxDatabaseEntries != 65_536 || string(r[0].State) != "s" {
-		t.Errorf("asked %v", r)
 	}
 }
 

@@ -1,51 +1,20 @@
 package protocol
 
 import (
-	"context"
 	"encoding/hex"
 	"errors"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/wrv1"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
-	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
-
-// What is no answer at all fails the request, so that the back-off starts.
-func TestWebRiskAnswersThatAreNoneFailTheRequest(t *testing.T) {
-	for name, transport := range map[string]answering{
-		"no protobuf":     always(binaryForm, []byte{0xff}),
-		"another JSON":    always(jsonForm, []byte(`{"responseType":[]}`)),
-		"JSON cut":        always(jsonForm, []byte(`{"responseType":"RESET"`)),
-		"a time in words": always(jsonForm, []byte(`{"recommendedNextDiff":"soon"}`)),
-		"another type":    always("text/html", []byte("<html>")),
-		"status 503":      func(r *http.Request) (*http.Response, error) { return response(r, 503, nil, nil), nil },
-		"a redirect": func(r *http.Request) (*http.Response, error) {
-			return response(r, 302, http.Header{"Location": {"https://b.example"}}, nil), nil
-		},
-		"no connection": func(r *http.Request) (*http.Response, error) { return nil, errors.New("no route") },
-		"unknown compressor": func(r *http.Request) (*http.Response, error) {
-			return response(r, 200, http.Header{"Content-Encoding": {"br"}}, nil), nil
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := newWebRisk(t, transport, "se-4b")
-			_, err := c.Fetch(t.Context(), []updater.Want{{List: "se-4b"}}, func(int, *updater.Update) { t.Error("taken") })
-			if err == nil || !strings.HasPrefix(err.Error(), "fetching list se-4b: ") {
-				t.Errorf("got %v", err)
-			}
-		})
-	}
-}
 
 // A list of seven million entries may come raw: 28 MB.
 func TestWebRiskAnswersMayHave32MiB(t *testing.T) {
@@ -84,44 +53,6 @@ func TestWebRiskFetchStopsAtTheFirstFailure(t *testing.T) {
 }
 
 var _ updater.OneByOne = (*WebRisk)(nil)
-
-// The updater asks for each list by itself, when the answer before has recommended it,
-// and keeps what was answered before a failure.
-func TestWebRiskListsAreFetchedEachAtItsTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var asked []string
-		begun := time.Now()
-		c := newWebRisk(t, answering(func(r *http.Request) (*http.Response, error) {
-			threat := r.URL.Query().Get("threatType")
-			asked = append(asked, threat+" "+time.Since(begun).String())
-			if time.Since(begun) > 150*time.Minute && threat == "SOCIAL_ENGINEERING" {
-				return response(r, 503, nil, nil), nil
-			}
-			m := riskUpdate(riskReset, "05000000")
-			m.Additions = &wrv1.ThreatEntryAdditions{RiceHashes: riskRice(5, 0, 0, "")}
-			m.RecommendedNextDiff = timestamppb.New(time.Now().Add(map[string]time.Duration{"MALWARE": 2 * time.Hour}[threat] + time.Hour))
-			return always(binaryForm, marshal(t, m))(r)
-		}))
-		database := new(lookup.Database)
-		schedule, _ := updater.NewSchedule(nil)
-		u, err := updater.New(updater.Config{Source: c, Database: database, Schedule: schedule, Lists: []string{"mw-4b", "se-4b"},
-			FirstContact: func() time.Duration { return 0 }})
-		testkit.Must(t, err)
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour+time.Minute)
-		defer cancel()
-		u.Run(ctx)
-		want := []string{"MALWARE 0s", "SOCIAL_ENGINEERING 0s", "SOCIAL_ENGINEERING 1h0m0s", "SOCIAL_ENGINEERING 2h0m0s", "MALWARE 3h0m0s", "SOCIAL_ENGINEERING 3h0m0s"}
-		if !slices.Equal(asked, want) {
-			t.Errorf("asked %q, want %q", asked, want)
-		}
-		if hold := schedule.FetchHold([]string{"mw-4b"}); !hold.Until.Equal(begun.Add(6 * time.Hour)) {
-			t.Errorf("the hold of the list that was answered is %+v, want it to end after six hours", hold)
-		}
-		if hold := schedule.FetchHold([]string{"se-4b"}); hold.Failures != 1 || !strings.Contains(hold.Cause, "503") {
-			t.Errorf("the back-off is %+v", hold)
-		}
-	})
-}
 
 type (
 	diffAnswer = wrv1.ComputeThreatListDiffResponse

@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -130,15 +129,6 @@ func riskClients(t *testing.T, cfg Config) (clients []*WebRisk) {
 		clients = append(clients, c)
 	}
 	return clients
-}
-
-// riskFetchError fetches a list while version 1 is held, and returns what is wrong
-// with the answer or with the list.
-func riskFetchError(ctx context.Context, c *WebRisk) (broken error) {
-	_, err := c.Fetch(ctx, []updater.Want{{List: "se-4b", Version: []byte(secretPrefix)}}, func(_ int, u *updater.Update) {
-		_, _, broken = updater.Apply(updater.List{Name: "se-4b"}, u, 1000)
-	})
-	return cmp.Or(err, broken)
 }
 
 // searches is a client of Web Risk that keeps the rules for searches, and its server.
