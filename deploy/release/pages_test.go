@@ -6,18 +6,23 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/goreleaser/nfpm/v2"
 )
 
-// repositories is what deploy/pages/build has made of a release.
+// repositories is what deploy/pages/build has made of a release, and a web server that has them.
 type repositories struct {
 	t    *testing.T
 	dist *release
 	out  string
+	url  string
 }
 
 // output runs a program that must succeed.
@@ -38,7 +43,7 @@ func published(t *testing.T) *repositories {
 	if testing.Short() {
 		t.Skip("-short: it makes keys and repositories")
 	}
-	for _, name := range []string{"apt-ftparchive", "createrepo_c", "gpg", "signify-openbsd", "apt-get"} {
+	for _, name := range []string{"apt-ftparchive", "createrepo_c", "gpg", "signify-openbsd", "apt-get", "dnf"} {
 		if _, err := exec.LookPath(name); err != nil && os.Getenv("CI") == "" {
 			t.Skip(err)
 		}
@@ -61,9 +66,11 @@ func published(t *testing.T) *repositories {
 	write(t, filepath.Join(keys, "gpg"), secret)
 	output(t, keys, nil, "signify-openbsd", "-G", "-n", "-p", "usign.pub", "-s", "usign.sec")
 	out := t.TempDir()
-	output(t, "../..", []string{"PAGES_GPG_KEY_FILE=" + filepath.Join(keys, "gpg"), "PAGES_SIGNIFY_KEY_FILE=" + filepath.Join(keys, "usign.sec"), "PAGES_URL=file://" + out},
+	server := httptest.NewServer(http.FileServer(http.Dir(out)))
+	t.Cleanup(server.Close)
+	output(t, "../..", []string{"PAGES_GPG_KEY_FILE=" + filepath.Join(keys, "gpg"), "PAGES_SIGNIFY_KEY_FILE=" + filepath.Join(keys, "usign.sec"), "PAGES_URL=" + server.URL},
 		"deploy/pages/build", r.out, out)
-	return &repositories{t, r, out}
+	return &repositories{t, r, out, server.URL}
 }
 
 // apt runs apt-get with state of its own, for packages of an architecture.
@@ -130,6 +137,132 @@ func TestAptTakesThePackageOfTheRepository(t *testing.T) {
 		if out, err := p.apt(dir, "amd64", "update", "--error-on=any"); err == nil {
 			t.Errorf("Expected apt to refuse %s:\n%s", name, out)
 		}
+	}
+}
+
+// dnf runs dnf with a root of its own, for packages of an architecture, without the scripts of a package: the root has no shell.
+func (p *repositories) dnf(dir, arch string, args ...string) (string, error) {
+	p.t.Helper()
+	for _, name := range []string{"repos", "log"} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	repo, err := os.ReadFile(filepath.Join(p.out, "rpm/coredns-safebrowsing.repo"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	write(p.t, filepath.Join(dir, "repos/coredns-safebrowsing.repo"), string(repo))
+	write(p.t, filepath.Join(dir, "dnf.conf"), "")
+	options := []string{"--config", filepath.Join(dir, "dnf.conf"), "--noplugins", "--installroot", filepath.Join(dir, "root"), "--releasever", "1", "--forcearch", arch,
+		"--setopt=reposdir=" + filepath.Join(dir, "repos"), "--setopt=cachedir=" + filepath.Join(dir, "cache"), "--setopt=logdir=" + filepath.Join(dir, "log"),
+		"--setopt=tsflags=noscripts", "--setopt=retries=1", "--assumeyes"}
+	cmd := exec.Command("dnf", append(options, args...)...)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// dnf installs what the release has, by the file that the page offers; what was changed or signed by somebody else is refused.
+func TestDnfTakesThePackageOfTheRepository(t *testing.T) {
+	p := published(t)
+	for i, arch := range []string{"x86_64", "aarch64"} {
+		dir := t.TempDir()
+		if out, err := p.dnf(dir, arch, "install", "--setopt=keepcache=1", "coredns-safebrowsing"); err != nil {
+			t.Fatalf("dnf install for %s: %v\n%s", arch, err, out)
+		}
+		got, _ := filepath.Glob(filepath.Join(dir, "cache/*/packages/coredns-safebrowsing*.rpm"))
+		if len(got) != 1 {
+			t.Fatalf("Expected one package for %s, got %v", arch, got)
+		}
+		same(t, got[0], p.dist.packageName(p.dist.targets[i], ".rpm"))
+		if got, err := os.ReadFile(filepath.Join(dir, "root/usr/bin/coredns-safebrowsing")); string(got) != "program" {
+			t.Errorf("%s: expected the program, got %q, %v", arch, got, err)
+		}
+	}
+	repomd, rpm := filepath.Join(p.out, "rpm/repodata/repomd.xml"), filepath.Base(p.dist.packageName(p.dist.targets[0], ".rpm"))
+	for _, tc := range []struct{ name, file, from, to, want string }{
+		{"a package that was changed", filepath.Join(p.out, "rpm", rpm), "program", "Program", "checksum"},
+		{"a list of packages that was changed", repomd, "<revision>", "<revision>1", "Bad GPG signature"},
+		{"a list of packages without a signature", repomd + ".asc", "", "", "GPG signature is not available"},
+	} {
+		raw, err := os.ReadFile(tc.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tc.from == "" {
+			err = os.Remove(tc.file)
+		} else {
+			err = os.WriteFile(tc.file, bytes.Replace(raw, []byte(tc.from), []byte(tc.to), 1), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := p.dnf(t.TempDir(), "x86_64", "install", "coredns-safebrowsing")
+		if err == nil || !strings.Contains(out, tc.want) {
+			t.Errorf("Expected dnf to refuse %s, with %q: %v\n%s", tc.name, tc.want, err, out)
+		}
+		write(t, tc.file, string(raw))
+	}
+}
+
+// opkg and usign are in no package of Debian: built from their sources, they run this, too. As on a router, opkg asks a script of
+// OpenWrt, opkg-key, about a signature.
+func TestOpkgTakesThePackageOfTheRepository(t *testing.T) {
+	for _, name := range []string{"opkg", "usign"} {
+		if _, err := exec.LookPath(name); err != nil {
+			t.Skip(err)
+		}
+	}
+	p, dir := published(t), t.TempDir()
+	root, feed := filepath.Join(dir, "root"), filepath.Join(p.out, "openwrt/mipsel_24kc")
+	for _, name := range []string{"etc/opkg/keys", "tmp", "usr/lib/opkg", "var/lock"} {
+		if err := os.MkdirAll(filepath.Join(root, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	key, err := os.ReadFile(filepath.Join(p.out, "openwrt.pub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fingerprint := strings.TrimSpace(output(t, p.out, nil, "usign", "-F", "-p", "openwrt.pub"))
+	write(t, filepath.Join(root, "etc/opkg/keys", fingerprint), string(key))
+	verify := filepath.Join(dir, "opkg-key")
+	write(t, verify, "#!/bin/sh\nzcat \"$3\" | usign -V -q -P "+filepath.Join(root, "etc/opkg/keys")+" -x \"$2\" -m -\n")
+	if err := os.Chmod(verify, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "opkg.conf"), "dest root /\nlists_dir ext /lists\noption check_signature\narch all 1\narch mipsel_24kc 10\n"+
+		"src/gz coredns_safebrowsing "+p.url+"/openwrt/mipsel_24kc\n")
+	opkg := func(args ...string) (string, error) {
+		cmd := exec.Command("opkg", append([]string{"--conf", "opkg.conf", "--offline-root", root, "--verify-program", verify}, args...)...)
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	bundle := filepath.Join(dir, "ca-bundle.ipk")
+	if err := writePackage(&nfpm.Info{Name: "ca-bundle", Arch: "all", Platform: "linux", Version: "1", Description: "fake", Maintainer: "nobody"}, "ipk", bundle); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"update"}, {"install", bundle}, {"install", "coredns-safebrowsing"}} {
+		if out, err := opkg(args...); err != nil || strings.Contains(out, "failed") {
+			t.Fatalf("opkg %q: %v\n%s", args, err, out)
+		}
+	}
+	if got, err := os.ReadFile(filepath.Join(root, "usr/bin/coredns-safebrowsing")); string(got) != "linux/mipsle" {
+		t.Errorf("Expected the program, got %q, %v", got, err)
+	}
+	if out, err := opkg("remove", "coredns-safebrowsing"); err != nil {
+		t.Fatal(err, out)
+	}
+	write(t, filepath.Join(feed, filepath.Base(p.dist.openwrtName("mipsel_24kc", ".ipk"))), "changed")
+	if out, err := opkg("install", "coredns-safebrowsing"); err == nil {
+		t.Errorf("Expected opkg to refuse a package that was changed:\n%s", out)
+	}
+	write(t, filepath.Join(feed, "Packages"), "Package: changed\n")
+	output(t, feed, nil, "gzip", "-9nkf", "Packages")
+	if out, err := opkg("update"); err == nil && !strings.Contains(out, "Signature check failed") {
+		t.Errorf("Expected opkg to refuse a list of packages that was changed: %v\n%s", err, out)
 	}
 }
 
