@@ -65,7 +65,7 @@ func (r *running) Change(_ context.Context, c block.Change) (block.Changed, erro
 	return done, nil
 }
 
-func (r *running) Listings(block.Question) (block.Listings, error) {
+func (r *running) Listings(context.Context, block.Question) (block.Listings, error) {
 	return block.Listings{}, errors.New("no server block uses Safe Browsing or Web Risk")
 }
 

@@ -198,45 +198,16 @@ func (m *measuring) openFeed(stdin io.Reader) (in io.Reader, end func(), err err
 	return f, func() { f.Close() }, nil
 }
 
-// count reads the feed and looks its URLs up. A goroutine reads, because a read cannot be interrupted: it
-// ends with the feed, or with the next line after ctx has ended, and then the process exits.
+// count reads the feed and looks its URLs up.
 func (m *measuring) count(ctx context.Context, in io.Reader, c *counter) error {
-	entries, ended := make(chan feedEntry, 256), make(chan error, 1)
-	go func() {
-		ended <- m.feed.read(in, func(e feedEntry) bool {
-			select {
-			case entries <- e:
-				return true
-			case <-ctx.Done():
-				return false
-			}
-		})
-		close(entries)
-	}()
-	for {
-		select {
-		case e, ok := <-entries:
-			if !ok {
-				return m.counted(ctx, <-ended, c)
-			}
-			if err := c.take(ctx, e); err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// counted ends the count of a feed that was read with err.
-func (m *measuring) counted(ctx context.Context, err error, c *counter) error {
+	err := inBackground(ctx, func(give func(feedEntry) bool) error { return m.feed.read(in, give) }, func(e feedEntry) error { return c.take(ctx, e) })
 	if err == nil {
 		err = c.flush(ctx)
 	}
 	if err == nil && len(c.seen) == 0 {
 		err = fmt.Errorf("no URL in %s", m.source)
-		if c.bad > 0 {
-			err = fmt.Errorf("%w: line %d: %s", err, c.badLines[0].Line, c.badLines[0].Why)
+		if c.total.Bad > 0 {
+			err = fmt.Errorf("%w: line %d: %s", err, c.total.BadLines[0].Line, c.total.BadLines[0].Why)
 		}
 	}
 	return err
@@ -252,7 +223,7 @@ func (m *measuring) open(ctx context.Context, c *cli.Command) (err error) {
 	}
 	switch _, absent := errors.AsType[*control.NotRunningError](err); {
 	case err == nil:
-		m.ask = runningConfirmer{client}
+		m.ask = client
 	case !absent:
 		return err
 	default:
@@ -260,7 +231,7 @@ func (m *measuring) open(ctx context.Context, c *cli.Command) (err error) {
 			return err
 		}
 	}
-	if m.about, err = m.ask.listings(ctx, block.Question{}); err != nil {
+	if m.about, err = m.ask.Listings(ctx, block.Question{}); err != nil {
 		m.end()
 		return err
 	}
@@ -304,7 +275,7 @@ func (m *measuring) openFolder(ctx context.Context, c *cli.Command, fromFlags bo
 		b.End()
 		return fmt.Errorf("%s has no list that can be used: %w", u.dir, cmp.Or(u.err, err, errNoLists))
 	}
-	m.ask, m.end = folderConfirmer{b}, b.End
+	m.ask, m.end = b, b.End
 	return nil
 }
 

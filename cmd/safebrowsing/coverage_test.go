@@ -100,10 +100,10 @@ func TestAFeedOf10000URLsIsCountedRightInTheFewestSearches(t *testing.T) {
 // nobody knows no prefix.
 type nobody struct{}
 
-func (nobody) listings(context.Context, block.Question) (block.Listings, error) {
+func (nobody) Listings(context.Context, block.Question) (block.Listings, error) {
 	return block.Listings{}, nil
 }
-func (nobody) confirm(context.Context, block.Question) (block.Confirmed, error) {
+func (nobody) Confirm(context.Context, block.Question) (block.Confirmed, error) {
 	return block.Confirmed{}, errors.New("nobody confirms")
 }
 

@@ -30,6 +30,18 @@ type tally struct {
 	Unconfirmed int `json:"unconfirmed"` // a list has a prefix, and the service has not been asked
 }
 
+// totals are what is counted of a feed.
+type totals struct {
+	tally
+	Addresses  int       `json:"by_path_addresses"` // of by_path: the host is an IP address
+	Private    int       `json:"private"`           // of not_listed: names of private networks, which are not looked up
+	Duplicates int       `json:"duplicates"`
+	Bad        int       `json:"bad"` // lines without a URL
+	BadLines   []badLine `json:"bad_lines"`
+	OwnAdds    int       `json:"own_adds"`   // the own lists block them, and the service does not by host
+	OwnAllows  int       `json:"own_allows"` // of by_host: an exception lets them pass
+}
+
 // fate is what becomes of a URL.
 type fate uint8
 
@@ -76,16 +88,8 @@ type counter struct {
 	rule lookup.Rule
 	now  time.Time
 
-	total      tally
-	lines      int
-	duplicates int
-	private    int // never looked up: the host is in a private network
-	addresses  int // of total.ByPath
-	bad        int
-	badLines   []badLine
-	ownAdds    int // that the own lists block, and the service does not stop by host
-	ownAllows  int // of total.ByHost that the operator lets pass
-	timed      int
+	total totals
+	timed int
 
 	bySuffix, byDomain, byList map[string]*tally
 	hostings                   map[string]bool // the suffixes of hosting services
@@ -102,7 +106,7 @@ type counter struct {
 
 func newCounter(ask confirmer, rule lookup.Rule, now time.Time) *counter {
 	return &counter{
-		ask: ask, rule: rule, now: now, seen: make(map[[16]byte]bool), prefixes: make(map[lookup.Prefix]bool), hosts: make(map[string]bool),
+		ask: ask, rule: rule, now: now, total: totals{BadLines: []badLine{}}, seen: make(map[[16]byte]bool), prefixes: make(map[lookup.Prefix]bool), hosts: make(map[string]bool),
 		bySuffix: make(map[string]*tally), byDomain: make(map[string]*tally), byList: make(map[string]*tally), hostings: make(map[string]bool),
 		listed: make(map[lookup.Prefix]block.Listed), own: make(map[string]block.OwnSay),
 	}
@@ -132,18 +136,17 @@ func urlOf(e feedEntry) (lookup.URL, error) {
 
 // take takes the next entry of a feed. A URL that comes again, in any spelling, is not counted again.
 func (c *counter) take(ctx context.Context, e feedEntry) error {
-	c.lines++
 	u, err := urlOf(e)
 	if err != nil {
-		if c.bad++; len(c.badLines) < maxBadLines {
-			c.badLines = append(c.badLines, badLine{e.Line, text(err.Error())})
+		if c.total.Bad++; len(c.total.BadLines) < maxBadLines {
+			c.total.BadLines = append(c.total.BadLines, badLine{e.Line, text(err.Error())})
 		}
 		return nil
 	}
 	sum := sha256.Sum256([]byte(u.String()))
 	key := [16]byte(sum[:])
 	if c.seen[key] {
-		c.duplicates++
+		c.total.Duplicates++
 		return nil
 	}
 	c.seen[key] = true
@@ -200,7 +203,7 @@ func (c *counter) flush(ctx context.Context) error {
 	for p := range c.prefixes {
 		q.Prefixes = append(q.Prefixes, p...)
 	}
-	found, err := c.ask.listings(ctx, q)
+	found, err := c.ask.Listings(ctx, q)
 	if err != nil {
 		return err
 	}
@@ -245,18 +248,18 @@ func (c *counter) settle(p page, f fate, lists []string) {
 		c.byAge[ageOf(c.now.Sub(p.at))].add(f)
 	}
 	if p.private {
-		c.private++
+		c.total.Private++
 	}
 	if p.address && f == byPath {
-		c.addresses++
+		c.total.Addresses++
 	}
 	own, decided := c.own[p.host]
 	switch {
 	case !decided || p.address:
 	case own.Allow && f == byHost:
-		c.ownAllows++
+		c.total.OwnAllows++
 	case !own.Allow && f != byHost:
-		c.ownAdds++
+		c.total.OwnAdds++
 	}
 }
 

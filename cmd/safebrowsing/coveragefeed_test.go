@@ -154,7 +154,7 @@ type scripted struct {
 	asked   []time.Time
 }
 
-func (s *scripted) confirm(_ context.Context, q block.Question) (c block.Confirmed, err error) {
+func (s *scripted) Confirm(_ context.Context, q block.Question) (c block.Confirmed, err error) {
 	s.asked = append(s.asked, time.Now())
 	if len(s.answers) > 0 {
 		c, s.answers = s.answers[0], s.answers[1:]

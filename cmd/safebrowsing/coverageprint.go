@@ -21,24 +21,17 @@ type findings struct {
 	Zones    string `json:"zones"` // of the server block whose lists and budget were used
 	Mode     string `json:"mode"`
 	DryRun   bool   `json:"dry_run"` // nothing was confirmed, and searches is what it would take
-	tally
-	Addresses  int       `json:"by_path_addresses"` // of by_path: the host is an IP address
-	Private    int       `json:"private"`           // of not_listed: names of private networks, which are not looked up
-	Duplicates int       `json:"duplicates"`
-	Bad        int       `json:"bad"` // lines without a URL
-	BadLines   []badLine `json:"bad_lines"`
-	OwnAdds    int       `json:"own_adds"`   // the own lists block them, and the service does not by host
-	OwnAllows  int       `json:"own_allows"` // of by_host: an exception lets them pass
-	Prefixes   int       `json:"prefixes"`   // that a list holds
-	Searches   int       `json:"searches"`
-	PerSearch  int       `json:"per_search"`
-	ByList     []row     `json:"by_list"`
-	BySuffix   []row     `json:"by_suffix"`
-	Hosting    []row     `json:"by_hosting"`
-	ByDomain   []row     `json:"by_domain"`
-	ByAge      []row     `json:"by_age"` // none if the feed has no times
-	Stopped    text      `json:"stopped"`
-	Until      string    `json:"until"` // when the rest may be asked about
+	totals
+	Prefixes  int    `json:"prefixes"` // that a list holds
+	Searches  int    `json:"searches"`
+	PerSearch int    `json:"per_search"`
+	ByList    []row  `json:"by_list"`
+	BySuffix  []row  `json:"by_suffix"`
+	Hosting   []row  `json:"by_hosting"`
+	ByDomain  []row  `json:"by_domain"`
+	ByAge     []row  `json:"by_age"` // none if the feed has no times
+	Stopped   text   `json:"stopped"`
+	Until     string `json:"until"` // when the rest may be asked about
 }
 
 // maxRows is the most rows of a table in JSON.
@@ -54,9 +47,7 @@ func (m *measuring) found(c *counter, prefixes int) *findings {
 
 // counts takes over what was counted in a number of searches.
 func (f *findings) counts(c *counter, searches int) {
-	f.tally, f.Searches, f.Addresses, f.Private = c.total, searches, c.addresses, c.private
-	f.Duplicates, f.Bad, f.BadLines = c.duplicates, c.bad, append([]badLine{}, c.badLines...)
-	f.OwnAdds, f.OwnAllows = c.ownAdds, c.ownAllows
+	f.totals, f.Searches = c.total, searches
 	hosting, suffixes := make(map[string]*tally), make(map[string]*tally)
 	for name, t := range c.bySuffix {
 		to := suffixes

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/control"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -21,32 +20,8 @@ import (
 
 // confirmer looks prefixes up, and has them confirmed: a running CoreDNS over its door, or the folder of one.
 type confirmer interface {
-	listings(ctx context.Context, q block.Question) (block.Listings, error)
-	confirm(ctx context.Context, q block.Question) (block.Confirmed, error)
-}
-
-// runningConfirmer asks the CoreDNS that runs.
-type runningConfirmer struct{ *control.Client }
-
-func (r runningConfirmer) listings(ctx context.Context, q block.Question) (l block.Listings, err error) {
-	_, err = r.Post(ctx, "/listed", q, &l)
-	return l, err
-}
-
-func (r runningConfirmer) confirm(ctx context.Context, q block.Question) (c block.Confirmed, err error) {
-	_, err = r.Post(ctx, "/confirm", q, &c)
-	return c, err
-}
-
-// folderConfirmer uses the lists, the clocks and the budget of a folder.
-type folderConfirmer struct{ *block.Block }
-
-func (f folderConfirmer) listings(_ context.Context, q block.Question) (block.Listings, error) {
-	return f.Listings(q)
-}
-
-func (f folderConfirmer) confirm(ctx context.Context, q block.Question) (block.Confirmed, error) {
-	return f.Confirm(ctx, q)
+	Listings(ctx context.Context, q block.Question) (block.Listings, error)
+	Confirm(ctx context.Context, q block.Question) (block.Confirmed, error)
 }
 
 // confirming asks the service about the prefixes of the suspects: in as few searches as it takes.
@@ -202,7 +177,7 @@ func (c *confirming) askAbout(ctx context.Context, batch []lookup.Prefix) (answe
 	for _, p := range batch {
 		q.Prefixes = append(q.Prefixes, p...)
 	}
-	answer, err = c.ask.confirm(ctx, q)
+	answer, err = c.ask.Confirm(ctx, q)
 	if err == nil {
 		err = ctx.Err()
 	}

@@ -90,25 +90,24 @@ func spaceDiagnosis(dir string) diagnosis {
 	if !ok {
 		return diagnosis{"space", isSkipped, "not known on this system", ""}
 	}
-	need := uint64(minSpace)
-	all, _ := updater.Status(dir)
-	for _, s := range all {
-		need += uint64(s.Bytes)
-	}
-	if free < need {
+	if need := minSpace + heldBytes(dir); free < need {
 		return diagnosis{"space", isProblem, text(fmt.Sprintf("%s free at %s, an update may need %s", say.Size(free), dir, say.Size(need))), "free some space, or set db to another disk"}
 	}
 	return diagnosis{"space", isOK, text(say.Size(free) + " free"), ""}
 }
 
+// heldBytes returns how many bytes the lists in a folder take.
+func heldBytes(dir string) (n uint64) {
+	all, _ := updater.Status(dir)
+	for _, s := range all {
+		n += uint64(s.Bytes)
+	}
+	return n
+}
+
 // memoryDiagnosis says whether the lists fit into memory twice, as during an update.
 func memoryDiagnosis(dir string, available func() (uint64, bool)) diagnosis {
-	held := uint64(0)
-	if all, err := updater.Status(dir); err == nil {
-		for _, s := range all {
-			held += uint64(s.Bytes)
-		}
-	}
+	held := heldBytes(dir)
 	what := "the lists take " + say.Size(held)
 	if held == 0 {
 		held = usualMemory

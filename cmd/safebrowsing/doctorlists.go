@@ -41,7 +41,7 @@ func listsDiagnosis(o *block.Block, now time.Time) diagnosis {
 		switch {
 		case s.Missing() && apart && s.Hold.Failures > 0 && s.Hold.Active(now): // others are in force: this list is the cause
 			hold = s.Hold
-			missing = append(missing, fmt.Sprintf("%s (%v%s)", name, s.Hold, didYouMean(name)))
+			missing = append(missing, fmt.Sprintf("%s (%v%s)", name, s.Hold, didYouMean("; ", name)))
 		case s.Missing():
 			missing = append(missing, name)
 		case s.Old(now):
@@ -69,10 +69,16 @@ func listsDiagnosis(o *block.Block, now time.Time) diagnosis {
 	return diagnosis{"lists", isOK, found + text(", "+say.Count(entries, "entry", "entries")+next), ""}
 }
 
-// didYouMean suggests a list with a similar name, or returns "".
-func didYouMean(name string) string {
-	if near := protocol.NearestList(name); near != "" {
-		return "; did you mean " + near + "?"
+// didYouMean suggests Google's lists whose names are similar to the given ones, or returns "".
+func didYouMean(before string, names ...string) string {
+	var all []string
+	for _, name := range names {
+		if near := protocol.NearestList(name); near != "" {
+			all = append(all, near)
+		}
 	}
-	return ""
+	if len(all) == 0 {
+		return ""
+	}
+	return before + "did you mean " + strings.Join(all, " and ") + "?"
 }

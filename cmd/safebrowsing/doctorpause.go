@@ -39,12 +39,9 @@ func (e *examination) pauses(now time.Time) {
 }
 
 func pauseDiagnosis(p block.Pause, file string) diagnosis {
-	which, restart := "all server blocks", ", or until CoreDNS is restarted"
-	if p.Zone != block.AllBlocks {
-		which = "the server blocks for " + p.Zone
-	}
+	restart := ", or until CoreDNS is restarted"
 	if p.Keep {
 		restart = ""
 	}
-	return diagnosis{"pause", isWarning, text(fmt.Sprintf("%s block nothing until %s%s, by %s", which, say.Time(p.Until), restart, file)), "to end the pause run safebrowsing pause off"}
+	return diagnosis{"pause", isWarning, text(fmt.Sprintf("%s block nothing until %s%s, by %s", p.Where(), say.Time(p.Until), restart, file)), "to end the pause run safebrowsing pause off"}
 }

@@ -251,7 +251,7 @@ func answerDiagnosis(o *block.Block, address string, offered []protocol.ListInfo
 		}
 	}
 	if len(missing) > 0 {
-		return diagnosis{"server", isProblem, text("it does not have " + strings.Join(missing, ", ")), text("correct lists, or have the server keep these, too" + meant(missing))}
+		return diagnosis{"server", isProblem, text("it does not have " + strings.Join(missing, ", ")), text("correct lists, or have the server keep these, too" + didYouMean(": ", missing...))}
 	}
 	accepted := "it answers"
 	if o.Config.Secret != "" {
@@ -277,20 +277,6 @@ func acceptedDiagnosis(o *block.Block, answered bool, err error, now time.Time) 
 	}
 	return diagnosis{"server", isWarning, text(fmt.Sprintf("it answers; whether it accepts the %s is not known yet: %s has no request to try it with", o.Settings.Credential(), o.Config.Service)),
 		"start CoreDNS, or run safebrowsing update with this Corefile: the update of the lists tries it, and costs nothing"}
-}
-
-// meant suggests Google's lists whose names are similar to the given ones, or returns "".
-func meant(names []string) string {
-	var all []string
-	for _, name := range names {
-		if near := protocol.NearestList(name); near != "" {
-			all = append(all, near)
-		}
-	}
-	if len(all) == 0 {
-		return ""
-	}
-	return ": did you mean " + strings.Join(all, " and ") + "?"
 }
 
 // clockDiagnosis compares the Date header of a response with the clock at its arrival.

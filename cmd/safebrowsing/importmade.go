@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
 // imported is a configuration of another program in the words of this one.
@@ -335,40 +334,23 @@ const homeNetworks = "127.0.0.0/8 ::1/128 10.0.0.0/8 172.16.0.0/12 192.168.0.0/1
 
 // render returns the three files.
 func (m *imported) render(folder string, lists []importedList) []importFile {
-	var b strings.Builder
-	line := func(indent int, words ...string) {
-		b.WriteString(strings.Repeat("\t", indent) + strings.Join(words, " ") + "\n")
+	c := homeCorefile{
+		comments: []string{`By "safebrowsing import" from ` + m.from + "."},
+		port:     cmp.Or(m.port, 53), networks: append([]string{homeNetworks}, m.serve...), forward: m.forward,
 	}
-	port := "."
-	if m.port != 0 && m.port != 53 {
-		port = fmt.Sprintf(".:%d", m.port)
+	if !m.all {
+		c.bind = m.bind
 	}
-	line(0, "# By \"safebrowsing import\" from "+m.from+".")
-	line(0, port+" {")
-	if len(m.bind) > 0 && !m.all {
-		line(1, append([]string{"bind"}, m.bind...)...)
-	}
-	line(1, "acl {")
-	line(2, append([]string{"allow net", homeNetworks}, m.serve...)...)
-	line(2, "block # all others: an open resolver is used in attacks")
-	line(1, "}")
-	line(1, "errors")
-	line(1, say.Plugin+" {")
-	line(2, "# api_key_file /etc/coredns/safebrowsing.key # for Google's lists, too")
-	line(2, "block", inCorefile(filepath.Join(folder, "block.txt")))
-	line(2, "allow", inCorefile(filepath.Join(folder, "allow.txt")))
+	c.says("# api_key_file /etc/coredns/safebrowsing.key # for Google's lists, too")
+	c.says("block", inCorefile(filepath.Join(folder, "block.txt")))
+	c.says("allow", inCorefile(filepath.Join(folder, "allow.txt")))
 	for _, l := range lists {
-		line(2, ownWord(l.allow), inCorefile(l.source))
+		c.says(ownWord(l.allow), inCorefile(l.source))
 	}
-	line(2, "keep_clients")
-	line(2, append([]string{"resolver"}, plain(m.forward[:min(len(m.forward), 3)])...)...) // DNS of this machine may wait for this server
-	line(1, "}")
-	line(1, "cache")
-	line(1, "loop")
-	line(1, append([]string{"forward ."}, m.forward...)...)
-	line(0, "}")
+	c.says("keep_clients")
+	c.says("resolver", plain(m.forward[:min(len(m.forward), 3)])...) // DNS of this machine may wait for this server
 	return []importFile{
-		{filepath.Join(folder, "Corefile"), text(b.String())},
+		{filepath.Join(folder, "Corefile"), text(c.String())},
 		{filepath.Join(folder, "block.txt"), m.listFile(false)},
 		{filepath.Join(folder, "allow.txt"), m.listFile(true)},
 	}

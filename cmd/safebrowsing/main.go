@@ -93,8 +93,11 @@ func command() *cli.Command {
 		Name:        "safebrowsing",
 		Usage:       "try and operate the safebrowsing plugin of CoreDNS",
 		Description: rootHelp,
-		Commands:    []*cli.Command{statusCommand(), whyCommand(), blockedCommand(), allowCommand(), blockCommand(), unblockCommand(), pauseCommand(), resumeCommand(), listsCommand(), setup(), validate(), doctor(), expressions(), plan(), importCommand(), coverageCommand(), update(), versionCommand(), completion(), complete(), relay(), testserver(), helpCommand()},
-		Flags:       []cli.Flag{&cli.BoolFlag{Name: "version", Usage: "print the version", Local: true}},
+		Commands: []*cli.Command{statusCommand(), whyCommand(), blockedCommand(), allowCommand(), blockCommand(), unblockCommand(), pauseCommand(), resumeCommand(), listsCommand(), setup(), validate(), doctor(), expressions(), plan(), importCommand(), coverageCommand(), update(), versionCommand(), completion(), complete(),
+			gone("relay", "the relay is a program of its own: run safebrowsing-relay with the same flags. It reads no Corefile: what -corefile said are its flags, see safebrowsing-relay -h"),
+			gone("testserver", "testserver is a program of its own, for those who have the sources: there, go run ./test/server -h"),
+			helpCommand()},
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "version", Usage: "print the version", Local: true}},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if c.Bool("version") {
 				return printVersion(newConsole(c))
@@ -142,23 +145,11 @@ func unknownCommand(root *cli.Command, name string) error {
 	return fmt.Errorf("there is no command %q, see safebrowsing -h", name)
 }
 
-// relay says where the server has gone that earlier versions had.
-func relay() *cli.Command {
+// gone says where a command is that earlier versions had.
+func gone(name, where string) *cli.Command {
 	return &cli.Command{
-		Name: "relay", Hidden: true, HideHelp: true, SkipFlagParsing: true,
-		Action: func(context.Context, *cli.Command) error {
-			return errors.New("the relay is a program of its own: run safebrowsing-relay with the same flags. It reads no Corefile: what -corefile said are its flags, see safebrowsing-relay -h")
-		},
-	}
-}
-
-// testserver says where the server has gone that earlier versions had.
-func testserver() *cli.Command {
-	return &cli.Command{
-		Name: "testserver", Hidden: true, HideHelp: true, SkipFlagParsing: true,
-		Action: func(context.Context, *cli.Command) error {
-			return errors.New("testserver is a program of its own, for those who have the sources: there, go run ./test/server -h")
-		},
+		Name: name, Hidden: true, HideHelp: true, SkipFlagParsing: true,
+		Action: func(context.Context, *cli.Command) error { return errors.New(where) },
 	}
 }
 

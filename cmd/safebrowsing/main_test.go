@@ -214,7 +214,7 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 		testkit.Must(t, err)
 		for _, line := range commandLines(string(text)) {
 			command := strings.Fields(line)[0]
-			if filepath.Base(name) == "CHANGELOG.md" && (command == testserver().Name || command == relay().Name) {
+			if filepath.Base(name) == "CHANGELOG.md" && (command == "testserver" || command == "relay") {
 				continue // which earlier versions had
 			}
 			seen[command] = true

@@ -25,35 +25,52 @@ func eachName(ctx context.Context, args []string, in io.Reader, f func(name stri
 	return nil
 }
 
-// eachLine calls f for the first word of each line of in. A goroutine reads, because a read
-// cannot be interrupted. It ends at the end of in, or with the next line after ctx has
-// ended; eachLine does not wait for it, since the process then exits.
+// eachLine calls f for the first word of each line of in.
 func eachLine(ctx context.Context, in io.Reader, f func(name string)) error {
-	names, ended := make(chan string), make(chan error, 1)
-	go func() {
+	err := inBackground(ctx, func(give func(string) bool) error {
 		lines := bufio.NewScanner(in)
 		for lines.Scan() {
 			fields := strings.Fields(strings.TrimPrefix(lines.Text(), "\uFEFF"))
-			if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
-				continue
-			}
-			select {
-			case names <- fields[0]:
-			case <-ctx.Done():
-				return
+			if len(fields) > 0 && !strings.HasPrefix(fields[0], "#") && !give(fields[0]) {
+				return nil
 			}
 		}
-		ended <- lines.Err()
+		return lines.Err()
+	}, func(name string) error {
+		f(name)
+		return nil
+	})
+	if err != nil && ctx.Err() == nil {
+		err = fmt.Errorf("reading names from standard input: %w", err)
+	}
+	return err
+}
+
+// inBackground calls take for each value that read gives, until read ends, take returns an error or ctx
+// ends. A read of a terminal or a pipe cannot be interrupted, so a goroutine reads: it ends with its
+// input, or with the next value after ctx has ended. It is not waited for, since the process then exits.
+func inBackground[T any](ctx context.Context, read func(give func(T) bool) error, take func(T) error) error {
+	values, ended := make(chan T, 256), make(chan error, 1)
+	go func() {
+		ended <- read(func(v T) bool {
+			select {
+			case values <- v:
+				return true
+			case <-ctx.Done():
+				return false
+			}
+		})
+		close(values)
 	}()
 	for {
 		select {
-		case name := <-names:
-			f(name)
-		case err := <-ended:
-			if err != nil {
-				return fmt.Errorf("reading names from standard input: %w", err)
+		case v, ok := <-values:
+			if !ok {
+				return <-ended
 			}
-			return nil
+			if err := take(v); err != nil {
+				return err
+			}
 		case <-ctx.Done():
 			return ctx.Err()
 		}

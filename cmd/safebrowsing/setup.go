@@ -251,17 +251,7 @@ func (s *settingUp) lists(ctx context.Context, alone bool) ([]publicList, error)
 	for i, l := range publicLists {
 		s.say("  %d  %s (%s): %s", i+1, l.name, l.licence, l.about)
 	}
-	for {
-		text, err := s.line(ctx, "Which ones", "-lists", "all")
-		if err != nil {
-			return nil, err
-		}
-		if all, wrong := chosenLists(text); wrong == nil {
-			return all, nil
-		} else {
-			s.say("%v.", wrong)
-		}
-	}
+	return choose(ctx, s, "Which ones", "-lists", "all", chosenLists)
 }
 
 func (s *settingUp) networks(ctx context.Context) ([]network, error) {
@@ -281,17 +271,7 @@ func (s *settingUp) networks(ctx context.Context) ([]network, error) {
 			byDefault += fmt.Sprintf(",%d", i+1)
 		}
 	}
-	for {
-		text, err := s.line(ctx, "Whom", "-serve", byDefault)
-		if err != nil {
-			return nil, err
-		}
-		if all, wrong := chosenNetworks(s.machine, text); wrong == nil {
-			return all, nil
-		} else {
-			s.say("%v.", wrong)
-		}
-	}
+	return choose(ctx, s, "Whom", "-serve", byDefault, func(text string) ([]network, error) { return chosenNetworks(s.machine, text) })
 }
 
 // place says who has port 53, and asks whether to do what is proposed.

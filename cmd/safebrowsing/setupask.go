@@ -43,22 +43,17 @@ func (a *asker) read() (string, error) {
 	return strings.TrimSpace(text), err
 }
 
-// typed returns what read returns, or the error of a context that ends before, as by Ctrl-C. Reading a
-// terminal cannot be ended: read then continues until the process ends, which is next.
+// typed returns what read returns, or the error of a context that ends before, as by Ctrl-C.
 func typed(ctx context.Context, read func() (string, error)) (text string, err error) {
-	done := make(chan struct{})
-	var readText string
-	var readErr error
-	go func() {
-		readText, readErr = read()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return readText, readErr
-	case <-ctx.Done():
-		return "", ctx.Err()
-	}
+	err = inBackground(ctx, func(give func(string) bool) error {
+		text, err := read()
+		give(text)
+		return err
+	}, func(read string) error {
+		text = read
+		return nil
+	})
+	return text, err
 }
 
 // hidden asks for a secret, which a terminal does not show.
@@ -100,46 +95,54 @@ func unanswered(err error, flag string) error {
 }
 
 // chosenLists returns the lists with these names or numbers, separated by commas or spaces.
-func chosenLists(text string) (all []publicList, err error) {
-	for _, word := range words(text) {
-		switch n, notNumber := strconv.Atoi(word); {
-		case word == "all":
-			return publicLists, nil
-		case word == "none":
-			return nil, nil
-		case notNumber == nil && n >= 1 && n <= len(publicLists):
-			all = append(all, publicLists[n-1])
-		default:
-			i := slices.IndexFunc(publicLists, func(l publicList) bool { return l.name == word })
-			if i < 0 {
-				return nil, fmt.Errorf("%q is no list: write numbers or names as above, all, or none", word)
-			}
-			all = append(all, publicLists[i])
-		}
-	}
-	return all, nil
+func chosenLists(text string) ([]publicList, error) {
+	return chosen(text, publicLists, []string{"none"}, func(l publicList, word string) bool { return l.name == word }, func(word string) error {
+		return fmt.Errorf("%q is no list: write numbers or names as above, all, or none", word)
+	})
 }
 
 // chosenNetworks returns the networks of a machine that are chosen by number, by network or address,
 // or by "all"; none for "machine", which is number 0.
-func chosenNetworks(m *machine, text string) (all []network, err error) {
+func chosenNetworks(m *machine, text string) ([]network, error) {
+	named := func(n network, word string) bool { return n.prefix.String() == word || n.address.String() == word }
+	return chosen(text, m.networks, []string{"machine", "0"}, named, func(word string) error {
+		return fmt.Errorf("this machine has no address in %q: write machine, all, or one of its networks, such as %s", word, exampleOf(m))
+	})
+}
+
+// chosen returns the things that are chosen by number, from 1, by name, or by "all"; none for a word of none.
+func chosen[T any](text string, from []T, none []string, named func(T, string) bool, wrong func(word string) error) (all []T, err error) {
 	for _, word := range words(text) {
-		switch n, notNumber := strconv.Atoi(word); {
-		case word == "all":
-			return m.networks, nil
-		case word == "machine", notNumber == nil && n == 0:
-			return nil, nil
-		case notNumber == nil && n >= 1 && n <= len(m.networks):
-			all = append(all, m.networks[n-1])
-		default:
-			i := slices.IndexFunc(m.networks, func(n network) bool { return n.prefix.String() == word || n.address.String() == word })
-			if i < 0 {
-				return nil, fmt.Errorf("this machine has no address in %q: write machine, all, or one of its networks, such as %s", word, exampleOf(m))
-			}
-			all = append(all, m.networks[i])
+		n, notNumber := strconv.Atoi(word)
+		if notNumber != nil {
+			n = slices.IndexFunc(from, func(x T) bool { return named(x, word) }) + 1
 		}
+		switch {
+		case word == "all":
+			return from, nil
+		case slices.Contains(none, word):
+			return nil, nil
+		case n < 1 || n > len(from):
+			return nil, wrong(word)
+		}
+		all = append(all, from[n-1])
 	}
 	return all, nil
+}
+
+// choose asks until the answer is one that chosen takes.
+func choose[T any](ctx context.Context, s *settingUp, question, flag, byDefault string, chosen func(text string) ([]T, error)) ([]T, error) {
+	for {
+		text, err := s.line(ctx, question, flag, byDefault)
+		if err != nil {
+			return nil, err
+		}
+		all, wrong := chosen(text)
+		if wrong == nil {
+			return all, nil
+		}
+		s.say("%v.", wrong)
+	}
 }
 
 func exampleOf(m *machine) string {

@@ -282,51 +282,77 @@ func routerFor(networks []network) (tells []string) {
 
 // corefileFor returns the Corefile. A test has CoreDNS read it for all places.
 func corefileFor(a *answers, p place) string {
-	var b strings.Builder
-	line := func(indent int, words ...string) {
-		b.WriteString(strings.Repeat("\t", indent) + strings.Join(words, " ") + "\n")
+	c := homeCorefile{
+		comments: []string{`By "safebrowsing setup". "man coredns-safebrowsing" has all properties. After a change:`, "sudo systemctl reload coredns-safebrowsing"},
+		port:     p.port, networks: []string{"127.0.0.0/8"}, forward: a.upstream,
 	}
-	line(0, `# By "safebrowsing setup". "man coredns-safebrowsing" has all properties. After a change:`)
-	line(0, "# sudo systemctl reload coredns-safebrowsing")
-	line(0, cmp.Or(map[int]string{53: "."}[p.port], fmt.Sprintf(".:%d", p.port))+" {")
-	bind, allow := []string{"bind"}, []string{"allow net 127.0.0.0/8"}
 	for _, address := range p.at {
-		bind = append(bind, address.String())
+		c.bind = append(c.bind, address.String())
 	}
 	for _, n := range a.networks {
-		allow = append(allow, n.prefix.String())
+		c.networks = append(c.networks, n.prefix.String())
 	}
-	line(1, bind...)
+	c.says("db /var/lib/coredns-safebrowsing")
+	c.says("block", path.Join(setupFolder, "block.txt"))
+	c.says("allow", path.Join(setupFolder, "allow.txt"))
+	c.says("keep_clients")
+	if a.endpoint != "" {
+		c.says("endpoint", a.endpoint)
+	}
+	if a.protocol != "" {
+		c.says("protocol", a.protocol)
+		c.says("budget", a.budget, "# searches a day, at 5 US cents each")
+	}
+	for _, l := range a.lists {
+		c.says("block", l.url, "#", l.licence)
+	}
+	if p.port != 53 { // one client asks for all others
+		c.says("limit leaky_bucket 100 200")
+	}
+	c.says("resolver", plain(a.upstream)...) // DNS of this machine may wait for this server
+	c.says("status 127.0.0.1:8053")
+	c.says("explain")
+	return c.String()
+}
+
+// homeCorefile is a Corefile that is made: a resolver for some networks, which forwards what passes.
+type homeCorefile struct {
+	comments, bind, networks, forward []string
+	port                              int
+	stanza                            []string // lines of the plugin's
+}
+
+// says adds a line to the stanza.
+func (c *homeCorefile) says(word string, more ...string) {
+	c.stanza = append(c.stanza, strings.Join(append([]string{word}, more...), " "))
+}
+
+// String returns the text.
+func (c *homeCorefile) String() string {
+	var b strings.Builder
+	line := func(indent int, word string, more ...string) {
+		b.WriteString(strings.Repeat("\t", indent) + strings.Join(append([]string{word}, more...), " ") + "\n")
+	}
+	for _, comment := range c.comments {
+		line(0, "#", comment)
+	}
+	line(0, cmp.Or(map[int]string{53: "."}[c.port], fmt.Sprintf(".:%d", c.port)), "{")
+	if len(c.bind) > 0 {
+		line(1, "bind", c.bind...)
+	}
 	line(1, "acl {")
-	line(2, allow...)
+	line(2, "allow net", c.networks...)
 	line(2, "block # all others: an open resolver is used in attacks")
 	line(1, "}")
 	line(1, "errors")
-	line(1, say.Plugin+" {")
-	line(2, "db /var/lib/coredns-safebrowsing")
-	line(2, "block", path.Join(setupFolder, "block.txt"))
-	line(2, "allow", path.Join(setupFolder, "allow.txt"))
-	line(2, "keep_clients")
-	if a.endpoint != "" {
-		line(2, "endpoint", a.endpoint)
+	line(1, say.Plugin, "{")
+	for _, words := range c.stanza {
+		line(2, words)
 	}
-	if a.protocol != "" {
-		line(2, "protocol", a.protocol)
-		line(2, "budget", a.budget, "# searches a day, at 5 US cents each")
-	}
-	for _, l := range a.lists {
-		line(2, "block", l.url, "#", l.licence)
-	}
-	if p.port != 53 { // one client asks for all others
-		line(2, "limit leaky_bucket 100 200")
-	}
-	line(2, append([]string{"resolver"}, plain(a.upstream)...)...) // DNS of this machine may wait for this server
-	line(2, "status 127.0.0.1:8053")
-	line(2, "explain")
 	line(1, "}")
 	line(1, "cache")
 	line(1, "loop")
-	line(1, append([]string{"forward ."}, a.upstream...)...)
+	line(1, "forward .", c.forward...)
 	line(0, "}")
 	return b.String()
 }

@@ -25,9 +25,18 @@ const AllBlocks = "all"
 
 // Pause is one line of the file.
 type Pause struct {
-	Zone        string // of the server blocks, fully qualified and in lower case; or AllBlocks
-	From, Until time.Time
-	Keep        bool // also after a restart of the server
+	Zone  string    `json:"zone"` // of the server blocks, fully qualified and in lower case; or AllBlocks
+	From  time.Time `json:"-"`
+	Until time.Time `json:"until"`
+	Keep  bool      `json:"keep"` // also after a restart of the server
+}
+
+// Where says which server blocks are paused.
+func (p Pause) Where() string {
+	if p.Zone == AllBlocks {
+		return "all server blocks"
+	}
+	return "the server blocks for " + p.Zone
 }
 
 // maxClockStep is how far the clock may be set back without ending a pause. A machine

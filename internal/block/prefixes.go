@@ -76,7 +76,7 @@ type PrefixAnswer struct {
 var errNoService = errors.New("no server block uses Safe Browsing or Web Risk")
 
 // Listings returns what is known about prefixes, and what the operator says of hosts.
-func (b *Block) Listings(q Question) (l Listings, err error) {
+func (b *Block) Listings(_ context.Context, q Question) (l Listings, err error) {
 	prefixes, err := q.prefixes(MaxPrefixes)
 	s := b.service.Load()
 	switch {
@@ -200,12 +200,12 @@ func (p *Process) asked() (*Block, error) {
 }
 
 // Listings calls the first server block with a service.
-func (p *Process) Listings(q Question) (Listings, error) {
+func (p *Process) Listings(ctx context.Context, q Question) (Listings, error) {
 	b, err := p.asked()
 	if err != nil {
 		return Listings{}, err
 	}
-	return b.Listings(q)
+	return b.Listings(ctx, q)
 }
 
 // Confirm calls the first server block with a service, for one caller at a time.

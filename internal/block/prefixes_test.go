@@ -28,7 +28,7 @@ func TestListingsTellWhatIsKnownHere(t *testing.T) {
 	b := listing(t, config.Block{Except: []string{"lan.example."}, Own: []config.OwnFile{{Path: own}}}, "evil.example", "sb.example.net")
 	b.Need(neededNames)
 	testkit.Must(t, b.ReadOwn())
-	l, err := b.Listings(Question{
+	l, err := b.Listings(t.Context(), Question{
 		Prefixes: prefixesOf("clean.example", "evil.example"),
 		Hosts:    []string{"own.example", "own.lan.example", "clean.example", "sb.example.net"},
 	})
@@ -64,21 +64,21 @@ func TestQuestionsAreBounded(t *testing.T) {
 	nostorage := listing(t, config.Block{}, "evil.example")
 	nostorage.Settings.Mode = lookup.NoStorage
 	for want, ask := range map[string]func() error{
-		"prefixes have 4 bytes each": func() error { _, err := b.Listings(Question{Prefixes: []byte("abcde")}); return err },
+		"prefixes have 4 bytes each": func() error { _, err := b.Listings(t.Context(), Question{Prefixes: []byte("abcde")}); return err },
 		"4097 prefixes at once, at most 4096": func() error {
-			_, err := b.Listings(Question{Prefixes: make([]byte, 4*(MaxPrefixes+1))})
+			_, err := b.Listings(t.Context(), Question{Prefixes: make([]byte, 4*(MaxPrefixes+1))})
 			return err
 		},
 		"257 hosts at once, at most 256": func() error {
-			_, err := b.Listings(Question{Hosts: make([]string, MaxHosts+1)})
+			_, err := b.Listings(t.Context(), Question{Hosts: make([]string, MaxHosts+1)})
 			return err
 		},
 		"241 prefixes at once, at most 240": func() error {
 			_, err := b.Confirm(t.Context(), Question{Prefixes: make([]byte, 4*241)})
 			return err
 		},
-		"mode nostorage keeps no lists": func() error { _, err := nostorage.Listings(Question{}); return err },
-		"no server block uses":          func() error { _, err := New(config.Config{}).Listings(Question{}); return err },
+		"mode nostorage keeps no lists": func() error { _, err := nostorage.Listings(t.Context(), Question{}); return err },
+		"no server block uses":          func() error { _, err := New(config.Config{}).Listings(t.Context(), Question{}); return err },
 	} {
 		if err := ask(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 )
 
@@ -37,6 +38,18 @@ func Report(ctx context.Context, folders []string) (r status.Report, err error) 
 		_, err = client.Get(ctx, "/status", nil, &r)
 	}
 	return r, err
+}
+
+// Listings asks what is known about prefixes, see block.Process.
+func (c *Client) Listings(ctx context.Context, q block.Question) (l block.Listings, err error) {
+	_, err = c.Post(ctx, "/listed", q, &l)
+	return l, err
+}
+
+// Confirm asks to have prefixes confirmed, see block.Process.
+func (c *Client) Confirm(ctx context.Context, q block.Question) (d block.Confirmed, err error) {
+	_, err = c.Post(ctx, "/confirm", q, &d)
+	return d, err
 }
 
 // maxAnswer is the most bytes of an answer.

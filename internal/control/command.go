@@ -135,7 +135,7 @@ func (c *Command) pause(ctx context.Context, client *Client, p *status.Printer) 
 	if len(c.Names) == 1 {
 		o.For = c.Names[0]
 	}
-	var all []Paused
+	var all []block.Pause
 	text, err := client.Post(ctx, "/"+c.Word, o, &all)
 	c.print(p, text, err, func() { printPauses(p, all) })
 	return err
@@ -146,10 +146,10 @@ func (c *Command) pauses(ctx context.Context, client *Client, p *status.Printer)
 	var r status.Report
 	text, err := client.Get(ctx, "/status", nil, &r)
 	c.print(p, text, err, func() {
-		var all []Paused
+		var all []block.Pause
 		for _, b := range r.Blocks {
 			if b.Paused.After(r.At) {
-				all = append(all, Paused{Zone: b.Zones, Until: b.Paused, Keep: true})
+				all = append(all, block.Pause{Zone: b.Zones, Until: b.Paused, Keep: true})
 			}
 		}
 		if len(all) == 0 {
@@ -162,19 +162,16 @@ func (c *Command) pauses(ctx context.Context, client *Client, p *status.Printer)
 	return err
 }
 
-func printPauses(p *status.Printer, all []Paused) {
+func printPauses(p *status.Printer, all []block.Pause) {
 	if len(all) == 0 {
 		p.Line("Nothing is paused.")
 	}
 	for _, x := range all {
-		which, restart := "all server blocks", "or until CoreDNS is restarted"
-		if x.Zone != block.AllBlocks {
-			which = "the server blocks for " + x.Zone
-		}
+		restart := "or until CoreDNS is restarted"
 		if x.Keep {
 			restart = "also if CoreDNS is restarted"
 		}
-		p.Line("Paused until %s, %s: %s", say.Time(x.Until), restart, which)
+		p.Line("Paused until %s, %s: %s", say.Time(x.Until), restart, x.Where())
 	}
 }
 

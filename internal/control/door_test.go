@@ -60,7 +60,7 @@ func (protecting) Change(context.Context, block.Change) (block.Changed, error) {
 	return block.Changed{}, nil
 }
 
-func (protecting) Listings(q block.Question) (block.Listings, error) {
+func (protecting) Listings(_ context.Context, q block.Question) (block.Listings, error) {
 	return block.Listings{Zones: ".", PerSearch: len(q.Prefixes), Listed: []block.Listed{}, Own: []block.OwnSay{}}, nil
 }
 

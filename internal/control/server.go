@@ -34,7 +34,7 @@ type Server interface {
 	WhyName(ctx context.Context, name string, confirm bool) (status.Why, error)
 	Pause(ctx context.Context, zone string, length time.Duration, keep bool) ([]block.Pause, error)
 	Change(ctx context.Context, c block.Change) (block.Changed, error)
-	Listings(q block.Question) (block.Listings, error)
+	Listings(ctx context.Context, q block.Question) (block.Listings, error)
 	Confirm(ctx context.Context, q block.Question) (block.Confirmed, error)
 }
 
@@ -56,13 +56,6 @@ type order struct {
 	Zone   string `json:"zone,omitempty"`  // of a pause; "": all
 	Keep   bool   `json:"keep,omitempty"`  // a pause continues after a restart
 	Remove bool   `json:"remove,omitempty"`
-}
-
-// Paused is a pause in an answer.
-type Paused struct {
-	Zone  string    `json:"zone"` // or "all"
-	Until time.Time `json:"until"`
-	Keep  bool      `json:"keep"`
 }
 
 // failure is the body of an answer that is not 200.
@@ -128,7 +121,7 @@ func handler(s Server) http.Handler {
 		return change(ctx, s, o, block.Change{Remove: o.Remove})
 	})
 	post("/unblock", func(ctx context.Context, o order) (any, error) { return change(ctx, s, o, block.Change{Remove: true}) })
-	ask("/listed", func(_ context.Context, q block.Question) (any, error) { return s.Listings(q) })
+	ask("/listed", func(ctx context.Context, q block.Question) (any, error) { return s.Listings(ctx, q) })
 	ask("/confirm", func(ctx context.Context, q block.Question) (any, error) { return s.Confirm(ctx, q) })
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
@@ -168,12 +161,8 @@ func pause(ctx context.Context, s Server, o order, begin bool) (any, error) {
 			return nil, misuse{err}
 		}
 	}
-	pauses, err := s.Pause(ctx, zone, length, o.Keep)
-	all := []Paused{}
-	for _, p := range pauses {
-		all = append(all, Paused{p.Zone, p.Until, p.Keep})
-	}
-	return all, err
+	all, err := s.Pause(ctx, zone, length, o.Keep)
+	return append([]block.Pause{}, all...), err
 }
 
 func change(ctx context.Context, s Server, o order, c block.Change) (any, error) {
