@@ -2,7 +2,6 @@ package lookup
 
 import (
 	"math"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,25 +62,6 @@ func TestAnswersAreFreshForExactlyTheirLife(t *testing.T) {
 				t.Errorf("the cache still answers %+v", answer)
 			}
 		})
-	}
-}
-
-func TestAnswerWithoutLifeIsUsedOnce(t *testing.T) {
-	for _, ttl := range []time.Duration{0, -1} {
-		srv := &server{t: t}
-		srv.knows(ttl, isThreat("example.com/", Malware))
-		c := checkerOf(t, Config{Searcher: srv}, "example.com/")
-		for want := 1; want <= 2; want++ {
-			if got := decide(t, c, "example.com."); got.Verdict != Unsafe || got.By != ByServer {
-				t.Errorf("TTL %d: %+v, want unsafe by server", ttl, got)
-			}
-			if n := len(srv.searches()); n != want {
-				t.Errorf("TTL %d: %d searches, want %d", ttl, n, want)
-			}
-		}
-		if n := c.cache.answers.Len(); n != 0 {
-			t.Errorf("TTL %d: %d answers are kept, want none", ttl, n)
-		}
 	}
 }
 
@@ -163,59 +143,6 @@ func TestThreatsAreLookedForUntilTheLastExpires(t *testing.T) {
 		if cache.mayThreaten(&hash) || !cache.mayThreaten(&other) {
 			t.Error("the next threat does not take the place of those that have expired")
 		}
-	})
-}
-
-func TestFullCacheForgetsTheLeastUsed(t *testing.T) {
-	srv := &server{t: t}
-	srv.always(Answer{TTL: time.Hour}, nil)
-	c := checkerOf(t, Config{Searcher: srv, Cache: 2}, "a.example/", "b.example/", "c.example/")
-	for _, qname := range []string{"a.example.", "b.example.", "a.example.", "c.example."} {
-		decide(t, c, qname)
-	}
-	for qname, want := range map[string]bool{"a.example.": true, "b.example.": false, "c.example.": true} {
-		if _, candidates := c.Check(FromQname(qname)); (candidates == nil) != want {
-			t.Errorf("%s is in the cache: %v, want %v", qname, candidates == nil, want)
-		}
-	}
-}
-
-func TestNegativeAnswerRemovesOnlyItsPrefix(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := &server{t: t}
-		srv.knows(5*time.Minute, isThreat("www.example.com/", Malware))
-		c := checkerOf(t, Config{Searcher: srv}, "example.com/", "www.example.com/")
-		if got := decide(t, c, "example.com."); got != (Decision{By: ByServer}) {
-			t.Fatalf("parent: %+v, want safe by server", got)
-		}
-		candidates := suspect(t, c, "www.example.com.")
-		if got := expressionsOf(candidates); !slices.Equal(got, []string{"www.example.com/"}) {
-			t.Errorf("candidates are %q, want only the host", got)
-		}
-		if got := decide(t, c, "www.example.com."); got.Verdict != Unsafe || got.Expression != "www.example.com/" {
-			t.Errorf("host: %+v, want unsafe", got)
-		}
-		if got := decide(t, c, "mail.example.com."); got != (Decision{By: ByCache}) {
-			t.Errorf("sibling: %+v, want safe by cache", got)
-		}
-	})
-}
-
-func TestThreatOfOnePrefixDoesNotShortenTheAnswerAboutAnother(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := &server{t: t}
-		foreign := isThreat("foreign.example/", Malware)
-		threat := isThreat("www.example.com/", Malware)
-		srv.always(Answer{TTL: 24 * time.Hour, Threats: []ThreatHash{threat, foreign}}, nil)
-		c := checkerOf(t, Config{Searcher: srv}, "example.com/", "www.example.com/")
-		if got := decide(t, c, "www.example.com."); got.Verdict != Unsafe || len(srv.searches()) != 1 {
-			t.Errorf("%+v after %d searches, want unsafe after one for both prefixes", got, len(srv.searches()))
-		}
-		time.Sleep(24 * time.Hour)
-		if got := decide(t, c, "example.com."); got != (Decision{By: ByCache}) {
-			t.Errorf("the other a day later: %+v, want safe by cache", got)
-		}
-		suspect(t, c, "www.example.com.")
 	})
 }
 

@@ -262,46 +262,6 @@ func TestEachFullHashHasItsOwnLife(t *testing.T) {
 	}
 }
 
-// TestExpiredThreatIsAskedAboutAgain asks through the Checker, for two names whose
-// prefix, of the one list, is the same.
-func TestExpiredThreatIsAskedAboutAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a, b := collision(t)
-		srv := &server{t: t}
-		srv.knows(time.Hour, lasting(time.Minute, isThreat(a+"/", Malware)))
-		c := checkerOf(t, Config{Searcher: srv}, a+"/")
-		asked := time.Now()
-		got := decide(t, c, a+".")
-		if got.Verdict != Unsafe || got.By != ByServer || !got.Expires.Equal(asked.Add(time.Minute)) {
-			t.Errorf("first: %+v, want unsafe by server for a minute", got)
-		}
-		time.Sleep(time.Minute)
-		if got := decide(t, c, a+"."); got.Verdict != Unsafe || got.By != ByCache || !got.Expires.Equal(asked.Add(time.Minute)) {
-			t.Errorf("a minute later: %+v, want unsafe by cache until now", got)
-		}
-		time.Sleep(1 * time.Nanosecond)
-		if got := decide(t, c, b+"."); got != (Decision{By: ByCache}) {
-			t.Errorf("another name of the prefix: %+v, want safe by cache", got)
-		}
-		if n := len(srv.searches()); n != 1 {
-			t.Errorf("%d searches, want 1", n)
-		}
-		if got := decide(t, c, a+"."); got.Verdict != Unsafe || got.By != ByServer {
-			t.Errorf("when the threat has expired: %+v, want unsafe by server", got)
-		}
-	})
-}
-
-// collision returns two names whose hashes begin with the same four bytes.
-func collision(t *testing.T) (a, b string) {
-	t.Helper()
-	a, b = "h83507.example", "h113938.example"
-	if hash, other := HashExpression(a+"/"), HashExpression(b+"/"); hash.Prefix(4) != other.Prefix(4) || hash == other {
-		t.Fatalf("%x and %x do not begin alike", hash, other)
-	}
-	return a, b
-}
-
 // Confirmed is the time of an answer with or without a threat, while it may be used.
 func TestConfirmedIsTheTimeOfACachedAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

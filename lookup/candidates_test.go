@@ -2,10 +2,8 @@ package lookup
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -58,24 +56,6 @@ func TestFirstIsThatOfTheFirstCandidate(t *testing.T) {
 		c := checkerOf(t, Config{Database: database})
 		if list, expression := suspect(t, c, name).First(); list != want[0] || expression != want[1] {
 			t.Errorf("%s: list %q, expression %q, want %q", name, list, expression, want)
-		}
-	}
-}
-
-// The versions of the protocol write an IPv6 address in different ways.
-func TestAnIPv6AddressIsCheckedAsItsRuleWritesIt(t *testing.T) {
-	h, ok := ParseHost("[64:ff9b::1.2.3.4]")
-	if !ok {
-		t.Fatal("not a host")
-	}
-	written := map[Rule]string{RuleV5: h.ExpressionsBy(RuleV5)[0], RuleV4: h.ExpressionsBy(RuleV4)[0]}
-	if written[RuleV5] == written[RuleV4] {
-		t.Fatalf("both are %s", written[RuleV4])
-	}
-	for rule, want := range written {
-		c := checkerOf(t, Config{Rule: rule}, want)
-		if _, candidates := c.Check(h); candidates == nil || !slices.Equal(expressionsOf(candidates), []string{want}) {
-			t.Errorf("rule %d: candidates %q, want %q", rule, expressionsOf(candidates), want)
 		}
 	}
 }
@@ -150,127 +130,6 @@ func TestHostsInNoListAreAskedInFourBytes(t *testing.T) {
 	want := []Prefix{HashExpression("www.example.com/").Prefix(4), HashExpression("example.com/").Prefix(8)}
 	if got := srv.searches(); len(got) != 1 || !slices.Equal(got[0], want) {
 		t.Errorf("asked for %x, want %x", got, want)
-	}
-}
-
-// TestAnswersOfOneLengthServeAnother tests lists whose prefixes change their length.
-func TestAnswersOfOneLengthServeAnother(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		database := databaseOf(storedAs(t, "a", "example.com/", 8))
-		srv := &server{t: t}
-		srv.knows(time.Hour, isThreat("example.com/", Malware))
-		c := checkerOf(t, Config{Database: database, Searcher: srv, AsStored: true})
-		decide(t, c, "example.com.")
-		database.Publish([]List{storedAs(t, "a", "example.com/", 4)})
-		if got := decide(t, c, "example.com."); got.Verdict != Unsafe || got.By != ByCache {
-			t.Errorf("%+v, want unsafe by cache", got)
-		}
-		time.Sleep(maxVerdictAge + 1)
-		srv.knows(time.Hour)
-		if got := decide(t, c, "example.com."); got != (Decision{By: ByServer}) {
-			t.Errorf("after its TTL: %+v, want safe by server", got)
-		}
-		database.Publish([]List{storedAs(t, "a", "example.com/", 8)})
-		if got := decide(t, c, "example.com."); got != (Decision{By: ByCache}) {
-			t.Errorf("in the old length again: %+v, want safe by cache", got)
-		}
-	})
-}
-
-func TestCheckGoesByTheRule(t *testing.T) {
-	const long = "1.2.3.4.5.6.7.8.9.a.b.c.example.com" // more than maxLabelsWithoutPSL
-	tests := []struct {
-		name   string
-		qname  string
-		listed []string
-		v5, v4 []string // candidates
-	}{
-		{"a public suffix", "x.co.uk.", []string{"co.uk/"}, nil, []string{"co.uk/"}},
-		{"a landlord", "u.github.io.", []string{"github.io/"}, nil, []string{"github.io/"}},
-		{"a top-level domain never counts", "x.example.com.", []string{"com/"}, nil, nil},
-		{"a registrable domain", "x.example.co.uk.", []string{"example.co.uk/"}, []string{"example.co.uk/"}, []string{"example.co.uk/"}},
-		{"the exact host comes first, the shortest parent next", "www.example.com.", []string{"www.example.com/", "example.com/"},
-			[]string{"www.example.com/", "example.com/"}, []string{"www.example.com/", "example.com/"}},
-		{"six labels: the host", "a.b.c.d.e.com.", []string{"a.b.c.d.e.com/"}, []string{"a.b.c.d.e.com/"}, []string{"a.b.c.d.e.com/"}},
-		{"six labels: five of them", "a.b.c.d.e.com.", []string{"b.c.d.e.com/"}, []string{"b.c.d.e.com/"}, []string{"b.c.d.e.com/"}},
-		{"seven labels: six of them", "a.b.c.d.e.f.com.", []string{"b.c.d.e.f.com/"}, nil, nil},
-		{"seven labels below co.uk: five of them", "a.b.c.d.e.co.uk.", []string{"c.d.e.co.uk/"}, []string{"c.d.e.co.uk/"}, []string{"c.d.e.co.uk/"}},
-		{"seven labels below co.uk: six of them", "a.b.c.d.e.co.uk.", []string{"b.c.d.e.co.uk/"}, []string{"b.c.d.e.co.uk/"}, nil},
-		{"seven labels below co.uk: two of them", "a.b.c.d.e.co.uk.", []string{"co.uk/"}, nil, []string{"co.uk/"}},
-		{"many labels: the host", long + ".", []string{long + "/"}, []string{long + "/"}, []string{long + "/"}},
-		{"many labels: two of them", long + ".", []string{"example.com/"}, []string{"example.com/"}, []string{"example.com/"}},
-		{"many labels: five of them", long + ".", []string{"a.b.c.example.com/", "b.c.example.com/"},
-			[]string{"b.c.example.com/", "a.b.c.example.com/"}, []string{"b.c.example.com/", "a.b.c.example.com/"}},
-		{"many labels: six of them", long + ".", []string{"9.a.b.c.example.com/"}, nil, nil},
-		{"many labels below co.uk", "1.2.3.4.5.6.7.8.9.a.co.uk.", []string{"co.uk/", "8.9.a.co.uk/", "7.8.9.a.co.uk/"},
-			[]string{"8.9.a.co.uk/", "7.8.9.a.co.uk/"}, []string{"co.uk/", "8.9.a.co.uk/"}},
-		{"an address", "192.0.2.1.", []string{"192.0.2.1/"}, []string{"192.0.2.1/"}, []string{"192.0.2.1/"}},
-		{"an address has no parent", "192.0.2.1.", []string{"2.1/", "0.2.1/"}, nil, nil},
-		{"a hidden label leaves the parents", `a\.b.co.uk.`, []string{"co.uk/"}, nil, []string{"co.uk/"}},
-	}
-	for _, tt := range tests {
-		for word, want := range map[string][]string{"v5": tt.v5, "v4": tt.v4} {
-			t.Run(tt.name+", "+word, func(t *testing.T) {
-				_, candidates := checkerOf(t, Config{Rule: rules[word]}, tt.listed...).Check(FromQname(tt.qname))
-				if got := expressionsOf(candidates); !slices.Equal(got, want) {
-					t.Errorf("candidates are %q, want %q", got, want)
-				}
-			})
-		}
-	}
-}
-
-// TestLikelySafeHostsGoByTheRule tests the mode RealTime.
-func TestLikelySafeHostsGoByTheRule(t *testing.T) {
-	for rule, asked := range map[Rule]bool{RuleV5: true, RuleV4: false} {
-		safe := listOf("safe", append(common(99), "co.uk/")...)
-		safe.LikelySafe = true
-		c := checkerOf(t, Config{Database: databaseOf(safe), Mode: RealTime, Rule: rule})
-		if _, candidates := c.Check(FromQname("x.co.uk.")); (candidates != nil) != asked {
-			t.Errorf("rule %d: the server is asked: %v, want %v", rule, candidates != nil, asked)
-		}
-	}
-}
-
-// common returns n expressions.
-func common(n int) (all []string) {
-	for i := range n {
-		all = append(all, fmt.Sprintf("common%d.example/", i))
-	}
-	return all
-}
-
-// Without the list of likely safe hosts every host would be asked about.
-func TestRealTimeIsLocalUntilItKnowsLikelySafeHosts(t *testing.T) {
-	listed := listOf("bad", "bad.example/")
-	likelySafe := func(n int) List {
-		l := listOf("safe", common(n)...)
-		l.LikelySafe = true
-		return l
-	}
-	many := listOf("long", common(500)...)
-	for name, test := range map[string]struct {
-		lists []List
-		asks  bool // about a host that no list has
-	}{
-		"no list":                             {nil, false},
-		"no list of likely safe hosts":        {[]List{listed}, false},
-		"an empty one":                        {[]List{listed, likelySafe(0)}, false},
-		"one that is short":                   {[]List{listed, likelySafe(99)}, false},
-		"one that is short, and a long other": {[]List{listed, many, likelySafe(99)}, false},
-		"one that is long enough":             {[]List{listed, likelySafe(100)}, true},
-		"only that one":                       {[]List{likelySafe(100)}, true},
-	} {
-		database := databaseOf(test.lists...)
-		for mode, asks := range map[Mode]bool{Local: false, RealTime: test.asks, NoStorage: true} {
-			c := checkerOf(t, Config{Database: database, Mode: mode})
-			if _, candidates := c.Check(FromQname("new.example.com.")); (candidates != nil) != asks {
-				t.Errorf("mode %d, %s: the server is asked: %t, want %t", mode, name, candidates != nil, asks)
-			}
-			if _, candidates := c.Check(FromQname("bad.example.")); candidates == nil && len(test.lists) > 0 && test.lists[0].Name == "bad" {
-				t.Errorf("mode %d, %s: a host in a list is not asked about", mode, name)
-			}
-		}
 	}
 }
 

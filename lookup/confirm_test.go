@@ -147,45 +147,6 @@ func TestSearchOutlivesItsWaiters(t *testing.T) {
 	})
 }
 
-func TestKnownThreatBeatsALateSearch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		late := HashExpression("www.example.com/").Prefix(4)
-		srv := &server{t: t, OnSearch: func(ctx context.Context, prefixes []Prefix) (Answer, error) {
-			if slices.Contains(prefixes, late) {
-				<-ctx.Done()
-				return Answer{}, ctx.Err()
-			}
-			return Answer{TTL: time.Minute, Threats: []ThreatHash{isThreat("example.com/", Malware)}}, nil
-		}}
-		database := databaseOf(listOf("list", "www.example.com/"))
-		c := checkerOf(t, Config{Database: database, Searcher: srv})
-		c.Confirm(suspect(t, c, "www.example.com."), nil)
-		database.Publish([]List{listOf("list", "www.example.com/", "example.com/")})
-
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		got := c.Confirm(suspect(t, c, "www.example.com."), nil).Wait(ctx)
-		if got.Verdict != Unsafe || got.By != ByServer || got.Expression != "example.com/" {
-			t.Errorf("%+v, want unsafe for example.com/", got)
-		}
-	})
-}
-
-func TestAnswersThatAreThereCountWithoutWaiting(t *testing.T) {
-	srv := &server{t: t}
-	srv.knows(time.Hour, isThreat("example.com/", Malware))
-	c := checkerOf(t, Config{Searcher: srv}, "example.com/")
-	candidates := suspect(t, c, "example.com.")
-	decide(t, c, "example.com.")
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	for range 100 { // a choice among ready channels would be random
-		if got := c.Confirm(candidates, nil).Wait(ended); got.Verdict != Unsafe {
-			t.Fatalf("%+v, want unsafe", got)
-		}
-	}
-}
-
 func TestFailedSearchesAreUnsureAndNotCached(t *testing.T) {
 	tests := []struct {
 		name string

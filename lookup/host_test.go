@@ -223,24 +223,6 @@ func randomName(r *rand.Rand) string {
 	return name
 }
 
-func TestQuickStartsAreASupersetOfTheExpressions(t *testing.T) {
-	random := rand.New(rand.NewPCG(3, 4))
-	for range 20_000 {
-		h := FromQname(randomName(random))
-		for name, rule := range rules {
-			quick := h.suffixStarts(nil, rule)
-			if most := max(maxLabelsWithoutPSL-1, maxExpressions); len(quick) > most {
-				t.Fatalf("%s: %q has %d quick starts, want at most %d", name, h, len(quick), most)
-			}
-			for _, start := range h.starts(rule) {
-				if !slices.Contains(quick, start) {
-					t.Fatalf("%s: quick starts %v of %+v lack %d", name, quick, h, start)
-				}
-			}
-		}
-	}
-}
-
 // TestCandidatesAreTheListedExpressions compares Check with the rule in its plainest
 // form. The lists hold every kind of suffix, including those that are not expressions.
 func TestCandidatesAreTheListedExpressions(t *testing.T) {
@@ -314,35 +296,4 @@ func TestCleanNamesDoNotAllocate(t *testing.T) {
 			t.Errorf("%s: %v allocations, want 0", qname, got)
 		}
 	}
-}
-
-// A look-up asks about the same sums whether the dots of a name are known or not.
-func TestSumDottedSumsTheSameSuffixes(t *testing.T) {
-	random := rand.New(rand.NewPCG(21, 22))
-	dotted := 0
-	for range 20_000 {
-		name := strings.Repeat("l", random.IntN(30)) + randomName(random)
-		h := FromQname(name)
-		var got [maxDottedSums]FullHash
-		n := sumDotted(&got, h.name, h.dots())
-		if n == 0 {
-			continue
-		}
-		dotted++
-		var want []FullHash
-		for _, start := range (Host{name: h.name}).suffixStarts(nil, RuleV5) {
-			want = append(want, HashExpression(h.name[start:]+"/"))
-		}
-		if !equalSets(got[:n], want) {
-			t.Fatalf("%q: %d sums %x, want %x", name, n, got[:n], want)
-		}
-	}
-	if n := sumDotted(new([maxDottedSums]FullHash), "www.a.example", 1<<3|1<<5); n > 0 && dotted < 5_000 {
-		t.Errorf("%d names were summed by their dots, want the usual ones", dotted)
-	}
-}
-
-func equalSets(a, b []FullHash) bool {
-	compare := func(a, b FullHash) int { return slices.Compare(a[:], b[:]) }
-	return slices.Equal(slices.SortedFunc(slices.Values(a), compare), slices.SortedFunc(slices.Values(b), compare))
 }

@@ -30,8 +30,8 @@ func (p *program) next(n int) int {
 	return int(b) % n
 }
 
-// mergedWorld is a Checker whose Searcher answers about some prefixes, fails for others, and takes
-// its time, as a program says; and what the Checker must know by then.
+// mergedWorld is a Checker whose Searcher answers about some prefixes, fails for others, tells early what another
+// cache knows, and takes its time, as a program says; and what the Checker must know by then.
 type mergedWorld struct {
 	t       *testing.T
 	checker *Checker
@@ -59,7 +59,7 @@ func (w *mergedWorld) under(p Prefix, ttl time.Duration) (all []ThreatHash) {
 }
 
 // Search implements Searcher.
-func (w *mergedWorld) Search(_ context.Context, prefixes []Prefix) (Answer, error) {
+func (w *mergedWorld) Search(ctx context.Context, prefixes []Prefix) (Answer, error) {
 	w.mu.Lock()
 	w.asked++
 	for _, p := range prefixes {
@@ -79,21 +79,29 @@ func (w *mergedWorld) Search(_ context.Context, prefixes []Prefix) (Answer, erro
 	for i := range parts {
 		parts[i] = w.do.next(3)
 	}
+	answer := Answer{TTL: ttl, Earlier: make(map[Prefix]EarlierAnswer)}
+	var told []Prefix
+	for i, p := range prefixes {
+		if w.do.next(2) == 1 && w.earlier(answer, p, parts[i], err) {
+			told = append(told, p)
+			w.busy[p] = parts[i] == 2 // all is known, and it may be asked about again before this search ends
+		}
+	}
 	w.mu.Unlock()
+	Tell(ctx, told, answer)
 	time.Sleep(delay)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	answer := Answer{TTL: ttl, Earlier: make(map[Prefix]EarlierAnswer)}
 	for i, p := range prefixes {
-		w.busy[p] = false
+		_, wasTold := answer.Earlier[p]
+		if !wasTold || parts[i] == 2 {
+			w.busy[p] = false
+		}
 		switch {
-		case parts[i] == 1: // known to another cache
-			answer.Earlier[p] = EarlierAnswer{Received: time.Now(), TTL: ttl, Threats: w.under(p, ttl)}
-			w.learn(p, ttl, ttl)
-		case parts[i] == 2 && err != nil: // only what is below it
-			answer.Earlier[p] = EarlierAnswer{Received: time.Now(), TTL: -1, Threats: w.under(p, time.Minute)}
-			w.learn(p, -1, time.Minute)
-			w.putOff(p, err, wait)
+		case wasTold, w.earlier(answer, p, parts[i], err):
+			if parts[i] == 2 {
+				w.putOff(p, err, wait)
+			}
 		case err == nil:
 			answer.Threats = append(answer.Threats, w.under(p, ttl)...)
 			w.learn(p, ttl, ttl)
@@ -103,6 +111,21 @@ func (w *mergedWorld) Search(_ context.Context, prefixes []Prefix) (Answer, erro
 		}
 	}
 	return answer, err
+}
+
+// earlier adds to an answer what another cache knows about p: all (1), or only threats below p (2)
+// if the search fails. The caller holds mu.
+func (w *mergedWorld) earlier(answer Answer, p Prefix, part int, err error) bool {
+	ttl, threats := answer.TTL, answer.TTL
+	switch {
+	case part == 2 && err != nil:
+		ttl, threats = -1, time.Minute
+	case part != 1:
+		return false
+	}
+	answer.Earlier[p] = EarlierAnswer{Received: time.Now(), TTL: ttl, Threats: w.under(p, threats)}
+	w.learn(p, ttl, threats)
+	return true
 }
 
 // learn notes what is known from now on. The caller holds mu.

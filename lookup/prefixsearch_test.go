@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -119,35 +118,6 @@ func TestAThreatIsNotToldForMoreThan30Minutes(t *testing.T) {
 			if bad.TTL != step.bad || good.TTL != step.good || asked != step.asked {
 				t.Errorf("after %s: %s, %s and %d searches, want %+v", step.after, bad.TTL, good.TTL, asked, step)
 			}
-		}
-	})
-}
-
-func TestPrefixSearchesShareSearchesWithConfirmations(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := &server{t: t, OnSearch: slowly(time.Second, Answer{TTL: time.Minute, Threats: []ThreatHash{isThreat("bad.example/", Malware)}})}
-		c := checkerOf(t, Config{Searcher: srv}, "bad.example/")
-		var mu sync.Mutex
-		from := make(map[Origin]int)
-		var wg sync.WaitGroup
-		for range 100 {
-			wg.Go(func() {
-				answer := oneAnswer(t, c, "bad.example/")
-				mu.Lock()
-				defer mu.Unlock()
-				if from[answer.From]++; len(answer.Threats) != 1 || (50*time.Second-answer.TTL).Round(100*time.Millisecond) != 0 { // they wake one after another
-					t.Errorf("got %+v", answer)
-				}
-			})
-		}
-		wg.Go(func() {
-			if d := decide(t, c, "bad.example."); d.Verdict != Unsafe {
-				t.Errorf("got %+v", d)
-			}
-		})
-		wg.Wait()
-		if n := len(srv.searches()); n != 1 || from[FromServer] > 1 || from[FromServer]+from[FromMerged] != 100 {
-			t.Errorf("%d searches, answers from %v", n, from)
 		}
 	})
 }

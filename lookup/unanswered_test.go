@@ -17,30 +17,6 @@ func earlier(ttl time.Duration, threats ...ThreatHash) EarlierAnswer {
 	return e
 }
 
-func TestAnEarlierAnswerHoldsThoughTheSearchFails(t *testing.T) {
-	trouble := errors.New("trouble")
-	synctest.Test(t, func(t *testing.T) {
-		parent := HashExpression("bad.example/").Prefix(4)
-		srv := &server{t: t, OnSearch: func(_ context.Context, prefixes []Prefix) (Answer, error) {
-			// What stands beside an error says nothing: a.bad.example is no threat, and not harmless.
-			return Answer{TTL: time.Hour, Threats: []ThreatHash{isThreat("other.example/", Malware)},
-				Earlier: map[Prefix]EarlierAnswer{parent: earlier(time.Minute, isThreat("bad.example/", Malware))}}, trouble
-		}}
-		c := checkerOf(t, Config{Searcher: srv}, "bad.example/", "a.bad.example/", "other.example/")
-		for _, by := range []Decider{ByServer, ByCache} {
-			if d := decide(t, c, "a.bad.example."); d.Verdict != Unsafe || d.By != by || d.Expression != "bad.example/" {
-				t.Errorf("got %+v, want unsafe by %s", d, by)
-			}
-		}
-		if d := decide(t, c, "other.example."); d.Verdict != Unsure || !errors.Is(d.Err, trouble) {
-			t.Errorf("a name without an answer: %+v", d)
-		}
-		if n := len(srv.searches()); n != 2 {
-			t.Errorf("%d searches, want 2", n)
-		}
-	})
-}
-
 // A relay's refusal is about the prefixes without an answer, for the time that it says.
 func TestOnlyPrefixesWithoutAnAnswerWaitAndForAMinuteAtMost(t *testing.T) {
 	for _, tc := range []struct{ says, waits time.Duration }{{time.Second, time.Second}, {time.Minute, time.Minute}, {24 * time.Hour, time.Minute}} {
@@ -79,27 +55,6 @@ func TestOnlyPrefixesWithoutAnAnswerWaitAndForAMinuteAtMost(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A relay may know a threat below a prefix, and not whether there are others.
-func TestAThreatIsKnownThoughTheRestOfItsPrefixIsNot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := HashExpression("bad.example/").Prefix(4)
-		srv := &server{t: t, OnSearch: func(context.Context, []Prefix) (Answer, error) {
-			return Answer{Earlier: map[Prefix]EarlierAnswer{p: earlier(-1, isThreat("bad.example/", Malware))}}, &UnansweredError{Until: time.Now().Add(time.Second), Reason: ErrBackoff}
-		}}
-		c := checkerOf(t, Config{Searcher: srv}, "bad.example/")
-		for i := range 3 { // asked; in the wait; asked again
-			answers, err := searchOf(t, c, nil, "bad.example/")
-			if !errors.Is(err, ErrBackoff) || len(answers[0].Threats) != 1 || answers[0].Err == nil || answers[0].TTL > 50*time.Second || answers[0].TTL < 40*time.Second {
-				t.Errorf("as a relay, %d: %+v, %v", i, answers, err)
-			}
-			if d := decide(t, c, "bad.example."); d.Verdict != Unsafe || d.By != ByCache {
-				t.Errorf("%d: %+v", i, d)
-			}
-			time.Sleep(time.Duration(i) * time.Second)
-		}
-	})
 }
 
 // The answers of version 4 and of Web Risk may end before their threats. A relay that cannot ask
@@ -225,38 +180,6 @@ func within(t *testing.T, c *Checker, qname string) (Decision, time.Duration) {
 	return d, time.Since(begun)
 }
 
-// The exact host, which comes first, is with a server that hangs. Its parent is known, in the same search
-// or in another one.
-func TestAThreatThatIsKnownDoesNotWaitForTheRest(t *testing.T) {
-	parent := HashExpression("bad.example/").Prefix(4)
-	for name, before := range map[string]string{"in one search": "", "in two": "a.bad.example."} {
-		inBubble(t, name, func(t *testing.T) {
-			known := map[Prefix]EarlierAnswer{parent: earlier(time.Minute, isThreat("bad.example/", Malware))}
-			c := checkerOf(t, Config{Searcher: telling(t, known)}, "bad.example/", "a.bad.example/")
-			if before != "" { // it has asked about the exact host alone
-				_, _ = searchWithin(t, c, time.Second, "a.bad.example/")
-			}
-			for _, by := range []Decider{ByServer, ByCache} {
-				if d, took := within(t, c, "a.bad.example."); d.Verdict != Unsafe || d.By != by || took > 100*time.Millisecond {
-					t.Errorf("after %s: %+v, want unsafe by %s", took, d, by)
-				}
-			}
-		})
-	}
-}
-
-// searchWithin asks as a relay does.
-func searchWithin(t *testing.T, c *Checker, limit time.Duration, expressions ...string) ([]PrefixAnswer, error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	var prefixes []Prefix
-	for _, e := range expressions {
-		prefixes = append(prefixes, HashExpression(e).Prefix(4))
-	}
-	return c.Search(ctx, prefixes, false, nil, nil)
-}
-
 // Queries for several names are merged into one search. Each continues when its own prefix is known;
 // no answer is kept for longer than it lives; and nobody is asked twice about what is under way.
 func TestEachNameOfAMergedSearchGoesOnWhenItIsKnown(t *testing.T) {
@@ -287,42 +210,6 @@ func TestEachNameOfAMergedSearchGoesOnWhenItIsKnown(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		if d, _ := within(t, c, "bad.example."); d.Verdict != Unsafe || d.By != ByCache {
 			t.Errorf("after the end of the search: %+v", d)
-		}
-	})
-}
-
-// The end of a search does not replace what has been learnt since about a prefix that was told.
-func TestTheEndOfASearchDoesNotReplaceAYoungerAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		bad := HashExpression("bad.example/").Prefix(4)
-		known := map[Prefix]EarlierAnswer{bad: earlier(time.Second)}
-		c := checkerOf(t, Config{Searcher: telling(t, known)}, "bad.example/", "new.example/")
-		_, _ = searchWithin(t, c, time.Second, "bad.example/", "new.example/")
-		time.Sleep(time.Second)
-		known[bad] = earlier(time.Minute, isThreat("bad.example/", Malware))
-		for range 2 {
-			if d, _ := within(t, c, "bad.example."); d.Verdict != Unsafe {
-				t.Errorf("%+v", d)
-			}
-			time.Sleep(9 * time.Second)
-		}
-	})
-}
-
-// Of a prefix some threats are known. The rest is asked about, and a query for a threat does not pass.
-func TestAThreatOfAPrefixThatIsKnownInPartDoesNotPass(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		bad, fresh := HashExpression("bad.example/").Prefix(4), HashExpression("new.example/").Prefix(4)
-		srv := &server{t: t, OnSearch: func(ctx context.Context, _ []Prefix) (Answer, error) {
-			Tell(ctx, []Prefix{bad, fresh}, Answer{TTL: -1, Earlier: map[Prefix]EarlierAnswer{bad: earlier(-1, isThreat("bad.example/", Malware))}})
-			time.Sleep(9 * time.Second)
-			return Answer{}, errors.New("trouble")
-		}}
-		c := checkerOf(t, Config{Searcher: srv}, "bad.example/")
-		for i := range 2 {
-			if d, _ := within(t, c, "bad.example."); d.Verdict != Unsafe {
-				t.Errorf("%d: %+v", i, d)
-			}
 		}
 	})
 }
