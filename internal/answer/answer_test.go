@@ -61,27 +61,6 @@ func (p Reply) by(google bool) Reply {
 	return p
 }
 
-func TestGoogleIsNamedForWhatGoogleSaysOnly(t *testing.T) {
-	d := lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByServer, Threat: lookup.PotentiallyHarmfulApplication}
-	text := ofGoogle.Reason(d)
-	if !strings.HasPrefix(text, "suspected potentially harmful application (Safe Browsing); advisory provided by Google, https://") || len(text) > maxText {
-		t.Errorf("Got %q of %d bytes", text, len(text))
-	}
-	all := d
-	all.Threat, all.Also = lookup.Malware, lookup.AllThreats
-	for _, p := range []Reply{ofGoogle, {Service: "Web Risk", Advisory: adviceOnWebRisk}} {
-		text := p.Reason(all)
-		if !strings.HasPrefix(text, "suspected malware, social engineering, unwanted software, potentially harmful application (") || len(text) > maxText {
-			t.Errorf("Got %q of %d bytes", text, len(text))
-		}
-	}
-	for _, d := range []lookup.Decision{{By: lookup.ByBlock, List: "/a/own.txt"}} {
-		if text := ofGoogle.Reason(d); strings.Contains(text, "Google") || strings.Contains(text, "Safe Browsing") {
-			t.Errorf("%s: Got %q", d.By, text)
-		}
-	}
-}
-
 func TestEachModeHasAWordAndItsAnswer(t *testing.T) {
 	want := map[string]struct {
 		rcode, answers, authority int
@@ -99,24 +78,6 @@ func TestEachModeHasAWordAndItsAnswer(t *testing.T) {
 		m := p.Blocked(t.Context(), new(test.ResponseWriter), r, lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByBlock})
 		if w, ok := want[word]; !ok || m.Rcode != w.rcode || len(m.Answer) != w.answers || len(m.Ns) != w.authority {
 			t.Errorf("%s: Expected %+v, got\n%v", word, w, m)
-		}
-	}
-}
-
-func TestAFailureToConfirmSaysWhetherTheServerMayBeAsked(t *testing.T) {
-	for by := range lookup.NumDeciders {
-		want := dns.ExtendedErrorCodeNetworkError
-		switch by {
-		case lookup.ByBackoff, lookup.ByLimiter, lookup.ByBudget:
-			want = dns.ExtendedErrorCodeOther
-		}
-		r := new(dns.Msg).SetQuestion("evil.example.", dns.TypeA).SetEdns0(1232, false)
-		m := Reply{}.Unconfirmed(t.Context(), new(test.ResponseWriter), r, lookup.Decision{Verdict: lookup.Unsure, By: by})
-		if m.Rcode != dns.RcodeServerFailure || m.IsEdns0() == nil || len(m.IsEdns0().Option) != 1 {
-			t.Fatalf("%s: Got\n%v", by, m)
-		}
-		if got := m.IsEdns0().Option[0].(*dns.EDNS0_EDE).InfoCode; got != want {
-			t.Errorf("%s: Expected the error code %d, got %d", by, want, got)
 		}
 	}
 }

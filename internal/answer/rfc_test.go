@@ -2,7 +2,6 @@ package answer
 
 import (
 	"cmp"
-	"encoding/json"
 	"net/netip"
 	"slices"
 	"strings"
@@ -81,23 +80,11 @@ func TestASinkholesAnswerIsForgedAndBlocked(t *testing.T) {
 	}
 }
 
-// The code 22 sent whoever debugs to the authority of the name, which was not asked.
-func TestANameThatMayNotBeAskedAboutNowBlamesNoAuthority(t *testing.T) {
-	for _, by := range []lookup.Decider{lookup.ByBackoff, lookup.ByLimiter, lookup.ByBudget} {
-		r := new(dns.Msg).SetQuestion("evil.example.", dns.TypeA).SetEdns0(1232, false)
-		m := Reply{Service: "Safe Browsing"}.Unconfirmed(t.Context(), new(test.ResponseWriter), r, lookup.Decision{Verdict: lookup.Unsure, By: by})
-		codes, text := codesOf(t, m)
-		if !slices.Equal(codes, []uint16{dns.ExtendedErrorCodeOther}) || text != "may not ask Safe Browsing about this name now" {
-			t.Errorf("%s: Expected the code 0 with its text, got %d with %q", by, codes, text)
-		}
-	}
-}
-
 // draft-ietf-dnsop-structured-dns-error: "A server receiving an SDE option with a non-zero
 // OPTION-LENGTH MUST silently ignore the OPTION-DATA".
 func TestAStructuredOptionWithDataIsReadAsAnEmptyOne(t *testing.T) {
 	for _, data := range [][]byte{nil, {}, {0}, []byte("some data")} {
-		r := new(dns.Msg).SetQuestion("evil.example.", dns.TypeA).SetEdns0(1232, false)
+		r := question()
 		r.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: 65010, Data: data}}
 		p := Reply{TTL: time.Minute, Structured: Structured{Code: 65010}}
 		m := p.Blocked(t.Context(), new(test.ResponseWriter), r, lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByBlock})
@@ -134,7 +121,7 @@ const (
 // Each service has its name and its page of Google's words. Neither is named where
 // Google does not run the server, or did not say it.
 func TestEachTextNamesTheServiceAndGoogleOnlyIfItIsGoogles(t *testing.T) {
-	own := lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByBlock, List: "/a/own.txt"}
+	allThreats := lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByServer, Threat: lookup.Malware, Also: lookup.AllThreats}
 	for _, tc := range []struct {
 		name              string
 		service, advisory string
@@ -145,37 +132,44 @@ func TestEachTextNamesTheServiceAndGoogleOnlyIfItIsGoogles(t *testing.T) {
 		{"Web Risk of another server", "Web Risk", "", phishingByGoogle, "suspected social engineering (Web Risk)"},
 		{"Safe Browsing of Google", "Safe Browsing", adviceOnSafeBrowsing, phishingByGoogle, "suspected social engineering (Safe Browsing); advisory provided by Google, " + adviceOnSafeBrowsing},
 		{"two threats", "Web Risk", adviceOnWebRisk, lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByCache, Threat: lookup.Malware, Also: lookup.Threats(0).With(lookup.SocialEngineering)}, "suspected malware, social engineering (Web Risk); advisory provided by Google, " + adviceOnWebRisk},
-		{"an own list, with Web Risk", "Web Risk", adviceOnWebRisk, own, "blocklist own.txt"},
+		{"a long name", "Safe Browsing", adviceOnSafeBrowsing, harmfulByGoogle, "suspected potentially harmful application (Safe Browsing); advisory provided by Google, " + adviceOnSafeBrowsing},
+		{"all threats", "Safe Browsing", adviceOnSafeBrowsing, allThreats, "suspected malware, social engineering, unwanted software, potentially harmful application (Safe Browsing); advisory provided by Google, " + adviceOnSafeBrowsing},
+		{"all threats of Web Risk", "Web Risk", adviceOnWebRisk, allThreats, "suspected malware, social engineering, unwanted software, potentially harmful application (Web Risk); advisory provided by Google, " + adviceOnWebRisk},
+		{"an own list, with Web Risk", "Web Risk", adviceOnWebRisk, blockedByOwn, "blocklist own.txt"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := Reply{Service: tc.service, Advisory: tc.advisory}
-			if got := extendedError(t, p.Blocked(t.Context(), new(test.ResponseWriter), question(), tc.d)); got != tc.want {
+			if codes, got := codesOf(t, p.Blocked(t.Context(), new(test.ResponseWriter), question(), tc.d)); got != tc.want || len(codes) != 1 || len(got) > maxText {
 				t.Errorf("Expected %q, got %q", tc.want, got)
 			}
 			p.Structured = Structured{Code: 65010}
 			r := question()
 			r.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: 65010}}
-			var e structuredError
-			if err := json.Unmarshal([]byte(extendedError(t, p.Blocked(t.Context(), new(test.ResponseWriter), r, tc.d))), &e); err != nil || e.Justification != tc.want {
-				t.Errorf("Expected the justification %q, got %q, %v", tc.want, e.Justification, err)
+			codes, text := codesOf(t, p.Blocked(t.Context(), new(test.ResponseWriter), r, tc.d))
+			if e := parsed(t, text); e.Justification != tc.want || len(codes) != 1 {
+				t.Errorf("Expected the justification %q, got %q", tc.want, e.Justification)
 			}
 		})
 	}
 }
 
-func TestASuspicionNamesTheServiceThatIsNotAsked(t *testing.T) {
-	for _, tc := range []struct {
-		by   lookup.Decider
-		want string
-	}{
-		{lookup.ByServer, "could not ask Web Risk about this name in time"},
-		{lookup.ByBackoff, "may not ask Web Risk about this name now"},
-		{lookup.ByBudget, "may not ask Web Risk about this name now"},
-	} {
+func TestASafeNameHasNoReason(t *testing.T) {
+	if text := ofGoogle.Reason(lookup.Decision{By: lookup.ByAllow, List: "/a/own.txt"}); text != "" {
+		t.Errorf("got %q", text)
+	}
+}
+
+// The code 22 would send whoever debugs to the authority of the name, which was not asked.
+func TestASuspicionSaysWhetherTheServiceMayBeAskedAndBlamesNoAuthority(t *testing.T) {
+	for by := range lookup.NumDeciders {
+		code, want := dns.ExtendedErrorCodeNetworkError, "could not ask Web Risk about this name in time"
+		if by == lookup.ByBackoff || by == lookup.ByLimiter || by == lookup.ByBudget {
+			code, want = dns.ExtendedErrorCodeOther, "may not ask Web Risk about this name now"
+		}
 		p := Reply{Service: "Web Risk", Advisory: adviceOnWebRisk}
-		m := p.Unconfirmed(t.Context(), new(test.ResponseWriter), question(), lookup.Decision{Verdict: lookup.Unsure, By: tc.by})
-		if got := extendedError(t, m); got != tc.want || m.Rcode != dns.RcodeServerFailure {
-			t.Errorf("%s: Expected %q with SERVFAIL, got %q in\n%v", tc.by, tc.want, got, m)
+		m := p.Unconfirmed(t.Context(), new(test.ResponseWriter), question(), lookup.Decision{Verdict: lookup.Unsure, By: by})
+		if codes, got := codesOf(t, m); got != want || m.Rcode != dns.RcodeServerFailure || !slices.Equal(codes, []uint16{code}) {
+			t.Errorf("%s: Expected %q by the code %d with SERVFAIL, got %q in\n%v", by, want, code, got, m)
 		}
 	}
 }
@@ -185,19 +179,4 @@ func question() *dns.Msg {
 	m := new(dns.Msg).SetQuestion("evil.example.", dns.TypeA)
 	m.SetEdns0(1232, false)
 	return m
-}
-
-// extendedError returns the text of the Extended DNS Error, which is the only one.
-func extendedError(t *testing.T, m *dns.Msg) (text string) {
-	t.Helper()
-	var all []string
-	for _, o := range m.IsEdns0().Option {
-		if e, ok := o.(*dns.EDNS0_EDE); ok {
-			all = append(all, e.ExtraText)
-		}
-	}
-	if len(all) != 1 {
-		t.Fatalf("Expected one Extended DNS Error, got %q", all)
-	}
-	return strings.Join(all, "")
 }

@@ -243,21 +243,6 @@ func TestListsByURL(t *testing.T) {
 	}
 }
 
-func TestListsByURLThatProtectLessAreAWarning(t *testing.T) {
-	t.Setenv(KeyVariable, "")
-	for _, test := range []struct{ text, want string }{
-		{"db off\nblock https://lists.example.org/a", "Testfile:2: db is off: lists by URL are fetched at each start"},
-		{"db DB\nblock http://me:s3cret@lists.example.org/a?s3cret", "Testfile:3: http://lists.example.org/a#4ba0 is fetched by http"},
-		{"db DB\nblock http://192.168.1.1/a", ""},
-	} {
-		c, err := stanza(t, "safebrowsing {\n"+strings.Replace(test.text, "DB", t.TempDir(), 1)+"\n}")
-		got := strings.Join(c.Warnings, "\n")
-		if err != nil || !strings.HasPrefix(got, test.want) || test.want == "" && got != "" || strings.Contains(got, "s3cret") {
-			t.Errorf("%s: Expected %q, got %q, %v", test.text, test.want, got, err)
-		}
-	}
-}
-
 // Which service confirms threats follows from the protocol. Google's words, which name
 // Google, are for Google's servers only.
 func TestServiceAndGooglesWordsFollowFromProtocolAndServer(t *testing.T) {
@@ -276,7 +261,7 @@ func TestServiceAndGooglesWordsFollowFromProtocolAndServer(t *testing.T) {
 		{webRisk + "endpoint http://127.0.0.1:1", "http://127.0.0.1:1", "Web Risk", ""},
 	} {
 		c, err := stanza(t, "safebrowsing {\napi_key K\ndb off\n"+tc.text+"\n}")
-		if err != nil || settings(c).Address() != tc.address || c.Reply.Service != tc.service || settings(c).Dialect().ProviderAt(c.Endpoint).Advisory != tc.advisory {
+		if err != nil || settings(c).Address() != tc.address || settings(c).Google() != (tc.advisory != "") || c.Reply.Service != tc.service || settings(c).Dialect().ProviderAt(c.Endpoint).Advisory != tc.advisory {
 			t.Errorf("%q: Expected %q of %s with %q, got %q of %s with %q, %v", tc.text, tc.service, tc.address, tc.advisory, c.Reply.Service, settings(c).Address(), settings(c).Dialect().ProviderAt(c.Endpoint).Advisory, err)
 		}
 	}

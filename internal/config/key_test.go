@@ -71,25 +71,6 @@ func TestWhatCannotBeAKeyIsRefusedWithWhatToWrite(t *testing.T) {
 	}
 }
 
-func TestAServerOfOnesOwnMayHaveKeysOfAnyForm(t *testing.T) {
-	for _, key := range []string{"K", "SECRET", "hunter2", "a.b-c_d", "/3aB+x9/Zk3mQ2r8yT1uWw==", "a=", "Zm9vYmFy==", "token:abc"} {
-		c, err := stanza(t, "safebrowsing {\ndb off\nendpoint https://relay.example.org\napi_key "+key+"\n}")
-		if err != nil || len(c.Warnings) > 0 {
-			t.Errorf("%s: %v, %q", key, err, c.Warnings)
-		}
-	}
-}
-
-func TestAKeyThatGoogleWillRefuseIsAWarning(t *testing.T) {
-	const warning = "does not look like one of Google"
-	for key, want := range map[string]bool{testkit.Key: false, testkit.Key[1:]: true, testkit.Key + "x": true, "hunter2": true} {
-		c, err := stanza(t, "safebrowsing {\ndb off\napi_key "+key+"\n}")
-		if got := strings.Contains(strings.Join(c.Warnings, "\n"), "Testfile:3: the API key "+warning); err != nil || got != want {
-			t.Errorf("%s: %v, %q", key, err, c.Warnings)
-		}
-	}
-}
-
 // systemd.exec(5), LoadCredential=: each credential is a file in $CREDENTIALS_DIRECTORY.
 func TestKeyComesFromACredentialToo(t *testing.T) {
 	const own = "safebrowsing {\nblock ../../testdata/blocklist.txt\n}"
@@ -137,16 +118,6 @@ func TestACredentialThatCannotBeReadIsAnError(t *testing.T) {
 	t.Setenv(KeyVariable, "FROMENV")
 	if _, err := stanza(t, "safebrowsing"); err == nil || !strings.Contains(err.Error(), "Testfile:1") || !strings.Contains(err.Error(), "$CREDENTIALS_DIRECTORY") {
 		t.Errorf("Expected an error with the place and the directory, got %v", err)
-	}
-}
-
-// A pause is written into db, which therefore has an effect without a key, too.
-func TestDBOfOwnListsIsWhereAPauseIsWritten(t *testing.T) {
-	t.Setenv(KeyVariable, "")
-	db := t.TempDir()
-	c, err := stanza(t, "safebrowsing {\nblock ../../testdata/blocklist.txt\ndb "+db+"\n}")
-	if err != nil || len(c.Warnings) > 0 || c.PauseFolder() != db {
-		t.Errorf("Got the error %v, the warnings %q and the folder %s", err, c.Warnings, c.PauseFolder())
 	}
 }
 

@@ -2,8 +2,6 @@ package config
 
 import (
 	"net/netip"
-	"os"
-	"os/exec"
 	"reflect"
 	"regexp"
 	"slices"
@@ -79,12 +77,24 @@ func TestOnlyHTTPToAPublicHostIsInClearText(t *testing.T) {
 	}
 }
 
-func TestHTTPIsAcceptedWithoutAKeyOrInOnesOwnNetwork(t *testing.T) {
+func TestWhatIsProbablyAMistakeIsAWarning(t *testing.T) {
 	t.Setenv(KeyVariable, "")
-	for _, text := range []string{"api_key K\nendpoint http://192.168.1.2:8099", "endpoint http://sb.example.org"} {
-		c, err := stanza(t, "safebrowsing {\ndb off\n"+text+"\n}")
-		if err != nil || len(c.Warnings) > 0 || !c.Online {
-			t.Errorf("%q: Expected to be accepted without a warning, got %q, %v", text, c.Warnings, err)
+	t.Setenv("STATE_DIRECTORY", t.TempDir())
+	const relay, google = "endpoint https://relay.example.org\napi_key ", "db off\napi_key "
+	for text, want := range map[string]string{ // "": none
+		"api_key K\nendpoint http://192.168.1.2:8099": "", "endpoint http://sb.example.org": "",
+		"endpoint https://safebrowsing.googleapis.com": "Testfile:2: Google's server answers nobody without an API key",
+		google + testkit.Key:                           "", google + testkit.Key[1:]: "Testfile:3: the API key does not look like one of Google",
+		google + testkit.Key + "x": "Testfile:3: the API key does not look like one of Google", google + "hunter2": "Testfile:3: the API key does not look",
+		relay + "K": "", relay + "SECRET": "", relay + "hunter2": "", relay + "a.b-c_d": "", relay + "/3aB+x9/Zk3mQ2r8yT1uWw==": "",
+		relay + "a=": "", relay + "Zm9vYmFy==": "", relay + "token:abc": "",
+		"db off\nblock https://lists.example.org/a":         "Testfile:2: db is off: lists by URL are fetched at each start",
+		"block http://me:s3cret@lists.example.org/a?s3cret": "Testfile:2: http://lists.example.org/a#4ba0 is fetched by http",
+		"block http://192.168.1.1/a":                        "",
+	} {
+		c, err := stanza(t, "safebrowsing {\n"+text+"\n}")
+		if got := strings.Join(c.Warnings, "\n"); err != nil || !strings.HasPrefix(got, want) || want == "" && got != "" || strings.Contains(got, "s3cret") {
+			t.Errorf("%s: Expected %q, got %q, %v", text, want, got, err)
 		}
 	}
 }
@@ -94,14 +104,6 @@ func TestKeyFromTheEnvironmentIsNotSentInClearText(t *testing.T) {
 	_, err := stanza(t, "safebrowsing {\nendpoint http://sb.example.org\n}")
 	if err == nil || !strings.Contains(err.Error(), "Testfile:2 - ") || !strings.Contains(err.Error(), "in clear text") || strings.Contains(err.Error(), "SECRET") {
 		t.Errorf("Expected to be refused, got %v", err)
-	}
-}
-
-func TestGoogleWithoutAKeyIsAWarning(t *testing.T) {
-	t.Setenv(KeyVariable, "")
-	c, err := stanza(t, "safebrowsing {\nendpoint https://safebrowsing.googleapis.com\ndb off\n}")
-	if err != nil || len(c.Warnings) != 1 || !strings.HasPrefix(c.Warnings[0], "Testfile:2: Google's server answers nobody without an API key") {
-		t.Errorf("Got %q, %v", c.Warnings, err)
 	}
 }
 
@@ -115,17 +117,10 @@ func TestNoFolderForTheListsIsAWarning(t *testing.T) {
 	}
 }
 
-// Until is read in the machine's zone, to the end of the day. Another process has
-// another zone than the machine's.
+// Until is read in the machine's zone, to the end of the day.
 func TestUntilOfTheCorefileIsInTheZoneOfTheMachine(t *testing.T) {
-	if os.Getenv("TZ") != "America/New_York" {
-		again := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
-		again.Env = append(os.Environ(), "TZ=America/New_York")
-		if out, err := again.CombinedOutput(); err != nil {
-			t.Errorf("%v\n%s", err, out)
-		}
-		return
-	}
+	defer func(l *time.Location) { time.Local = l }(time.Local)
+	time.Local = time.FixedZone("EST", -5*3600)
 	c, err := stanza(t, "safebrowsing {\n"+listing(t)+"\nallow a.example until 2097-01-31 *.b.example until 2097-01-31T18:00 c.example until 2097-01-31T18:00:00+05:00\n}")
 	testkit.Must(t, err)
 	for i, want := range []string{"2097-02-01T05:00:00Z", "2097-01-31T23:00:00Z", "2097-01-31T13:00:00Z"} {
@@ -135,18 +130,6 @@ func TestUntilOfTheCorefileIsInTheZoneOfTheMachine(t *testing.T) {
 	}
 	if want := "Testfile:3: a.example is allowed until 2097-02-01 00:00:00 EST"; len(c.Notes) != 4 || c.Notes[0] != want {
 		t.Errorf("Expected %q, got %q", want, c.Notes)
-	}
-}
-
-func TestOnlyTheServerOfGoogleIsGoogle(t *testing.T) {
-	for text, google := range map[string]bool{
-		"api_key K": true,
-		"api_key K\nendpoint https://safebrowsing.googleapis.com/": true,
-		"api_key K\nendpoint http://127.0.0.1:1":                   false,
-	} {
-		if c, err := stanza(t, "safebrowsing {\ndb off\n"+text+"\n}"); err != nil || settings(c).Google() != google {
-			t.Errorf("%q: Expected google %v, got %v, %v", text, google, settings(c).Google(), err)
-		}
 	}
 }
 
@@ -278,6 +261,7 @@ func TestParseAcceptsAndKeepsWhatItReads(t *testing.T) {
 		{"own lists alone", "safebrowsing {\nblock " + own + "\n}", func(c Config) bool {
 			return !c.Online && len(c.Own) == 1 && c.Own[0] == OwnFile{Path: own}
 		}},
+		{"a db where a pause is written", "safebrowsing {\nblock " + own + "\ndb " + dir + "\n}", func(c Config) bool { return c.PauseFolder() == dir && len(c.Warnings) == 0 }},
 		{"mode realtime", "safebrowsing {\napi_key K\nmode realtime\n}", func(c Config) bool {
 			return c.Mode == lookup.RealTime && strings.Join(settings(c).Stored(), " ") == DefaultLists+" "+protocol.GlobalCache
 		}},
@@ -397,13 +381,5 @@ func TestParseRefusesWithFileLineAndAdvice(t *testing.T) {
 	}
 	if _, err := stanza(t, "safebrowsing {\napi_key K\n}\nsafebrowsing {\napi_key K\n}"); err == nil || !strings.Contains(err.Error(), "more than once in this server block") {
 		t.Errorf("Expected an error for a second stanza, got %v", err)
-	}
-}
-
-func TestKeyComesFromTheEnvironmentToo(t *testing.T) {
-	t.Setenv(KeyVariable, "FROMENV")
-	c, err := stanza(t, "safebrowsing")
-	if err != nil || c.APIKey != "FROMENV" || !c.Online {
-		t.Errorf("Got %v, online %v", err, c.Online)
 	}
 }

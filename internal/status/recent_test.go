@@ -1,0 +1,231 @@
+package status
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+func TestALateNameInASentence(t *testing.T) {
+	asked := time.Date(2026, 11, 25, 10, 4, 0, 0, time.Local)
+	l := Late{Name: "evil.example", Client: "192.168.1.20", Devices: 1, Asked: asked, Listed: asked.Add(10 * time.Minute), Threat: ListedAs(lookup.SocialEngineering)}
+	for name, tc := range map[string]struct {
+		alter func(*Late)
+		want  string
+	}{
+		"with its name":  {func(*Late) {}, "192.168.1.20 asked for evil.example at 10:04, listed as phishing at 10:14"},
+		"the day before": {func(l *Late) { l.Listed = l.Listed.Add(20 * time.Hour) }, "192.168.1.20 asked for evil.example at 2026-11-25 10:04, listed as phishing at 2026-11-26 06:14"},
+		"without":        {func(l *Late) { *l = l.withoutName() }, "1 device asked at 10:04 for a name that is listed as phishing since 10:14"},
+		"of several":     {func(l *Late) { *l = l.withoutName(); l.Devices, l.Threat = 3, ListedAs(lookup.Malware) }, "3 devices asked at 10:04 for a name that is listed as malware since 10:14"},
+	} {
+		altered := l
+		if tc.alter(&altered); altered.String() != tc.want {
+			t.Errorf("%s: %q, want %q", name, altered, tc.want)
+		}
+	}
+}
+
+func TestLateNamesAreKeptForADay(t *testing.T) {
+	var r Recent
+	now := time.Now()
+	for i := range 2 * maxLate {
+		r.Late([]Late{{Name: fmt.Sprint(i), Listed: now}})
+	}
+	if got := r.LastLate(now); len(got) != maxLate || got[0].Name != fmt.Sprint(2*maxLate-1) {
+		t.Errorf("%d, the first %v", len(got), got[0])
+	}
+	if got := r.LastLate(now.Add(lateFor)); got == nil || len(got) != 0 {
+		t.Errorf("after a day %v", got)
+	}
+}
+
+func TestPagesShowLateNamesOnlyWhereNamesAreShown(t *testing.T) {
+	all := []Late{{Name: "a", Client: "c", Devices: 1}, {Name: "b", Client: "d", Devices: 1, Named: true}}
+	got := ForPages(all)
+	if got[0].Name+got[0].Client != "" || got[1].Name != "b" || all[0].Name != "a" {
+		t.Errorf("%+v of %+v", got, all)
+	}
+}
+
+func TestTheDayCountsHowThreatsWereStopped(t *testing.T) {
+	var r Recent
+	now := time.Date(2026, 3, 5, 12, 0, 0, 0, time.Local)
+	for _, b := range []Blocked{{Name: "a", By: "server"}, {Name: "b", By: "cache", Second: true}, {Name: "c", By: "block"}, {Name: "d", By: "server", Second: true}} {
+		r.Blocked(b, now)
+	}
+	r.Unconfirmed(now)
+	r.Unconfirmed(now.Add(-2 * time.Hour))
+	r.Unconfirmed(now.Add(-13 * time.Hour)) // yesterday
+	d := r.Day(20, now)
+	if d.Threats != (Threats{InTime: 2, Unconfirmed: 2, Second: 2}) || d.Blocked != 4 {
+		t.Errorf("%+v", d)
+	}
+	if got, want := d.InWords(), "2 confirmed in time; 2 passed because they could not be confirmed; 2 blocked on the second query"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestStatusSaysWhatWasListedTooLate(t *testing.T) {
+	now := time.Date(2026, 11, 25, 10, 14, 0, 0, time.Local)
+	r := Report{At: now, Services: []Service{{Title: "Safe Browsing v5"}}, Today: Day{Threats: Threats{Unconfirmed: 1}}}
+	for i := range 5 {
+		r.Late = append(r.Late, Late{Name: fmt.Sprintf("n%d.example", i), Client: "192.168.1.20", Devices: 1, Asked: now.Add(-10 * time.Minute), Listed: now, Threat: "phishing"})
+	}
+	var text bytes.Buffer
+	(&Printer{W: &text}).Short(&r)
+	testkit.WantParts(t, text.String(), "Threats  0 confirmed in time; 1 passed because it could not be confirmed; 0 blocked on the second query\n",
+		"Late     192.168.1.20 asked for n0.example at 10:04, listed as phishing at 10:14\n", "n2.example")
+	if strings.Contains(text.String(), "n3.example") {
+		t.Errorf("more than three in\n%s", text.String())
+	}
+}
+
+func TestSearchesCostMoney(t *testing.T) {
+	s := Service{Title: "Web Risk", Spent: 12, Budget: 200, Left: 188, Paid: true}
+	if got, want := s.Cost(), "Today 12 searches, 0.60 US-$ of at most 10.00"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if s.Paid = false; s.Cost() != "" {
+		t.Errorf("a service that is free: %q", s.Cost())
+	}
+	for n, want := range map[int]string{0: "0.00", 1: "0.05", 20: "1.00", 1_000_000_000: "50000000.00"} {
+		if got := Dollars(n); got != want {
+			t.Errorf("%d searches: %s, want %s", n, got, want)
+		}
+	}
+}
+
+func TestTheThreeNamesThatCostMostAreCounted(t *testing.T) {
+	var c Costs
+	now := time.Now()
+	for i := range 2 * maxCostly {
+		c.Searched(fmt.Sprintf("n%d.example", i), 1, now)
+		if i%4 == 0 {
+			c.Searched("most.example", 2, now)
+			c.Searched("more.example", 1, now)
+		}
+	}
+	if got := c.Most(now, 3); len(got) != 3 || got[0].Name != "most.example" || got[1].Name != "more.example" || got[0].Dollars() != Dollars(maxCostly) {
+		t.Errorf("%+v", got)
+	}
+	if len(c.searches) > maxCostly {
+		t.Errorf("%d names are kept", len(c.searches))
+	}
+	if got := c.Most(now.AddDate(0, 0, 1), 3); len(got) != 0 {
+		t.Errorf("on the next day %+v", got)
+	}
+}
+
+func TestBlockedIsCountedForAnHour(t *testing.T) {
+	var r Recent
+	blocked := func(list, name string, at time.Time) { r.Blocked(Blocked{List: list, Name: name}, at) }
+	blocked("se-4b", "old.example", now)
+	blocked("se-4b", "a.example", now.Add(30*time.Minute))
+	blocked("se-4b", "a.example", now.Add(31*time.Minute))
+	blocked("own.txt", "b.example", now.Add(59*time.Minute))
+	for _, tc := range []struct {
+		after  time.Duration
+		counts string
+		names  string
+	}{
+		{59 * time.Minute, "[{se-4b 3} {own.txt 1}]", "b.example 1, a.example 2, old.example 1, "},
+		{60 * time.Minute, "[{se-4b 2} {own.txt 1}]", "b.example 1, a.example 2, "},
+		{100 * time.Minute, "[{own.txt 1}]", "b.example 1, "},
+		{5 * time.Hour, "[]", ""},
+	} {
+		last := r.Last("old.example", "", "", now.Add(tc.after))
+		counts, names := r.Hour(now.Add(tc.after))
+		got := ""
+		for _, n := range names {
+			got += fmt.Sprintf("%s %d, ", n.Name, n.N)
+		}
+		if fmt.Sprint(counts) != tc.counts || got != tc.names || (last != nil) != strings.Contains(got, "old.example") {
+			t.Errorf("After %s: Expected %s and %q, got %v, %q and %v", tc.after, tc.counts, tc.names, counts, got, last)
+		}
+	}
+	later := now.Add(10 * time.Hour)
+	for i := range 3 * maxNames {
+		blocked("se-4b", fmt.Sprintf("%d.example", i), later)
+	}
+	counts, names := r.Hour(later)
+	if len(names) != maxNames || names[0].Name != fmt.Sprintf("%d.example", 3*maxNames-1) || counts[0].N != 3*maxNames || len(r.names) != maxNames {
+		t.Errorf("Expected the last %d names, got %d: %v", maxNames, len(names), counts)
+	}
+}
+
+// However many names are blocked, none of the hour is denied: of those that are not kept the minute is known,
+// and of more than that nobody says that they were not blocked. The memory is bounded.
+func TestNoNameOfTheLastHourIsDenied(t *testing.T) {
+	var r Recent
+	name := func(i int) string { return fmt.Sprintf("%d.example", i) }
+	const many = 3 * maxNames
+	blockedAt := func(i int) time.Time { return now.Add(time.Duration(i) * 59 * time.Minute / many) }
+	for i := range many {
+		r.Blocked(Blocked{List: "se-4b", Name: name(i)}, blockedAt(i))
+	}
+	r.Blocked(Blocked{List: "se-4b", Name: name(0)}, blockedAt(many)) // a second time
+	denied := func(i int, at time.Time) bool {
+		if b := r.Last(name(i), "", "", at); b != nil {
+			return false
+		}
+		then, want := r.Gone(name(i), "", "", at), blockedAt(i).Truncate(time.Minute)
+		if !then.IsZero() && !then.Equal(want) {
+			t.Errorf("%s was blocked at %s, and %s is said", name(i), want, then)
+		}
+		return then.IsZero()
+	}
+	for i := range many {
+		if denied(i, blockedAt(many)) {
+			t.Fatalf("%s is denied", name(i))
+		}
+	}
+	if !denied(many, blockedAt(many)) || !r.Gone(name(1), "other.", "", blockedAt(many)).IsZero() || r.Crowded(blockedAt(many)) {
+		t.Error("Expected a name that was not blocked to be denied")
+	}
+	for i := 1; i < many; i++ {
+		if denied(i, blockedAt(i).Add(59*time.Minute)) {
+			t.Fatalf("%s is denied after 59 minutes", name(i))
+		}
+	}
+	for i := 1; i < many; i++ {
+		if !denied(i, blockedAt(i).Add(61*time.Minute)) {
+			t.Fatalf("%s is known after more than an hour", name(i))
+		}
+	}
+	for i := range maxGone + maxNames { // within a minute, after more than an hour
+		r.Blocked(Blocked{List: "se-4b", Name: name(i)}, now.Add(3*time.Hour))
+	}
+	kept := 0
+	for _, m := range r.minutes {
+		kept += cap(m.gone)
+	}
+	if r.Crowded(now.Add(3*time.Hour)) || kept > 2*maxGone {
+		t.Errorf("%d hashes have room for %d, crowded: %v", maxGone, kept, r.Crowded(now.Add(3*time.Hour)))
+	}
+	r.Blocked(Blocked{List: "se-4b", Name: "more.example"}, now.Add(3*time.Hour))
+	if !r.Crowded(now.Add(3*time.Hour)) || !r.Crowded(now.Add(3*time.Hour+59*time.Minute)) || r.Crowded(now.Add(4*time.Hour)) {
+		t.Error("Expected nobody to say of other names of this hour that they were not blocked")
+	}
+}
+
+func TestADayCountsFromMidnight(t *testing.T) {
+	var r Recent
+	day := time.Date(2026, 11, 22, 22, 30, 0, 0, time.Local)
+	r.Blocked(Blocked{Name: "a.example"}, day)
+	if d := r.Day(10, day); d.Blocked != 1 || d.Checked != 10 || d.Hours[23] != (Pair{10, 1}) {
+		t.Errorf("%+v", d)
+	}
+	next := day.Add(2 * time.Hour)
+	r.Blocked(Blocked{Name: "a.example"}, next)
+	if d := r.Day(15, next); d.Blocked != 1 || d.Checked != 5 || d.Hours[23] != (Pair{5, 1}) || d.Hours[21] != (Pair{10, 1}) {
+		t.Errorf("After midnight %+v", d)
+	}
+	if d := r.Day(15, day.Add(48*time.Hour)); d.Blocked != 0 || d.Checked != 0 {
+		t.Errorf("Two days later %+v", d)
+	}
+}
