@@ -111,7 +111,7 @@ func TestTheCorefileOfTheChartStarts(t *testing.T) {
 		}
 		corefile = strings.Replace(corefile, old, replaced, 1)
 	}
-	writeKey(t, filepath.Join(here, "key"))
+	testkit.Write(t, here, "key", "AIza"+strings.Repeat("k", 35)+"\n")
 	instance, err := caddy.Start(caddy.CaddyfileInput{Filepath: "Corefile", Contents: []byte(corefile), ServerTypeName: "dns"})
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, corefile)
@@ -127,9 +127,4 @@ func TestTheCorefileOfTheChartStarts(t *testing.T) {
 	if err != nil || m.Rcode != dns.RcodeNameError {
 		t.Errorf("Expected NXDOMAIN, got %v, %v", m, err)
 	}
-}
-
-func writeKey(t *testing.T, path string) {
-	t.Helper()
-	testkit.Must(t, os.WriteFile(path, []byte("AIza"+strings.Repeat("k", 35)+"\n"), 0o600))
 }

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// asServer has this test run as the server, in a process of its own.
+const asServer = "COREDNS_OF_THIS_TEST"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asServer) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func TestTheHeadroomDependsOnTheMemory(t *testing.T) {
+	tests := []struct {
+		name         string
+		memory, want int64
+	}{
+		{"unknown", 0, 0},
+		{"a router", 128 * mib, 0},
+		{"a small machine", 512*mib - 1, 0},
+		{"the least", 512 * mib, 16 * mib},
+		{"a cheap virtual machine", 1024 * mib, 32 * mib},
+		{"a rack", 512 << 30, 64 * mib},
+	}
+	for _, tt := range tests {
+		if got := headroomOf(tt.memory); got != tt.want {
+			t.Errorf("%s: Expected %d MiB, got %d", tt.name, tt.want/mib, got/mib)
+		}
+	}
+}
+
+// logOfStart starts this server on a port of 127.0.0.1 with variables in addition to its
+// environment, and returns what it has logged when it has started.
+func logOfStart(t *testing.T, port uint16, env ...string) string {
+	t.Helper()
+	conf := testkit.Write(t, t.TempDir(), "Corefile", fmt.Sprintf(".:%d {\n bind 127.0.0.1\n debug\n whoami\n}\n", port))
+	server := testkit.StartWith(t, append([]string{asServer + "=1", "GOGC=", "GOMEMLIMIT="}, env...), os.Args[0], "-conf", conf)
+	server.Line("CoreDNS-", 30*time.Second) // the last line of a start
+	defer server.Kill()
+	return server.Output()
+}
+
+func TestThePaceIsInTheLogAtDebug(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux tells how much memory there is")
+	}
+	tests := []struct {
+		name, env string
+		want      string // "": no line
+	}{
+		{"a memory limit of a router", "GOMEMLIMIT=40MiB", "[DEBUG] There are 40 MiB of memory: the garbage collector runs when the heap has doubled. Set GOGC to change that."},
+		{"GOGC wins", "GOGC=100", ""},
+	}
+	if lookup.UsableMemory() > 2048*mib {
+		tests = append(tests, struct{ name, env, want string }{"a memory limit of a small machine", "GOMEMLIMIT=1GiB",
+			"[DEBUG] There are 1024 MiB of memory: the garbage collector runs when the heap has grown by 32 MiB, or has doubled if that is more. Set GOGC to change that."})
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			log := logOfStart(t, 0, tt.env)
+			if got := strings.Count(log, "of memory"); tt.want == "" && got != 0 || tt.want != "" && got != 1 {
+				t.Errorf("Expected one line about memory, or none if GOGC is set, got\n%s", log)
+			}
+			if !strings.Contains(log, tt.want+"\n") {
+				t.Errorf("Expected %q, got\n%s", tt.want, log)
+			}
+		})
+	}
+}
+
+// resolver is a Corefile with the plugins that a resolver for a network uses.
+const resolver = `.:0 {
+	bind 127.0.0.1
+	metadata
+	errors
+	log . {
+		class error
+	}
+	reload 1h 1m
+	health 127.0.0.1:0
+	ready 127.0.0.1:0
+	prometheus 127.0.0.1:0
+	view all {
+		expr true
+	}
+	rewrite name old.example new.example
+	acl {
+		block net 192.0.2.0/24
+	}
+	safebrowsing {
+		block HERE/own.txt
+	}
+	cache
+	template IN A template.example {
+		answer "{{ .Name }} 60 IN A 192.0.2.2"
+	}
+	hosts {
+		192.0.2.1 new.example
+		fallthrough
+	}
+	file HERE/zone zone.example
+	forward . 127.0.0.1:1
+}
+https://.:0 {
+	bind 127.0.0.1
+	tls HERE/cert.pem HERE/key.pem
+	https {
+		max_connections 10
+	}
+	safebrowsing {
+		block HERE/own.txt
+	}
+}
+tls://.:0 {
+	bind 127.0.0.1
+	tls HERE/cert.pem HERE/key.pem
+	safebrowsing {
+		block HERE/own.txt
+	}
+}
+quic://.:0 {
+	bind 127.0.0.1
+	tls HERE/cert.pem HERE/key.pem
+	quic {
+		max_streams 10
+	}
+	safebrowsing {
+		block HERE/own.txt
+	}
+}
+`
+
+func TestACorefileIsCheckedWithoutAStart(t *testing.T) {
+	for _, tc := range []struct {
+		name, corefile string
+		status         int
+		says           string
+	}{
+		{"right", ".:0 {\nsafebrowsing {\nblock ../../testdata/blocklist.txt\n}\nwhoami\n}\n", 0, "Corefile can be used"},
+		{"a resolver", resolver, 0, "Corefile can be used"},
+		{"a port that is in use", ".:1 {\nbind 192.0.2.1\nwhoami\n}\n", 0, "Corefile can be used"},
+		{"an unknown directive", ".:0 {\nerors\n}\n", 1, "Corefile:2 - Error during parsing: Unknown directive 'erors'"},
+		{"a wrong property", ".:0 {\nsafebrowsing {\nblok x\n}\nwhoami\n}\n", 1, `unknown property "blok": did you mean block?`},
+		{"a plugin of another build", ".:0 {\nautopath x\n}\n", 1, "Unknown directive 'autopath': this program was built without autopath: go build -tags cluster"},
+		{"empty", "", 1, "there is no Corefile"},
+	} {
+		if tags := buildTags(t); tc.name == "a plugin of another build" && slices.Contains(tags, "cluster") || tc.name == "a resolver" && slices.Contains(tags, "router") {
+			continue
+		}
+		t.Run(tc.name, func(t *testing.T) {
+			here := t.TempDir()
+			testkit.Certificate(t, here) // cert.pem and key.pem
+			testkit.Write(t, here, "zone", "@ 60 IN SOA ns.zone.example. a.zone.example. 1 60 60 60 60\n@ 60 IN NS ns.zone.example.\n")
+			testkit.Write(t, here, "own.txt", "blocked.example\n")
+			file := testkit.Write(t, here, "Corefile", strings.ReplaceAll(tc.corefile, "HERE", here))
+			t.Setenv(asServer, "1")
+			if status, out := testkit.Run(t, os.Args[0], "-check", "-conf", file); status != tc.status || !strings.Contains(out, tc.says) {
+				t.Errorf("Expected status %d and %q, got %d and %q", tc.status, tc.says, status, out)
+			}
+		})
+	}
+}

@@ -1,0 +1,164 @@
+package files
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
+)
+
+func TestSameSeesEachWayInWhichAFileChanges(t *testing.T) {
+	at := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
+	write := func(path, content string, at time.Time) {
+		t.Helper()
+		testkit.Must(t, os.WriteFile(path, []byte(content), 0o600))
+		testkit.Must(t, os.Chtimes(path, at, at))
+	}
+	for name, tc := range map[string]struct {
+		change func(path string)
+		want   bool
+	}{
+		"nothing":                   {func(string) {}, true},
+		"longer":                    {func(path string) { write(path, "three", at) }, false},
+		"another time":              {func(path string) { write(path, "one", at.Add(time.Second)) }, false},
+		"another file of that time": {func(path string) { write(path+"2", "two", at); os.Rename(path+"2", path) }, false},
+		"a link to another one":     {func(path string) { write(path+"2", "two", at); os.Remove(path); os.Symlink(path+"2", path) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "file")
+			write(path, "one", at)
+			before, err := os.Stat(path)
+			testkit.Must(t, err)
+			tc.change(path)
+			after, err := os.Stat(path)
+			testkit.Must(t, err)
+			if got := Same(before, after); got != tc.want {
+				t.Errorf("the same: %t, want %t", got, tc.want)
+			}
+			if Same(before, nil) || Same(nil, nil) {
+				t.Error("a file is the same as none")
+			}
+		})
+	}
+}
+
+func TestAFileInTheWayOfAFolderIsFound(t *testing.T) {
+	dir := t.TempDir()
+	file, dangling := filepath.Join(dir, "file"), filepath.Join(dir, "dangling")
+	testkit.Must(t, errors.Join(os.WriteFile(file, nil, 0o600), os.Symlink(filepath.Join(dir, "none"), dangling)))
+	for path, want := range map[string]string{
+		file:                         file,
+		filepath.Join(file, "a/b"):   file,
+		dir:                          "",
+		filepath.Join(dir, "a/b"):    "",
+		dangling:                     "",
+		filepath.Join(dangling, "a"): "",
+		"none-such/relative":         "",
+	} {
+		if got := InTheWay(path); got != want {
+			t.Errorf("in the way of %s: %q, want %q", path, got, want)
+		}
+	}
+}
+
+func TestReadReturnsRegularFilesOfLimitedSize(t *testing.T) {
+	dir := t.TempDir()
+	content := bytes.Repeat([]byte("x"), 100)
+	path := filepath.Join(dir, "file")
+	testkit.Must(t, os.WriteFile(path, content, 0o600))
+	for name, tc := range map[string]struct {
+		path string
+		most int
+		want error
+	}{
+		"a file":         {path, 100, nil},
+		"a longer file":  {path, 99, ErrSize},
+		"a folder":       {dir, 100, ErrIrregular},
+		"a device":       {os.DevNull, 100, ErrIrregular},
+		"nothing at all": {path + "x", 100, fs.ErrNotExist},
+	} {
+		t.Run(name, func(t *testing.T) {
+			raw, err := Read(tc.path, tc.most)
+			if !errors.Is(err, tc.want) || (err == nil) != bytes.Equal(raw, content) {
+				t.Errorf("got %d bytes and %v, want %v", len(raw), err, tc.want)
+			}
+		})
+	}
+}
+
+// On NFS a full disk is told when the file is closed.
+func TestAFileWhoseCloseFailsReplacesNothing(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "allow.txt")
+	testkit.Must(t, os.WriteFile(path, []byte("a.example\n"), 0o600))
+	disk := RealDisk()
+	disk.SyncFile = func(f *os.File) error { return f.Close() } // so the next Close fails
+	err := disk.Replace(path, Unfinished("allow.txt"), func(f *os.File) error {
+		_, err := f.WriteString("half of ")
+		return err
+	})
+	if !errors.Is(err, os.ErrClosed) {
+		t.Errorf("the error of Close is not seen: %v", err)
+	}
+	raw, err := os.ReadFile(path)
+	beside, _ := os.ReadDir(dir)
+	if err != nil || string(raw) != "a.example\n" || len(beside) != 1 {
+		t.Errorf("the file is %q, %v, beside %v", raw, err, beside)
+	}
+}
+
+func TestWaitGivesUpAfterTheLimit(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		takes time.Duration
+		ended bool
+		waits time.Duration
+	}{
+		{"at once", 0, true, 0},
+		{"a slow disk", WaitLimit / 2, true, WaitLimit / 2},
+		{"a disk that hangs", time.Hour, false, WaitLimit},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				begun := time.Now()
+				ended := Wait(func() { time.Sleep(tc.takes) })
+				if waited := time.Since(begun); ended != tc.ended || waited != tc.waits {
+					t.Errorf("got %v after %s, want %v after %s", ended, waited, tc.ended, tc.waits)
+				}
+				time.Sleep(tc.takes)
+				synctest.Wait()
+				if n := hung.Load(); n != 0 {
+					t.Errorf("%d waits are still counted after their end", n)
+				}
+			})
+		})
+	}
+}
+
+// Many things end one after the other, and all of them may wait for the disk that hangs.
+func TestOnlyTheFirstOfManyWaitsHasTheWholeLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		for range 5 {
+			if Wait(func() { time.Sleep(time.Hour) }) {
+				t.Error("Expected a wait to be given up")
+			}
+		}
+		if got, want := time.Since(begun), WaitLimit+4*hurried(); got != want {
+			t.Errorf("got %s for 5 waits, want %s", got, want)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		begun = time.Now()
+		Wait(func() { time.Sleep(WaitLimit / 2) })
+		if got := time.Since(begun); got != WaitLimit/2 {
+			t.Errorf("got %s when the disk answers again, want %s", got, WaitLimit/2)
+		}
+	})
+}
