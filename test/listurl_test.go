@@ -70,7 +70,7 @@ func TestAListByURLBlocksAndAllows(t *testing.T) {
 	var files []string
 	testkit.Until(w.t, "two lists and two states in the db", func() bool { // a state is saved after its list
 		files, _ = filepath.Glob(filepath.Join(w.db, "own", "*"))
-		return len(files) == 4 && len(ownlist.SavedURLs(w.db)) == 2 && !slices.ContainsFunc(ownlist.SavedURLs(w.db), func(s ownlist.URLState) bool { return s.Checked.IsZero() })
+		return len(files) == 4 && len(ownlist.URLStates()) == 2 && !slices.ContainsFunc(ownlist.URLStates(), func(s ownlist.URLState) bool { return s.Checked.IsZero() })
 	})
 	for _, file := range files {
 		if raw, err := os.ReadFile(file); err != nil || strings.Contains(file+string(raw), "s3cret") {

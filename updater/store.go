@@ -74,18 +74,6 @@ func OpenStore(dir string, origin Origin) (*Store, error) {
 	return s, nil
 }
 
-// InUse reports whether a program keeps lists in a folder now. known is false if that cannot be
-// seen: no program has done so yet, the folder may not be read, or its file system has no locks.
-func InUse(dir string) (inUse, known bool) {
-	lock := flock.New(filepath.Join(dir, lockFile), flock.SetFlag(os.O_RDONLY))
-	if files.Check(lock.Path()) != nil {
-		return false, false
-	}
-	free, err := lock.TryRLock()
-	defer lock.Close()
-	return !free, err == nil
-}
-
 func newStore(dir string, origin Origin) *Store {
 	return &Store{
 		dir:    dir,

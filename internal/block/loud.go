@@ -1,6 +1,7 @@
 package block
 
 import (
+	"cmp"
 	"hash/maphash"
 	"math/rand/v2"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -24,16 +26,6 @@ type loudness struct {
 
 var loud = &loudness{familiar: newFamiliarity(time.Now())}
 
-// allowing says how to let a name pass. A shell must not take what a client has put into the
-// name for commands: then there is no command to copy.
-func allowing(name string) string {
-	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
-	if strings.Trim(name, plain) != "" || strings.HasPrefix(name, "-") {
-		return "add the host to a file of allow"
-	}
-	return "safebrowsing allow -for 1d " + name
-}
-
 // blocked notes that a name is blocked.
 func (l *loudness) blocked(q dns.Question, d lookup.Decision, now time.Time) {
 	if isOwn(d) {
@@ -43,7 +35,7 @@ func (l *loudness) blocked(q dns.Question, d lookup.Decision, now time.Time) {
 	perHour := l.familiar.perHour(lookup.FromQname(q.Name), now)
 	if perHour >= familiarRate && l.names.First(q.Name, now) {
 		log.Warningf("%s is blocked now (suspected %s, list %s), and was asked for about %d times an hour before. "+
-			"If this is a mistake: %s", name, d.Threat, d.List, perHour, allowing(name))
+			"If this is a mistake: %s", name, d.Threat, d.List, perHour, cmp.Or(status.Allowing("safebrowsing", "1d", name), "add the host to a file of allow"))
 	}
 }
 

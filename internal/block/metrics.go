@@ -1,7 +1,6 @@
 package block
 
 import (
-	"strings"
 	"time"
 
 	"github.com/coredns/coredns/plugin"
@@ -20,9 +19,32 @@ var listedLateTotal = promauto.NewCounterVec(prometheus.CounterOpts{
 	Help:      "Counter of devices that asked for a name before the list had it, see look_back.",
 }, []string{"list"})
 
-// ownLists exports the state of the operator's lists that are open. It stores
-// nothing: a list disappears from the metrics when no server block uses it.
-type ownLists struct{}
+// collected are metrics that are made when somebody asks. It stores nothing.
+type collected struct {
+	descs []*prometheus.Desc
+	make  func(chan<- prometheus.Metric)
+}
+
+// Describe implements prometheus.Collector.
+func (c collected) Describe(descs chan<- *prometheus.Desc) {
+	for _, d := range c.descs {
+		descs <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c collected) Collect(metrics chan<- prometheus.Metric) { c.make(metrics) }
+
+func registered(c prometheus.Collector) prometheus.Collector {
+	prometheus.MustRegister(c)
+	return c
+}
+
+func descOf(name, help, label string) *prometheus.Desc {
+	return prometheus.NewDesc(prometheus.BuildFQName(plugin.Namespace, say.Plugin, name), help, []string{label}, nil)
+}
+
+func ownListDesc(name, help string) *prometheus.Desc { return descOf("own_list_"+name, help, "file") }
 
 var ownListMetrics = []struct {
 	desc  *prometheus.Desc
@@ -44,30 +66,20 @@ var (
 	ownListSuccess = ownListDesc("last_success_timestamp_seconds", "Gauge of when an own list by URL was last fetched, or had not changed, 0 for never.")
 )
 
-var _ = registered(ownLists{})
+var _ = registered(collected{ownListDescs(), collectOwnLists})
 
-func registered(c prometheus.Collector) prometheus.Collector {
-	prometheus.MustRegister(c)
-	return c
-}
-
-func ownListDesc(name, help string) *prometheus.Desc {
-	return prometheus.NewDesc(prometheus.BuildFQName(plugin.Namespace, say.Plugin, "own_list_"+name), help, []string{"file"}, nil)
-}
-
-// Describe implements prometheus.Collector.
-func (ownLists) Describe(descs chan<- *prometheus.Desc) {
+func ownListDescs() []*prometheus.Desc {
+	all := []*prometheus.Desc{ownListFailing, ownListSuccess}
 	for _, m := range ownListMetrics {
-		descs <- m.desc
+		all = append(all, m.desc)
 	}
-	descs <- ownListFailing
-	descs <- ownListSuccess
+	return all
 }
 
-// Collect implements prometheus.Collector. A file that is both a block and an allow
-// list, or is read for several sinkholes, counts as the first of these: its series
-// has one label.
-func (ownLists) Collect(metrics chan<- prometheus.Metric) {
+// collectOwnLists tells of the operator's lists that are open: a list disappears from the metrics when no
+// server block uses it. A file that is both a block and an allow list, or is read for several sinkholes,
+// counts as the first of these: its series has one label.
+func collectOwnLists(metrics chan<- prometheus.Metric) {
 	fetched := make(map[string]ownlist.URLState)
 	for _, s := range ownlist.URLStates() {
 		fetched[s.Name] = s
@@ -104,44 +116,27 @@ func seconds(t time.Time) float64 {
 	return float64(t.UnixMilli()) / 1000
 }
 
-// pausedMetric exports whether server blocks are paused. It stores nothing.
-type pausedMetric struct{ desc *prometheus.Desc }
+var pausedDesc = descOf("paused", "Gauge that is 1 while blocking is paused; else 0.", "zones")
 
-var _ = registered(pausedMetric{prometheus.NewDesc(prometheus.BuildFQName(plugin.Namespace, say.Plugin, "paused"),
-	"Gauge that is 1 while blocking is paused; else 0.", []string{"zones"}, nil)})
-
-// Describe implements prometheus.Collector.
-func (m pausedMetric) Describe(descs chan<- *prometheus.Desc) { descs <- m.desc }
-
-// Collect implements prometheus.Collector. Server blocks with the same zones have one
-// pause, and one series.
-func (m pausedMetric) Collect(metrics chan<- prometheus.Metric) {
+// Server blocks with the same zones have one pause, and one series.
+var _ = registered(collected{[]*prometheus.Desc{pausedDesc}, func(metrics chan<- prometheus.Metric) {
 	paused := make(map[string]float64)
 	for _, b := range process.all() {
-		zones := strings.Join(b.Config.Zones, " ")
 		if _, now := b.PausedUntil(); now {
-			paused[zones] = 1
+			paused[b.zones()] = 1
 		} else {
-			paused[zones] += 0
+			paused[b.zones()] += 0
 		}
 	}
 	for zones, value := range paused {
-		metrics <- prometheus.MustNewConstMetric(m.desc, prometheus.GaugeValue, value, zones)
+		metrics <- gauge(pausedDesc, value, zones)
 	}
-}
+}})
 
-// devicesMetric exports who asks for other resolvers. It stores nothing.
-type devicesMetric struct{ desc *prometheus.Desc }
+var devicesDesc = descOf("devices", "Gauge of the clients that ask for public encrypted resolvers, by whether they ask for nothing else, or also for other names.", "state")
 
-var _ = registered(devicesMetric{prometheus.NewDesc(prometheus.BuildFQName(plugin.Namespace, say.Plugin, "devices"),
-	"Gauge of the clients that ask for public encrypted resolvers, by whether they ask for nothing else, or also for other names.", []string{"state"}, nil)})
-
-// Describe implements prometheus.Collector.
-func (m devicesMetric) Describe(descs chan<- *prometheus.Desc) { descs <- m.desc }
-
-// Collect implements prometheus.Collector.
-func (m devicesMetric) Collect(metrics chan<- prometheus.Metric) {
+var _ = registered(collected{[]*prometheus.Desc{devicesDesc}, func(metrics chan<- prometheus.Metric) {
 	r := process.devices.counts()
-	metrics <- gauge(m.desc, float64(r.Left), "left")
-	metrics <- gauge(m.desc, float64(r.Also), "also")
-}
+	metrics <- gauge(devicesDesc, float64(r.Left), "left")
+	metrics <- gauge(devicesDesc, float64(r.Also), "also")
+}})

@@ -65,10 +65,7 @@ func (b *Block) OwnLists() (all []ownlist.State) {
 	return all
 }
 
-// OwnList returns how a file of the operator's lists is read, by its name in decisions.
-func (b *Block) OwnList(name string) ownlist.Config { return b.ownList(name, true) }
-
-// ownList returns how a list is read: of two of a name, the one that allows if allow is
+// ownList returns how a list is read, by its name in decisions: of two of a name, the one that allows if allow is
 // set, else the other one. If there is none, its path is "".
 func (b *Block) ownList(name string, allow bool) ownlist.Config {
 	lists := b.own.Load()

@@ -52,11 +52,11 @@ func TestAListThatBlocksAndAllowsIsReadAsAllow(t *testing.T) {
 		p := New(config.Config{Block: config.Block{Own: []config.OwnFile{{Path: file, Allow: allowFirst}, {Path: file, Allow: !allowFirst}}}})
 		testkit.Must(t, p.ReadOwn())
 		defer p.End()
-		if c := p.OwnList(file); !c.Allow || c.Path != file {
+		if c := p.ownList(file, true); !c.Allow || c.Path != file {
 			t.Errorf("Expected a list that allows, got %+v", c)
 		}
 	}
-	if c := New(config.Config{}).OwnList(file); c.Path != "" {
+	if c := New(config.Config{}).ownList(file, true); c.Path != "" {
 		t.Errorf("Expected no list before Open, got %+v", c)
 	}
 }

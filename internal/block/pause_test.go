@@ -1,7 +1,6 @@
 package block
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -69,10 +68,9 @@ func watchingPauses(t *testing.T, text string, test func(w *pauseWatch)) {
 // open opens the folder as a new process does.
 func (w *pauseWatch) open() {
 	w.r = newPauses(func(e pauseEvent) {
-		word := strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", e), "block.pause"))
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.events = append(w.events, word)
+		w.events = append(w.events, string(e.what))
 	})
 	w.f = w.r.Open(w.dir)
 }

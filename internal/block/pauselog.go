@@ -20,7 +20,7 @@ func (b *Block) watchPauses() (end func()) {
 
 // reportPause writes one line when a pause begins, and one when it ends.
 func reportPause(e pauseEvent) {
-	switch e := e.(type) {
+	switch e.what {
 	case pauseBegan:
 		log.Warningf("Blocking is PAUSED until %s for %s: every name passes. To end the pause: safebrowsing pause off", say.Time(e.Until), pausedBlocks(e.Pause))
 	case pauseEnded:
@@ -28,7 +28,7 @@ func reportPause(e pauseEvent) {
 	case pauseDropped:
 		log.Infof("Blocking is in force for %s: the pause until %s was for the process before this one. To keep a pause over a restart: safebrowsing pause -keep", pausedBlocks(e.Pause), say.Time(e.Until))
 	case pauseFailed:
-		log.Errorf("Cannot read %s: %v. Blocking is not paused; write the file with safebrowsing pause", e.File, e.Err)
+		log.Errorf("Cannot read %s: %v. Blocking is not paused; write the file with safebrowsing pause", e.file, e.err)
 	}
 }
 

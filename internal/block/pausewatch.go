@@ -14,39 +14,23 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
-// pauseEvent is what a caller may want to log: pauseBegan, pauseEnded, pauseDropped or pauseFailed.
-type pauseEvent interface{ event() }
-
-// pauseBegan says that a pause is in force, or that it has a new end.
-type pauseBegan struct {
+// pauseEvent is what a caller may want to log.
+type pauseEvent struct {
+	what pauseChange
 	Pause
-	File string
+	file string
+	err  error // of pauseFailed
 }
 
-// pauseEnded says that a pause is over. Queries have seen the end at its second; the event
-// comes up to half a second later.
-type pauseEnded struct {
-	Pause
-	File string
-}
+// pauseChange is what has become of a pause.
+type pauseChange string
 
-// pauseDropped says that a pause of before the start of the process does not go on.
-type pauseDropped struct {
-	Pause
-	File string
-}
-
-// pauseFailed says that the file cannot be used, and pauses nothing. It is reported once for
-// each version of the file.
-type pauseFailed struct {
-	File string
-	Err  error
-}
-
-func (pauseBegan) event()   {}
-func (pauseEnded) event()   {}
-func (pauseDropped) event() {}
-func (pauseFailed) event()  {}
+const (
+	pauseBegan   pauseChange = "began"   // it is in force, or has a new end
+	pauseEnded   pauseChange = "ended"   // queries have seen the end at its second; the event comes up to half a second later
+	pauseDropped pauseChange = "dropped" // one of before the start of the process does not go on
+	pauseFailed  pauseChange = "failed"  // the file cannot be used, and pauses nothing: once for each version of it
+)
 
 // pauseInterval is how often a file is looked at.
 const pauseInterval = 500 * time.Millisecond
@@ -130,7 +114,7 @@ func (f *pauseFolder) drop(now time.Time) {
 	f.stale = slices.DeleteFunc(slices.Clone(f.pauses), func(p Pause) bool { return p.Keep })
 	for _, p := range f.stale {
 		if p.Active(now) {
-			f.report(pauseDropped{p, f.file})
+			f.report(pauseEvent{pauseDropped, p, f.file, nil})
 		}
 	}
 }
@@ -179,7 +163,7 @@ func (f *pauseFolder) read() {
 		f.version = nil // a chmod, which ends this, changes neither size nor time
 	}
 	if began, _ := f.trouble.Note(err); began {
-		f.report(pauseFailed{f.file, err})
+		f.report(pauseEvent{pauseFailed, Pause{}, f.file, err})
 	}
 }
 
@@ -218,12 +202,12 @@ func (f *pauseFolder) update(now time.Time) {
 	}
 	for _, p := range active {
 		if !slices.Contains(before, p) {
-			f.report(pauseBegan{p, f.file})
+			f.report(pauseEvent{pauseBegan, p, f.file, nil})
 		}
 	}
 	for _, p := range before {
 		if !slices.ContainsFunc(active, func(a Pause) bool { return a.Zone == p.Zone }) {
-			f.report(pauseEnded{p, f.file})
+			f.report(pauseEvent{pauseEnded, p, f.file, nil})
 		}
 	}
 }

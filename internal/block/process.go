@@ -306,7 +306,7 @@ func (p *Process) Why(ctx context.Context, h lookup.Host, confirm bool) status.W
 		w.Answers = []status.Answer{{Zones: "other zones", Verdict: status.VerdictPasses, Text: h.String() + " is not checked: no server block checks its zone"}}
 	}
 	if w.Judge(); w.Verdict == status.VerdictBlocked || w.Verdict == status.VerdictSuspected {
-		w.Allow = status.Allowing("safebrowsing", w.Name)
+		w.Allow = status.Allowing("safebrowsing", "1h", w.Name)
 	}
 	return w
 }
@@ -318,7 +318,7 @@ const reportURL = "https://safebrowsing.google.com/safebrowsing/report_error/"
 // Mistake returns what to do if the block of a name is one: the command that lets the name pass for an hour,
 // and where to report it. "": there is none.
 func (b *Block) Mistake(qname string, d lookup.Decision) (allow, report string) {
-	return status.Allowing("safebrowsing", shown(qname)), b.reportTo(d)
+	return status.Allowing("safebrowsing", "1h", shown(qname)), b.reportTo(d)
 }
 
 // reportTo returns where to report that the block of a name is a mistake: to Google, or to where the own

@@ -81,19 +81,6 @@ func InTheWay(dir string) string {
 	}
 }
 
-// Named returns the paths of what is in a folder by names with this beginning and this end,
-// sorted. Unlike filepath.Glob it takes the folder as it is: [ and * may be part of its name.
-// A folder that cannot be read has none.
-func Named(dir, begin, end string) (paths []string) {
-	all, _ := os.ReadDir(dir)
-	for _, f := range all {
-		if rest, ok := strings.CutPrefix(f.Name(), begin); ok && strings.HasSuffix(rest, end) {
-			paths = append(paths, filepath.Join(dir, f.Name()))
-		}
-	}
-	return paths
-}
-
 // RuntimeFolder returns the folder that the service manager has made for sockets and for what a boot
 // may lose: the first one of $RUNTIME_DIRECTORY (systemd.exec(5)). "": there is none.
 func RuntimeFolder() string {

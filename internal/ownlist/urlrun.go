@@ -280,9 +280,10 @@ func (s *urlSource) changes(before, after URLState, err error) []URLEvent {
 // downloads now are younger.
 func (s *urlSource) clean() {
 	base := strings.TrimSuffix(filepath.Base(s.path), listSuffix)
-	for _, file := range files.Named(filepath.Dir(s.path), base+".", ".tmp") {
-		if info, err := os.Stat(file); err == nil && time.Since(info.ModTime()) > time.Hour {
-			os.Remove(file)
+	all, _ := os.ReadDir(filepath.Dir(s.path))
+	for _, f := range all {
+		if info, err := f.Info(); err == nil && strings.HasPrefix(f.Name(), base+".") && strings.HasSuffix(f.Name(), ".tmp") && time.Since(info.ModTime()) > time.Hour {
+			os.Remove(filepath.Join(filepath.Dir(s.path), f.Name()))
 		}
 	}
 }

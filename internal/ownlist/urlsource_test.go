@@ -115,9 +115,6 @@ func TestAStartRemovesOnlyItsOwnUnfinishedFiles(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "a[b*c")
 	f := newFixture(t, func(c *URLConfig) { c.DB = db })
 	f.fetch(send("a.example\n"))
-	if got := SavedURLs(db); len(got) != 1 {
-		t.Errorf("saved: %+v", got)
-	}
 	dir, base := filepath.Dir(f.source.path), filepath.Base(f.source.path)
 	old := time.Now().Add(-2 * time.Hour)
 	for name, stays := range map[string]bool{

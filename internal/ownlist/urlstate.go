@@ -1,15 +1,11 @@
 package ownlist
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
@@ -58,20 +54,8 @@ func ReadURLState(c URLConfig) (URLState, error) {
 	return readURLState(c.Name(), c.Path())
 }
 
-// SavedURLs returns the states of all lists by URL that a CoreDNS has saved in a db, sorted by
-// name. It leaves out files that are not readable.
-func SavedURLs(db string) (all []URLState) {
-	for _, file := range files.Named(filepath.Join(db, URLFolder), "", ".json") {
-		if s, err := readURLState("", strings.TrimSuffix(file, ".json")+listSuffix); err == nil {
-			all = append(all, s)
-		}
-	}
-	slices.SortFunc(all, func(a, b URLState) int { return cmp.Compare(a.Name, b.Name) })
-	return all
-}
-
 // readURLState reads the state file of a list file. Its result has the name even if there is
-// an error. A name of "" leaves the one in the file.
+// an error.
 func readURLState(name, path string) (URLState, error) {
 	none := URLState{Name: name}
 	raw, err := files.Read(stateOf(path), maxState)
@@ -82,9 +66,7 @@ func readURLState(name, path string) (URLState, error) {
 	if err != nil {
 		return none, fmt.Errorf("reading %s: %w", stateOf(path), err)
 	}
-	if name != "" {
-		s.Name = name
-	}
+	s.Name = name
 	s.recall(path)
 	return s, nil
 }

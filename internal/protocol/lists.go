@@ -34,9 +34,6 @@ var threatsOfV4 = map[string]string{
 	"potentially_harmful_application": "pha-4b",
 }
 
-// ThreatLists returns the names of the threat lists that Google documents.
-func ThreatLists() []string { return slices.Clone(googleLists) }
-
 // IsGoogle reports whether an endpoint is Google's server, for Safe Browsing or for
 // Web Risk. "" is: it is the default.
 func IsGoogle(endpoint string) bool {

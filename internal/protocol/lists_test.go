@@ -76,13 +76,6 @@ func TestListsThatAreNoThreatListsAreRefused(t *testing.T) {
 	}
 }
 
-func TestThreatListsCannotBeChangedByWhoGetsThem(t *testing.T) {
-	ThreatLists()[0] = "x"
-	if got := ThreatLists(); got[0] != "se-4b" || !slices.Equal(got, []string{"se-4b", "mw-4b", "uws-4b", "uwsa-4b", "pha-4b"}) {
-		t.Errorf("Expected Google's lists, got %v", got)
-	}
-}
-
 func TestGoogleIsKnownByItsName(t *testing.T) {
 	for endpoint, want := range map[string]bool{
 		"": true, DefaultEndpoint: true, "https://SafeBrowsing.googleapis.com:443": true,

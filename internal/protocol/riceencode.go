@@ -102,9 +102,6 @@ func (p RicePlan) quotients(runs iter.Seq[[]byte]) (sum uint64, err error) {
 	return sum, nil
 }
 
-// Len returns the number of entries.
-func (p RicePlan) Len() int { return p.n }
-
 // Size returns the number of bytes that AppendField appends.
 func (p RicePlan) Size(field protowire.Number) int {
 	if p.n == 0 {

@@ -44,8 +44,8 @@ func encodeField(t testing.TB, width int, entries []byte, rng *rand.Rand) ([]byt
 	testkit.Must(t, err)
 	field := fieldOfAdditions[width]
 	raw := p.AppendField(make([]byte, 0, p.Size(field)), field, runs)
-	if len(raw) != p.Size(field) || p.Len() != len(entries)/width {
-		t.Fatalf("width %d: %d bytes for %d entries, the plan says %d and %d", width, len(raw), len(entries)/width, p.Size(field), p.Len())
+	if len(raw) != p.Size(field) || p.n != len(entries)/width {
+		t.Fatalf("width %d: %d bytes for %d entries, the plan says %d and %d", width, len(raw), len(entries)/width, p.Size(field), p.n)
 	}
 	return raw, p
 }

@@ -42,7 +42,7 @@ var (
 			return t.Local().Format(time.DateOnly) == now.Local().Format(time.DateOnly)
 		},
 		"plural": say.Count, "noGuarantee": func() string { return NoGuarantee },
-		"allow": func(name string) string { return Allowing("sudo safebrowsing", name) },
+		"allow": func(name string) string { return Allowing("sudo safebrowsing", "1h", name) },
 	}).Parse(pageHTML))
 
 	// policy lets the page load nothing, and be framed by nobody. The hash covers its

@@ -68,7 +68,7 @@ func (p *Printer) Short(r *Report) {
 		}
 		p.line(plain, "  Blocked  %s (%s), %s ago", b.Name, shortList(b.List), say.Age(r.At.Sub(b.Last)))
 		p.line(plain, "           why: %s why %s", p.Tool, b.Name)
-		if allow := Allowing(p.Tool, b.Name); allow != "" {
+		if allow := Allowing(p.Tool, "1h", b.Name); allow != "" {
 			p.line(plain, "           let it pass: %s", allow)
 		}
 	}
@@ -279,19 +279,19 @@ func (p *Printer) Why(w *Why) {
 		p.line(plain, "  %s", w.Asked)
 	}
 	if w.Allow != "" {
-		p.line(plain, "  Let it pass for an hour:  %s", Allowing(p.Tool, w.Name))
+		p.line(plain, "  Let it pass for an hour:  %s", Allowing(p.Tool, "1h", w.Name))
 	}
 	if w.Report != "" {
 		p.line(plain, "  A mistake? Report it:     %s", w.Report)
 	}
 }
 
-// Allowing returns the command that lets a name pass for an hour. A shell must not take what a client
+// Allowing returns the command that lets a name pass for a while. A shell must not take what a client
 // has put into the name for commands: then there is no command to copy, and it is "".
-func Allowing(tool, name string) string {
+func Allowing(tool, length, name string) string {
 	const harmless = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
 	if name == "" || strings.Trim(name, harmless) != "" || strings.HasPrefix(name, "-") {
 		return ""
 	}
-	return tool + " allow -for 1h " + name
+	return tool + " allow -for " + length + " " + name
 }
