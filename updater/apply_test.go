@@ -5,13 +5,11 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"slices"
 	"testing"
 	"testing/iotest"
-	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 )
@@ -74,68 +72,6 @@ func (c change) update(width int) *Update {
 }
 
 var listNames = map[int]string{4: "se-4b", 8: "x-8b", 16: "x-16b", 32: "gc-32b"}
-
-func TestApply(t *testing.T) {
-	three := []byte{10, 20, 30}
-	tests := []struct {
-		name    string
-		held    []byte // nil: nothing
-		change  change
-		changed bool
-	}{
-		{"a first list", nil, change{add: three, result: three}, true},
-		{"a first list that is empty", nil, change{}, true},
-		{"a full list over another", three, change{add: []byte{1, 20}, result: []byte{1, 20}}, true},
-		{"a full list that is the same", three, change{add: three, result: three}, false},
-		{"a full list that is empty", three, change{}, true},
-		{"a full list over an empty one", []byte{}, change{add: three, result: three}, true},
-		{"an addition before all", three, change{true, nil, []byte{0}, []byte{0, 10, 20, 30}}, true},
-		{"an addition after all", three, change{true, nil, []byte{255}, []byte{10, 20, 30, 255}}, true},
-		{"additions in between", three, change{true, nil, []byte{11, 12, 29}, []byte{10, 11, 12, 20, 29, 30}}, true},
-		{"an addition to an empty list", []byte{}, change{true, nil, []byte{7}, []byte{7}}, true},
-		{"the removal of the first", three, change{true, []uint32{0}, nil, []byte{20, 30}}, true},
-		{"the removal of the last", three, change{true, []uint32{2}, nil, []byte{10, 20}}, true},
-		{"the removal of all", three, change{true, []uint32{0, 1, 2}, nil, nil}, true},
-		{"removals, whose indices do not shift, and additions", three, change{true, []uint32{0, 2}, []byte{5, 15, 40}, []byte{5, 15, 20, 40}}, true},
-		{"all replaced", three, change{true, []uint32{0, 1, 2}, []byte{1, 2}, []byte{1, 2}}, true},
-		{"an entry removed and added again", three, change{true, []uint32{1}, []byte{20}, three}, false},
-		{"no change, with the checksum", three, change{partial: true, result: three}, false},
-	}
-	for _, test := range tests {
-		for width, name := range listNames {
-			t.Run(fmt.Sprintf("%s, %d bytes", test.name, width), func(t *testing.T) {
-				old := List{Name: name}
-				if test.held != nil {
-					old = heldList(t, name, test.held...)
-				}
-				l, changed, err := Apply(old, test.change.update(width), 10)
-				must(t, err)
-				want := entries(width, test.change.result...)
-				if got := content(t, l); !bytes.Equal(got, want) || l.Set.Len() != len(test.change.result) {
-					t.Errorf("got %x, want %x", got, want)
-				}
-				if l.Name != name || string(l.Version) != "new" || l.Checksum != sha256.Sum256(want) || changed != test.changed {
-					t.Errorf("got %s, version %s, checksum %x, changed: %t", l.Name, l.Version, l.Checksum, changed)
-				}
-				if got := content(t, old); !bytes.Equal(got, entries(width, test.held...)) {
-					t.Errorf("the old list has become %x", got)
-				}
-			})
-		}
-	}
-}
-
-// An update without content, checksum included, says that nothing has changed.
-func TestApplyNothingNew(t *testing.T) {
-	old := heldList(t, "se-4b", 1, 2)
-	l, changed, err := Apply(old, &Update{Version: []byte("new"), Partial: true, MinimumWait: time.Hour}, 10)
-	if err != nil || changed || l.Set != old.Set || l.Checksum != old.Checksum || string(l.Version) != "new" {
-		t.Errorf("got %v, changed: %t, %v", l, changed, err)
-	}
-	if string(old.Version) != "old" {
-		t.Error("the old list has a new version")
-	}
-}
 
 func TestApplyRejects(t *testing.T) {
 	three := []byte{10, 20, 30}
@@ -205,23 +141,6 @@ func TestApplyRejects(t *testing.T) {
 				t.Errorf("the old list has become %v", old)
 			}
 		})
-	}
-}
-
-func TestApplyTakesAsManyEntriesAsAllowed(t *testing.T) {
-	u := change{partial: true, removals: []uint32{0}, add: []byte{1, 2}, result: []byte{1, 2, 20, 30}}.update(4)
-	if l, _, err := Apply(heldList(t, "se-4b", 10, 20, 30), u, 4); err != nil || l.Set.Len() != 4 {
-		t.Errorf("got %v, %v", l, err)
-	}
-}
-
-// Readers may give as little as they like.
-func TestApplyReadsInPieces(t *testing.T) {
-	u := change{partial: true, removals: []uint32{0}, add: []byte{1, 2}, result: []byte{1, 2, 20, 30}}.update(32)
-	u.Additions[0].Reader = iotest.OneByteReader(u.Additions[0].Reader)
-	u.Removals.Reader = iotest.HalfReader(iotest.DataErrReader(u.Removals.Reader))
-	if l, _, err := Apply(heldList(t, "gc-32b", 10, 20, 30), u, 4); err != nil || l.Set.Len() != 4 {
-		t.Errorf("got %v, %v", l, err)
 	}
 }
 

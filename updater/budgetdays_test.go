@@ -64,14 +64,6 @@ func TestTheCountOfADayFollowsTheClock(t *testing.T) {
 	}
 }
 
-func TestACountWithAnotherNumberIsACopy(t *testing.T) {
-	var none budgetDays
-	one := none.with("me", 1, nil)
-	if two := one.with("me", 2, nil); none.spent() != 0 || one.spent() != 1 || two.spent() != 2 {
-		t.Errorf("%v, %v and %v, want 0, 1 and 2", none, one, two)
-	}
-}
-
 func TestOnlyAWholeCountIsRead(t *testing.T) {
 	good := `{"day":"2026-11-22","spent":{"2026-11-21":1000,"2026-11-22":17}}`
 	if got, err := parseBudget([]byte(good)); err != nil || got.spent() != 17 {

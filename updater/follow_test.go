@@ -13,7 +13,6 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/storetest"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -85,9 +84,8 @@ func TestAFollowerThatLooksInTheMiddleOfARoundGetsTheRest(t *testing.T) {
 	})
 }
 
-// delays runs an updater many times and returns how long after its start, or
-// with suspend after its wake-up, it asked for lists.
-func delays(t *testing.T, suspend bool) (all []time.Duration) {
+func TestFirstContactIsAtARandomTimeWithinAMinuteAfterStartAndWakeUp(t *testing.T) {
+	var starts, wakes []time.Duration
 	for range 200 {
 		synctest.Test(t, func(t *testing.T) {
 			server := protocoltest.New(t)
@@ -98,12 +96,11 @@ func delays(t *testing.T, suspend bool) (all []time.Duration) {
 			schedule, _ := updater.NewSchedule(nil)
 			u, err := updater.New(updater.Config{Source: client, Database: new(lookup.Database), Schedule: schedule, Lists: []string{"se-4b"}})
 			must(t, err)
-			from, sleeps := time.Now(), suspend
+			begun, woken := time.Now(), time.Time{}
 			u.SetSleep(func(ctx context.Context, d time.Duration) error {
-				if sleeps && len(server.Requests("")) == 1 {
-					sleeps = false
-					err := updater.Sleep(ctx, d+9*time.Hour)
-					from = time.Now()
+				if woken.IsZero() && len(server.Requests("")) == 1 {
+					err := updater.Sleep(ctx, d+9*time.Hour) // the machine is suspended
+					woken = time.Now()
 					return err
 				}
 				return updater.Sleep(ctx, d)
@@ -111,30 +108,18 @@ func delays(t *testing.T, suspend bool) (all []time.Duration) {
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error)
 			go func() { done <- u.Run(ctx) }()
-			wanted := 1
-			if suspend {
-				wanted = 2
-			}
 			time.Sleep(12 * time.Hour)
 			cancel()
 			<-done
 			requests := server.Requests("update")
-			if len(requests) < wanted {
-				t.Fatalf("got %d requests, want at least %d", len(requests), wanted)
+			if len(requests) < 2 {
+				t.Fatalf("got %d requests, want at least 2", len(requests))
 			}
-			all = append(all, requests[wanted-1].Time.Sub(from))
+			starts, wakes = append(starts, requests[0].Time.Sub(begun)), append(wakes, requests[1].Time.Sub(woken))
 		})
 	}
-	return all
-}
-
-func TestFirstContactIsAtARandomTimeWithinAMinuteAfterStart(t *testing.T) {
-	testkit.Long(t)
-	wantSpread(t, delays(t, false))
-}
-
-func TestFirstContactIsAtARandomTimeWithinAMinuteAfterWakeUp(t *testing.T) {
-	wantSpread(t, delays(t, true))
+	wantSpread(t, starts)
+	wantSpread(t, wakes)
 }
 
 // wantSpread checks that delays are in [0, 1 min) and not alike: each sixth of
@@ -194,30 +179,17 @@ func inFolder(t *testing.T, f func(t *testing.T, server *protocoltest.Server, di
 	})
 }
 
-func TestOnceFetchesWhatIsDueOnce(t *testing.T) {
+func TestOnceFetchesWhatIsDueAndRefusesUntilThen(t *testing.T) {
 	inFolder(t, func(t *testing.T, server *protocoltest.Server, dir string) {
-		r := newRun(t, server, dir, "se-4b")
 		begin := time.Now()
+		r := newRun(t, server, dir, "se-4b")
 		must(t, r.updater.Once(t.Context()))
-		if waited := time.Since(begin); waited >= time.Minute {
-			t.Errorf("waited %s, want less than a minute", waited)
+		if got := r.reported(updater.ListUpdated); len(got) != 1 || got[0].Entries != 2 || time.Since(begin) >= time.Minute {
+			t.Errorf("after %s reported %+v, want an update of 2 entries in less than a minute", time.Since(begin), got)
 		}
-		r.checkHeld("after the update", "se-4b", 1, 2)
-		if got := r.reported(updater.ListUpdated); len(got) != 1 || got[0].Entries != 2 {
-			t.Errorf("reported %+v, want an update of 2 entries", got)
-		}
-		if n := len(server.Requests("update")); n != 1 {
-			t.Errorf("%d requests, want one", n)
-		}
-	})
-}
-
-func TestOnceRefusesUntilTheScheduleAllowsIt(t *testing.T) {
-	inFolder(t, func(t *testing.T, server *protocoltest.Server, dir string) {
-		must(t, newRun(t, server, dir, "se-4b").updater.Once(t.Context()))
 		until := time.Now().Add(time.Hour)
 		server.ClientStarted()
-		r := newRun(t, server, dir, "se-4b")
+		r = newRun(t, server, dir, "se-4b")
 		notDue := new(updater.NotDueError)
 		if err := r.updater.Once(t.Context()); !errors.As(err, &notDue) || !notDue.Until.Equal(until) {
 			t.Errorf("got %v, want that nothing is due until %s", err, until)
@@ -254,32 +226,18 @@ func TestOnceLeavesABusyFolderAlone(t *testing.T) {
 	})
 }
 
-func TestOnceEndsWithItsContext(t *testing.T) {
+func TestOnceAndRunEndWithTheirContext(t *testing.T) {
 	inFolder(t, func(t *testing.T, server *protocoltest.Server, dir string) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		r := newRun(t, server, dir, "se-4b")
-		if err := r.updater.Once(ctx); !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v, want that it was cancelled", err)
+		for _, run := range []func(context.Context) error{r.updater.Once, r.updater.Run} {
+			if err := run(ctx); !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v, want that it was cancelled", err)
+			}
 		}
 		if err := r.updater.Once(t.Context()); err != nil {
 			t.Errorf("the folder was not released: %v", err)
-		}
-	})
-}
-
-func TestOnceTellsOfAFailedFetchAndBacksOff(t *testing.T) {
-	inFolder(t, func(t *testing.T, server *protocoltest.Server, dir string) {
-		server.Break("update", 1, protocoltest.Fault{Status: 503})
-		r := newRun(t, server, dir, "se-4b")
-		must(t, r.updater.Once(t.Context()))
-		if got := r.reported(updater.Fetched); len(got) != 1 || got[0].Err == nil {
-			t.Errorf("reported %+v, want a failure", got)
-		}
-		server.ClientStarted()
-		notDue := new(updater.NotDueError)
-		if err := newRun(t, server, dir, "se-4b").updater.Once(t.Context()); !errors.As(err, &notDue) || time.Until(notDue.Until) < 15*time.Minute {
-			t.Errorf("got %v, want that nothing is due for a quarter of an hour", err)
 		}
 	})
 }

@@ -86,93 +86,26 @@ func TestTheLaterOfTwoMoments(t *testing.T) {
 	}
 }
 
-// machine is a machine with a wall clock that may be set: files on it change as if it had been.
-type machine struct {
-	dir  string
-	boot func() (string, time.Duration)
-}
-
-// process opens the schedule of the machine.
-func (m machine) process(t *testing.T) *Schedule {
-	t.Helper()
-	store := openStore(t, m.dir)
-	store.boot = m.boot
-	s := newScheduleOf(t, store)
-	s.random = func() float64 { return 0 }
-	return s
-}
-
-// start is process, which then may fetch.
-func (m machine) start(t *testing.T) *Schedule {
-	t.Helper()
-	s := m.process(t)
-	must(t, errors.Join(s.own()))
-	return s
-}
-
-// setClock sets the wall clock, for the files in the folder.
-func (m machine) setClock(t *testing.T, forward time.Duration) {
-	t.Helper()
-	must(t, SetClock(m.dir, forward))
-}
-
-func TestAClockThatIsSetForwardWhileNothingRunsAllowsNoRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		begun := time.Now()
-		m := machine{t.TempDir(), func() (string, time.Duration) { return "a", time.Since(begun) + time.Hour }}
-		s := m.start(t)
-		success(t, s, begin(t, s, se), 6*time.Hour)
-		must(t, searched(s, time.Now(), &StatusError{Code: 429, RetryAfter: 5 * time.Hour}))
-		s.disown()
-		for i := range 3 { // each process saves the schedule again
-			time.Sleep(time.Hour)
-			m.setClock(t, 30*24*time.Hour)
-			passed := time.Duration(i+1) * time.Hour
-			s = m.start(t)
-			wantDueIn(t, s, 6*time.Hour-passed)
-			if wait := s.searchWait(time.Now()); wait != 5*time.Hour-passed {
-				t.Errorf("searches wait for %s, want %s", wait, 5*time.Hour-passed)
-			}
-			s.Flush()
-			s.disown()
-		}
-	})
-}
-
-// A clock that is set while a process runs changes nothing for it, nor for the next one.
-func TestAClockThatIsSetForwardAfterTheLastSaveAllowsNoRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		begun := time.Now()
-		m := machine{t.TempDir(), func() (string, time.Duration) { return "a", time.Since(begun) + time.Hour }}
-		s := m.start(t)
-		success(t, s, begin(t, s, se), 6*time.Hour)
-		m.setClock(t, 24*time.Hour)
-		time.Sleep(time.Minute)
-		wantDueIn(t, s, 6*time.Hour-time.Minute)
-		wantDueIn(t, m.process(t), 6*time.Hour-time.Minute) // it looks while the first one runs
-		s.disown()
-		wantDueIn(t, m.start(t), 6*time.Hour-time.Minute)
-	})
-}
-
 // Of a file in the folder and one in a spare folder the newer one counts, even if the wall
 // clock was set back in between.
 func TestTheNewerOfTwoFilesIsFoundAfterAClockWasSetBack(t *testing.T) {
 	spare := t.TempDir()
 	t.Setenv("RUNTIME_DIRECTORY", spare)
 	synctest.Test(t, func(t *testing.T) {
-		begun := time.Now()
-		m := machine{t.TempDir(), func() (string, time.Duration) { return "a", time.Since(begun) + time.Hour }}
-		s := m.start(t)
+		begun, dir := time.Now(), t.TempDir()
+		s := newScheduleOf(t, openStore(t, dir))
+		s.store.boot = func() (string, time.Duration) { return "a", time.Since(begun) + time.Hour }
+		s.random = func() float64 { return 0 }
+		must(t, errors.Join(s.own()))
 		success(t, s, begin(t, s, se), time.Hour)
 		time.Sleep(2 * time.Hour)
 		s.store.disk.Rename = func(from, to string) error { // the folder cannot be written from now on
-			if strings.HasPrefix(to, m.dir) {
+			if strings.HasPrefix(to, dir) {
 				return errTest
 			}
 			return os.Rename(from, to)
 		}
-		m.setClock(t, -24*time.Hour) // the file in the folder is from the future
+		must(t, SetClock(dir, -24*time.Hour)) // the file in the folder is from the future
 		attempt, err := s.begin([]string{se}, time.Now())
 		if err == nil {
 			t.Fatal("the folder was written")

@@ -52,26 +52,31 @@ func TestPauseAfterFailedSearches(t *testing.T) {
 	type wait = time.Duration
 	tests := []struct {
 		name string
+		rule SearchBackoff
 		errs []error
 		want []wait // after each search
 	}{
-		{"no failure", []error{nil, nil}, []wait{0, 0}},
-		{"status 429, as list updates", []error{errLimited, errLimited, errLimited, errLimited}, []wait{15 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour}},
-		{"status 403, as list updates", []error{errRefused, errRefused}, []wait{15 * time.Minute, 30 * time.Minute}},
-		{"others, from the third on", []error{errDown, errServer, errDown, errDown, errServer, errDown, errDown},
+		{"no failure", Strikes, []error{nil, nil}, []wait{0, 0}},
+		{"status 429, as list updates", Strikes, []error{errLimited, errLimited, errLimited, errLimited}, []wait{15 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour}},
+		{"status 403, as list updates", Strikes, []error{errRefused, errRefused}, []wait{15 * time.Minute, 30 * time.Minute}},
+		{"others, from the third on", Strikes, []error{errDown, errServer, errDown, errDown, errServer, errDown, errDown},
 			[]wait{0, 0, 5 * time.Minute, 10 * time.Minute, 20 * time.Minute, 30 * time.Minute, 30 * time.Minute}},
-		{"a time-out is a failure", []error{context.DeadlineExceeded, context.DeadlineExceeded, context.DeadlineExceeded}, []wait{0, 0, 5 * time.Minute}},
-		{"a success ends it", []error{errDown, errDown, nil, errDown, errDown, errDown, nil, errLimited, nil, errLimited},
+		{"a time-out is a failure", Strikes, []error{context.DeadlineExceeded, context.DeadlineExceeded, context.DeadlineExceeded}, []wait{0, 0, 5 * time.Minute}},
+		{"a success ends it", Strikes, []error{errDown, errDown, nil, errDown, errDown, errDown, nil, errLimited, nil, errLimited},
 			[]wait{0, 0, 0, 0, 0, 5 * time.Minute, 0, 15 * time.Minute, 0, 15 * time.Minute}},
-		{"a cancelled search is no failure", []error{errDown, errDown, context.Canceled, fmt.Errorf("searching: %w", context.Canceled), errDown}, []wait{0, 0, 0, 0, 5 * time.Minute}},
-		{"failures of both kinds count together", []error{errDown, errDown, errLimited}, []wait{0, 0, time.Hour}},
-		{"a longer wait that the server asks for", []error{&StatusError{Code: 503, RetryAfter: 20 * time.Minute}}, []wait{20 * time.Minute}},
-		{"a longer wait after status 429", []error{&StatusError{Code: 429, RetryAfter: 20 * time.Minute}}, []wait{20 * time.Minute}},
-		{"a shorter wait after status 429", []error{&StatusError{Code: 429, RetryAfter: time.Minute}}, []wait{15 * time.Minute}},
+		{"a cancelled search is no failure", Strikes, []error{errDown, errDown, context.Canceled, fmt.Errorf("searching: %w", context.Canceled), errDown}, []wait{0, 0, 0, 0, 5 * time.Minute}},
+		{"failures of both kinds count together", Strikes, []error{errDown, errDown, errLimited}, []wait{0, 0, time.Hour}},
+		{"a longer wait that the server asks for", Strikes, []error{&StatusError{Code: 503, RetryAfter: 20 * time.Minute}}, []wait{20 * time.Minute}},
+		{"a longer wait after status 429", Strikes, []error{&StatusError{Code: 429, RetryAfter: 20 * time.Minute}}, []wait{20 * time.Minute}},
+		{"a shorter wait after status 429", Strikes, []error{&StatusError{Code: 429, RetryAfter: time.Minute}}, []wait{15 * time.Minute}},
+		{"strictly: every failure counts, until a day", Strict, []error{errDown, errLimited, errServer, errRefused, errDown, errServer, errServer, errLimited, errDown, errDown},
+			[]wait{15 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 4 * time.Hour, 8 * time.Hour, 16 * time.Hour, 24 * time.Hour, 24 * time.Hour, 24 * time.Hour}},
+		{"strictly: a success ends it", Strict, []error{errDown, errDown, nil, errDown}, []wait{15 * time.Minute, 30 * time.Minute, 0, 15 * time.Minute}},
 	}
 	for _, test := range tests {
 		inBubble(t, test.name, func(t *testing.T) {
-			s, p, _ := paced(t, t.TempDir(), test.errs...)
+			s := &script{errs: test.errs}
+			p := Pace(s, ownedSchedule(t, t.TempDir(), 0), SearchRules{Backoff: test.rule}, func(Event) {})
 			for i, wait := range test.want {
 				if _, err := p.Search(t.Context(), nil); err != test.errs[i] {
 					t.Fatalf("search %d: %v, want %v", i+1, err, test.errs[i])
@@ -172,55 +177,6 @@ func checkAllDue(t *testing.T, s *Schedule, in time.Duration) {
 	}
 }
 
-func TestAMinimumWaitForAllLists(t *testing.T) {
-	inBubble(t, "no list is due before", func(t *testing.T) {
-		s := ownedSchedule(t, t.TempDir(), 0)
-		answeredForAll(t, s, begin(t, s, se), 6*time.Hour, 0)
-		checkAllDue(t, s, 6*time.Hour)
-		if c := s.list(se); c.AtOnce != 0 || c.Wait != 6*time.Hour {
-			t.Errorf("the list's own clock is %+v", c)
-		}
-	})
-	inBubble(t, "a list's own may be longer", func(t *testing.T) {
-		s := ownedSchedule(t, t.TempDir(), 0)
-		answeredForAll(t, s, begin(t, s, se), time.Hour, 2*time.Hour)
-		checkDue(t, s, 2*time.Hour)
-		if due := s.due([]string{"mw-4b"}); !due.Equal(time.Now().Add(time.Hour)) {
-			t.Errorf("another list is due in %s, want an hour", time.Until(due))
-		}
-	})
-	inBubble(t, "the longest there is", func(t *testing.T) {
-		s := ownedSchedule(t, t.TempDir(), 0)
-		answeredForAll(t, s, begin(t, s, se), math.MaxInt64, 0)
-		if due := s.dueNow([]string{se, "mw-4b"}, time.Now().Add(200*365*24*time.Hour)); due != nil {
-			t.Errorf("due after two hundred years: %q", due)
-		}
-	})
-	inBubble(t, "the next answer without one ends it", func(t *testing.T) {
-		s := ownedSchedule(t, t.TempDir(), 0)
-		answeredForAll(t, s, begin(t, s, se), 6*time.Hour, 0)
-		time.Sleep(6 * time.Hour)
-		answeredForAll(t, s, begin(t, s, se), 0, time.Hour)
-		checkDue(t, s, time.Hour)
-		if s.dueNow([]string{"mw-4b"}, time.Now()) == nil {
-			t.Error("another list is not due")
-		}
-		time.Sleep(time.Hour)
-		begin(t, s, "mw-4b")
-		checkAllDue(t, s, 15*time.Minute)
-	})
-	inBubble(t, "failures before it are over", func(t *testing.T) {
-		s := ownedSchedule(t, t.TempDir(), 0)
-		must(t, begin(t, s, se).failed(time.Now(), 0, nil, nil, errTest))
-		time.Sleep(15 * time.Minute)
-		answeredForAll(t, s, begin(t, s, se), time.Minute, 0)
-		checkAllDue(t, s, time.Minute)
-		time.Sleep(time.Minute)
-		must(t, begin(t, s, se).failed(time.Now(), 0, nil, nil, errTest))
-		checkAllDue(t, s, 15*time.Minute)
-	})
-}
-
 func TestAMinimumWaitForAllListsHoldsForAnAnswerThatWasNotRead(t *testing.T) {
 	crash := func(t *testing.T, s *Schedule) { begin(t, s, "mw-4b") } // which knows no wait of its own
 	shutdown := func(list string) func(t *testing.T, s *Schedule) {
@@ -257,46 +213,6 @@ func TestAMinimumWaitForAllListsHoldsForAnAnswerThatWasNotRead(t *testing.T) {
 	}
 }
 
-// strictly is a paced searcher by the strict rule at random numbers r.
-func strictly(t *testing.T, dir string, r float64, s *script) lookup.Searcher {
-	return Pace(s, ownedSchedule(t, dir, r), SearchRules{Backoff: Strict}, func(Event) {})
-}
-
-// Every failure counts from the first on, as in list updates. The pauses are those
-// of page "Request Frequency", written out.
-func TestStrictPausesAreThoseOfTheRule(t *testing.T) {
-	quarters := map[float64][]float64{ // of an hour, after each failure
-		0:                    {1, 2, 4, 8, 16, 32, 64, 96, 96, 96},
-		0.5:                  {1.5, 3, 6, 12, 24, 48, 96, 96, 96, 96},
-		math.Nextafter(1, 0): {2, 4, 8, 16, 32, 64, 96, 96, 96, 96},
-	}
-	failures := []error{errDown, errLimited, errServer, errRefused, errDown, errServer, errServer, errLimited, errDown, errDown}
-	for r, pauses := range quarters {
-		inBubble(t, fmt.Sprint(r), func(t *testing.T) {
-			s := &script{errs: failures}
-			p := strictly(t, t.TempDir(), r, s)
-			for i, quarters := range pauses {
-				if _, err := p.Search(t.Context(), nil); err != failures[i] {
-					t.Fatalf("search %d: %v, want %v", i+1, err, failures[i])
-				}
-				want := time.Duration(quarters * float64(15*time.Minute))
-				if got := p.(*pacedSearcher).schedule.searchWait(time.Now()); want-got < 0 || want-got > time.Millisecond {
-					t.Errorf("after %d failures: a pause of %s, want %s", i+1, got, want)
-				}
-				checkPause(t, p, s, Backoff(i+1, r))
-			}
-		})
-	}
-	inBubble(t, "a success ends it", func(t *testing.T) {
-		s := &script{errs: []error{errDown, errDown, nil, errDown}}
-		p := strictly(t, t.TempDir(), 0, s)
-		for _, want := range []time.Duration{15 * time.Minute, 30 * time.Minute, 0, 15 * time.Minute} {
-			p.Search(t.Context(), nil)
-			checkPause(t, p, s, want)
-		}
-	})
-}
-
 // One answer of a server that is down, or of a proxy before it, must not end all confirmations
 // of a day. A refusal is not that.
 func TestASearchObeysTheRetryAfterOfAServerThatIsDownForHalfAnHour(t *testing.T) {
@@ -309,48 +225,6 @@ func TestASearchObeysTheRetryAfterOfAServerThatIsDownForHalfAnHour(t *testing.T)
 				checkPause(t, p, s, want)
 			})
 		}
-	}
-}
-
-func TestAMinimumWaitForSearches(t *testing.T) {
-	rules := map[string]SearchBackoff{"strict": Strict, "strikes": Strikes}
-	for name, rule := range rules {
-		inBubble(t, name+": nothing is sent during it", func(t *testing.T) {
-			s := &script{errs: []error{nil}, waits: []time.Duration{10 * time.Minute, 0, 1, time.Hour}}
-			p := Pace(s, ownedSchedule(t, t.TempDir(), 0), SearchRules{Backoff: rule}, func(Event) {})
-			for _, want := range s.waits {
-				if answer, err := p.Search(t.Context(), nil); err != nil || answer.TTL != time.Minute {
-					t.Errorf("got %+v, %v", answer, err)
-				}
-				checkPause(t, p, s, want)
-			}
-		})
-		inBubble(t, name+": it is honoured after a restart", func(t *testing.T) {
-			dir := t.TempDir()
-			s := &script{errs: []error{nil}, waits: []time.Duration{time.Hour}}
-			Pace(s, ownedSchedule(t, dir, 0), SearchRules{Backoff: rule}, func(Event) {}).Search(t.Context(), nil)
-			synctest.Wait()
-			time.Sleep(20 * time.Minute)
-			again := &script{errs: []error{nil}}
-			p := Pace(again, ownedSchedule(t, dir, 0), SearchRules{Backoff: rule}, func(Event) {})
-			checkPause(t, p, again, 40*time.Minute)
-			if _, err := p.Search(t.Context(), nil); err != nil || again.sent != 1 {
-				t.Errorf("after it: %v, %d sent", err, again.sent)
-			}
-		})
-		inBubble(t, name+": it ends with failures", func(t *testing.T) {
-			dir := t.TempDir()
-			s := &script{errs: []error{errLimited, errLimited, nil, errLimited}, waits: []time.Duration{0, 0, 5 * time.Minute, 0}}
-			p := Pace(s, ownedSchedule(t, dir, 0), SearchRules{Backoff: rule}, func(Event) {})
-			for i, want := range []time.Duration{15 * time.Minute, 30 * time.Minute, 5 * time.Minute, 15 * time.Minute} {
-				p.Search(t.Context(), nil)
-				synctest.Wait()
-				if got := heldSearch(ownedSchedule(t, dir, 0)).Failures; got != []int{1, 2, 0, 1}[i] {
-					t.Errorf("search %d: %d failures are saved", i+1, got)
-				}
-				checkPause(t, p, s, want)
-			}
-		})
 	}
 }
 

@@ -333,28 +333,6 @@ func TestOfTwoUpdatersOnOneFolderOneAsks(t *testing.T) {
 	})
 }
 
-// One that is stopped before it has begun must not keep the folder.
-func TestAnUpdaterStoppedAtOnceLetsTheFolderGo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := protocoltest.New(t)
-		server.Publish("se-4b", entriesOf(1))
-		dir := t.TempDir()
-		first := newRun(t, server, dir, "se-4b")
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if err := first.updater.Run(ctx); !errors.Is(err, context.Canceled) {
-			t.Errorf("Run ended with %v", err)
-		}
-		second := newRun(t, server, dir, "se-4b").started()
-		time.Sleep(2 * time.Minute)
-		if len(second.reported(updater.LockBusy)) != 0 {
-			t.Error("the folder is still in use")
-		}
-		second.checkHeld("in the end", "se-4b", 1)
-		second.stop()
-	})
-}
-
 func TestOnADiskThatCannotBeWrittenListsAreStillInForce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := protocoltest.New(t)
@@ -404,41 +382,6 @@ func TestADiskThatFillsUpLaterKeepsWhatWasSaved(t *testing.T) {
 		}
 		r.checkHeld("after a restart", "se-4b", 1, 2)
 		r.stop() // nothing is asked: what the disk does not know the client cannot obey
-	})
-}
-
-func TestNothingIsAskedBeforeItIsDue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := protocoltest.New(t)
-		server.Publish("se-4b", entriesOf(1, 2))
-		server.SetMinimumWait("se-4b", 12*time.Hour)
-		dir := t.TempDir()
-		begun := time.Now()
-		r := newRun(t, server, dir, "se-4b").started()
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		requests := server.Requests("")
-		if len(requests) != 1 || requests[0].Time.Before(begun) || requests[0].Time.Sub(begun) >= time.Minute {
-			t.Fatalf("requests %v, want one in the first minute", requests)
-		}
-		for range 20 { // restarts do not make it earlier
-			r.stop()
-			server.ClientStarted()
-			time.Sleep(10 * time.Minute)
-			r = newRun(t, server, dir, "se-4b")
-			if !r.start() {
-				t.Error("the list was not loaded")
-			}
-			time.Sleep(10 * time.Minute)
-		}
-		if n := len(server.Requests("")); n != 1 {
-			t.Errorf("%d requests before the minimum wait was over", n)
-		}
-		time.Sleep(12*time.Hour - 20*20*time.Minute + time.Minute)
-		if n := len(server.Requests("")); n != 2 {
-			t.Errorf("%d requests after it, want 2", n)
-		}
-		r.stop()
 	})
 }
 

@@ -84,55 +84,6 @@ func inBubble(t *testing.T, name string, test func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
-func TestACrashBetweenRequestAndAnswerCountsAsAFailure(t *testing.T) {
-	inBubble(t, "the first request ever", func(t *testing.T) {
-		s := ownedSchedule(t, t.TempDir(), 0)
-		begin(t, s, se)
-		checkDue(t, s, 15*time.Minute)
-	})
-	inBubble(t, "one of a loop of crashes", func(t *testing.T) {
-		dir := t.TempDir()
-		for failures := 1; failures < 12; failures++ {
-			s := ownedSchedule(t, dir, 0.5)
-			begin(t, s, se)
-			checkDue(t, s, Backoff(failures, 0.5))
-			time.Sleep(25 * time.Hour)
-		}
-	})
-	inBubble(t, "after a minimum wait that is longer than the back-off", func(t *testing.T) {
-		s := ownedSchedule(t, t.TempDir(), 0)
-		success(t, s, begin(t, s, se), 6*time.Hour)
-		time.Sleep(6 * time.Hour)
-		begin(t, s, se)
-		checkDue(t, s, 6*time.Hour)
-	})
-	inBubble(t, "after a minimum wait that is shorter than the back-off", func(t *testing.T) {
-		s := ownedSchedule(t, t.TempDir(), 0.5)
-		success(t, s, begin(t, s, se), time.Minute)
-		time.Sleep(time.Minute)
-		begin(t, s, se)
-		checkDue(t, s, 22*time.Minute+30*time.Second)
-	})
-}
-
-func TestFailuresBackOffAndASuccessEndsIt(t *testing.T) {
-	inBubble(t, "failures", func(t *testing.T) {
-		s := ownedSchedule(t, t.TempDir(), 0)
-		for failures := 1; failures <= 10; failures++ {
-			a := begin(t, s, se)
-			time.Sleep(time.Minute) // the wait begins with the failure
-			must(t, a.failed(time.Now(), 0, nil, nil, errTest))
-			checkDue(t, s, Backoff(failures, 0))
-			time.Sleep(Backoff(failures, 0))
-		}
-		success(t, s, begin(t, s, se), time.Hour)
-		checkDue(t, s, time.Hour)
-		time.Sleep(time.Hour)
-		must(t, begin(t, s, se).failed(time.Now(), 0, nil, nil, errTest))
-		checkDue(t, s, 15*time.Minute)
-	})
-}
-
 func TestARejectedListBacksOffByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := ownedSchedule(t, t.TempDir(), 0)
@@ -229,24 +180,6 @@ func TestOnlyTheOwnerWritesTheSchedule(t *testing.T) {
 	})
 }
 
-func TestASearchPauseOutlivesTheChangeOfOwner(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dir := t.TempDir()
-		ownedSchedule(t, dir, 0).disown() // writes a schedule that knows of no pause
-		s := newScheduleOf(t, openStore(t, dir))
-		s.random = func() float64 { return 0 }
-		must(t, searched(s, time.Now(), &StatusError{Code: 429}))
-		must(t, errors.Join(s.own()))
-		s.Flush()
-		again := newScheduleOf(t, openStore(t, dir))
-		for name, schedule := range map[string]*Schedule{"owned": s, "after a restart": again} {
-			if wait := schedule.searchWait(time.Now()); wait != 15*time.Minute {
-				t.Errorf("%s: %s to wait, want 15 min", name, wait)
-			}
-		}
-	})
-}
-
 // A router without a clock of its own boots hours behind; then the time comes
 // from the network, and the schedule is saved for another reason.
 func TestAClockThatIsSetForwardDoesNotCutAWaitOverTheNextRestart(t *testing.T) {
@@ -320,21 +253,6 @@ func TestASuspendCountsAsTimePassed(t *testing.T) {
 		success(t, s, begin(t, s, se), 6*time.Hour)
 		s.forward(5 * time.Hour)
 		wantDueIn(t, s, time.Hour)
-	})
-}
-
-func TestAScheduleThatFollowsGoesOnWhereTheLastOneStands(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		first := newScheduleOf(t, nil)
-		success(t, first, begin(t, first, se), 6*time.Hour)
-		second := ownedSchedule(t, t.TempDir(), 0)
-		second.Follow(first)
-		wantDueIn(t, second, 6*time.Hour)
-		must(t, begin(t, first, se).failed(time.Now(), 9*time.Hour, nil, nil, errTest))
-		if !second.resume() {
-			t.Error("there was nothing to catch up with")
-		}
-		wantDueIn(t, second, 9*time.Hour)
 	})
 }
 

@@ -34,29 +34,6 @@ func fail(until time.Time) func(*asked) {
 	return func(c *asked) { c.Failures, c.NotBefore = c.Failures+1, until }
 }
 
-// The later attempt counts, and the later wait: in memory and in the file.
-func TestAChangeLeavesTheWaitOfAnotherProcess(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dir := t.TempDir()
-		first, _ := searchesAfter(t, dir)
-		second, saved := searchesAfter(t, dir)
-		until := time.Now().Add(time.Hour)
-		first.changeSearch(fail(until), noError(t))
-		first.Flush()
-		for range 2 {
-			second.changeSearch(func(c *asked) { c.Failures++ }, noError(t))
-		}
-		for name, got := range map[string]Clock{"saved": saved(), "in memory": heldSearch(second)} {
-			if got.Failures != 2 || !got.NotBefore.Equal(until) {
-				t.Errorf("%s: %+v, want 2 failures, and to wait until %s", name, got, until)
-			}
-		}
-		if now := (folder{second.store, false}).stat("searches.json"); !files.Same(second.searches.seen[inFolder].file, now) {
-			t.Error("its own file is new to it")
-		}
-	})
-}
-
 // While the disk works, the key may change, and there may be more changes.
 func TestWhatHappensDuringAWriteOfSearches(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -84,6 +61,9 @@ func TestWhatHappensDuringAWriteOfSearches(t *testing.T) {
 			}
 			if s.searches.dirty || s.searches.saving != nil {
 				t.Error("it is not over")
+			}
+			if now := (folder{s.store, false}).stat("searches.json"); !files.Same(s.searches.seen[inFolder].file, now) {
+				t.Error("its own file is new to it")
 			}
 		})
 	}
