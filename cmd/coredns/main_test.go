@@ -1,13 +1,25 @@
 package main
 
 import (
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coredns/caddy"
 	"github.com/coredns/coredns/core/dnsserver"
+
+	"github.com/miekg/dns"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // stock is the order of CoreDNS, before main sets ours.
@@ -78,5 +90,113 @@ func TestEachPluginOfThisBuildIsUsable(t *testing.T) {
 		if name, ours := strings.CutPrefix(name, "dns."); ours && !slices.Contains(order, name) {
 			t.Errorf("%s is linked, but has no place in the order", name)
 		}
+	}
+}
+
+// chartValues are values of CoreDNS's chart that deploy/helm sets, see
+// https://github.com/coredns/helm/blob/master/charts/coredns/values.yaml.
+type chartValues struct {
+	Image struct {
+		Repository string `json:"repository"`
+		Tag        string `json:"tag"`
+	} `json:"image"`
+	ReplicaCount        int                              `json:"replicaCount"`
+	Resources           corev1.ResourceRequirements      `json:"resources"`
+	SecurityContext     corev1.SecurityContext           `json:"securityContext"`
+	Servers             []chartServer                    `json:"servers"`
+	ExtraVolumes        []corev1.Volume                  `json:"extraVolumes"`
+	ExtraVolumeMounts   []corev1.VolumeMount             `json:"extraVolumeMounts"`
+	PodDisruptionBudget policyv1.PodDisruptionBudgetSpec `json:"podDisruptionBudget"`
+}
+
+type chartServer struct {
+	Zones []struct {
+		Zone   string `json:"zone"`
+		UseTCP bool   `json:"use_tcp"`
+	} `json:"zones"`
+	Port    int           `json:"port"`
+	Plugins []chartPlugin `json:"plugins"`
+}
+
+type chartPlugin struct {
+	Name        string `json:"name"`
+	Parameters  any    `json:"parameters"` // a number, too
+	ConfigBlock string `json:"configBlock"`
+}
+
+func helmValues(t *testing.T) (v chartValues) {
+	t.Helper()
+	raw, err := os.ReadFile("../../deploy/helm/values.yaml")
+	testkit.Must(t, err)
+	testkit.Must(t, yaml.UnmarshalStrict(raw, &v))
+	return v
+}
+
+// corefile writes the Corefile as templates/configmap.yaml of the chart does, without the
+// plugins that are left out.
+func (v chartValues) corefile(without ...string) string {
+	var text strings.Builder
+	for _, s := range v.Servers {
+		for _, z := range s.Zones {
+			text.WriteString(z.Zone)
+		}
+		fmt.Fprintf(&text, ":%d {\n", s.Port)
+		for _, p := range s.Plugins {
+			if slices.Contains(without, p.Name) {
+				continue
+			}
+			text.WriteString("    " + p.Name)
+			if p.Parameters != nil {
+				fmt.Fprint(&text, " ", p.Parameters)
+			}
+			if p.ConfigBlock != "" {
+				text.WriteString(" {\n" + p.ConfigBlock + "\n    }")
+			}
+			text.WriteString("\n")
+		}
+		text.WriteString("}\n")
+	}
+	return text.String()
+}
+
+// The Corefile starts with this build, in a cluster whose API does not answer; in a build
+// without the plugin kubernetes it starts without that.
+func TestTheCorefileOfTheChartStarts(t *testing.T) {
+	testkit.Must(t, dnsserver.SetDirectives(directives()))
+	api := httptest.NewServer(nil) // everything is not found
+	defer api.Close()
+	v, here := helmValues(t), t.TempDir()
+	own := testkit.Write(t, here, "own.txt", "blocked.example\n")
+	var without []string
+	if !slices.Contains(directives(), "kubernetes") {
+		without = []string{"kubernetes"}
+	}
+	corefile := v.corefile(without...)
+	for old, replaced := range map[string]string{
+		".:53 {": ".:0 {\n bind 127.0.0.1", "health {": "health 127.0.0.1:0 {", "lameduck 5s": "lameduck 1ms", "ready\n": "ready 127.0.0.1:0\n", "0.0.0.0:9153": "127.0.0.1:0",
+		"/etc/safebrowsing/safebrowsing.key": filepath.Join(here, "key"), "db /var/lib/coredns-safebrowsing": "endpoint " + api.URL + "\n block " + own + "\n db " + filepath.Join(here, "db"), // and not Google
+		"/etc/resolv.conf": "127.0.0.1:1",
+		"pods insecure":    "pods insecure\n endpoint " + api.URL,
+	} {
+		if !strings.Contains(corefile, old) && !(old == "pods insecure" && without != nil) {
+			t.Errorf("Expected %q in\n%s", old, corefile)
+		}
+		corefile = strings.Replace(corefile, old, replaced, 1)
+	}
+	testkit.Write(t, here, "key", "AIza"+strings.Repeat("k", 35)+"\n")
+	instance, err := caddy.Start(caddy.CaddyfileInput{Filepath: "Corefile", Contents: []byte(corefile), ServerTypeName: "dns"})
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, corefile)
+	}
+	defer func() {
+		for _, err := range append(instance.ShutdownCallbacks(), instance.Stop()) {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	m, _, err := (&dns.Client{Timeout: 10 * time.Second}).Exchange(new(dns.Msg).SetQuestion("blocked.example.", dns.TypeA), instance.Servers()[0].LocalAddr().String())
+	if err != nil || m.Rcode != dns.RcodeNameError {
+		t.Errorf("Expected NXDOMAIN, got %v, %v", m, err)
 	}
 }

@@ -9,9 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
@@ -177,45 +175,5 @@ func TestConcurrentEditsLoseNoLine(t *testing.T) {
 	}
 	if !strings.HasPrefix(text, "# mine\n\na.example # Bob\n") || strings.Count(text, "\n") != 3+2*processes {
 		t.Errorf("Expected all lines, got\n%s", text)
-	}
-}
-
-func TestTimesOfUntil(t *testing.T) {
-	zone := time.FixedZone("CET", 3600)
-	now := time.Date(2026, 11, 22, 17, 30, 0, 0, zone)
-	for written, want := range map[string]string{
-		"18:00":                "2026-11-22T18:00:00+01:00",
-		"17:30":                "2026-11-23T17:30:00+01:00",
-		"08:15:30":             "2026-11-23T08:15:30+01:00",
-		"2026-11-22":           "2026-11-23T00:00:00+01:00",
-		"2026-11-22 18:00":     "2026-11-22T18:00:00+01:00",
-		"2026-11-22T18:00":     "2026-11-22T18:00:00+01:00",
-		"2026-11-22T18:00:00Z": "2026-11-22T19:00:00+01:00",
-		"2026-11-22T17:00":     "-until: 2026-11-22T17:00 is in the past",
-		"tomorrow":             `-until: "tomorrow" is not a time such as 18:00, 2026-11-22 or "2026-11-22 18:00"`,
-		"25:00":                `-until: "25:00" is not a time such as 18:00, 2026-11-22 or "2026-11-22 18:00"`,
-	} {
-		end, err := block.EndOf("", written, now)
-		got := end.Format(time.RFC3339)
-		if err != nil {
-			got = err.Error()
-		}
-		if got != want {
-			t.Errorf("%s: %s, want %s", written, got, want)
-		}
-	}
-	for written, want := range map[string]string{
-		"30m": "18:00:00", "90s": "17:31:30", "2h": "19:30:00",
-		"0s": `"0s" is less than a second`, "-1h": `"-1h" is less than a second`, "400d": `"400d" is more than 366 days`,
-		"99999999999d": `"99999999999d" is more than 366 days`, "d": `"d" is not a duration such as 30m, 2h or 7d`,
-	} {
-		end, err := block.EndOf(written, "", now)
-		got := end.Format(time.TimeOnly)
-		if err != nil {
-			got = err.Error()
-		}
-		if got != want {
-			t.Errorf("%s: %s, want %s", written, got, want)
-		}
 	}
 }

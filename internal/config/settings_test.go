@@ -44,35 +44,21 @@ func TestWithoutAKeySafeBrowsingIsSaidToBeOff(t *testing.T) {
 }
 
 func TestOnlyHTTPToAPublicHostIsInClearText(t *testing.T) {
-	for endpoint, want := range map[string]bool{
-		"":                                     false,
-		"https://safebrowsing.googleapis.com":  false,
-		"http://127.0.0.1:8099":                false,
-		"http://[::1]:8099":                    false,
-		"http://10.1.2.3":                      false,
-		"http://192.168.1.1":                   false,
-		"http://[fd00::1]":                     false,
-		"http://169.254.1.1":                   false,
-		"http://[fe80::1]":                     false,
-		"http://[::ffff:10.1.2.3]":             false,
-		"http://localhost:8099":                false,
-		"http://relay":                         false,
-		"http://relay.local":                   false,
-		"http://relay.internal.":               false,
-		"http://nas.home.arpa":                 false,
-		"http://relay.sb.svc.cluster.local":    false,
-		"http://safebrowsing.googleapis.com":   true,
-		"HTTP://Safebrowsing.googleapis.com":   true,
-		"http://relay.example.org:8099":        true,
-		"http://192.0.2.1":                     true,
-		"http://[2001:db8::1]":                 true,
-		"http://[::ffff:192.0.2.1]":            true,
-		"http://0.0.0.0":                       true,
-		"http://local.example.org":             true,
-		"http://127.0.0.1.example.org:8099/sb": true,
+	for want, endpoints := range map[bool][]string{
+		false: {
+			"", "https://safebrowsing.googleapis.com", "http://127.0.0.1:8099", "http://[::1]:8099", "http://10.1.2.3", "http://192.168.1.1",
+			"http://[fd00::1]", "http://169.254.1.1", "http://[fe80::1]", "http://[::ffff:10.1.2.3]", "http://localhost:8099", "http://relay",
+			"http://relay.local", "http://relay.internal.", "http://nas.home.arpa", "http://relay.sb.svc.cluster.local",
+		},
+		true: {
+			"http://safebrowsing.googleapis.com", "HTTP://Safebrowsing.googleapis.com", "http://relay.example.org:8099", "http://192.0.2.1",
+			"http://[2001:db8::1]", "http://[::ffff:192.0.2.1]", "http://0.0.0.0", "http://local.example.org", "http://127.0.0.1.example.org:8099/sb",
+		},
 	} {
-		if got := InClearText(endpoint); got != want {
-			t.Errorf("%q: Expected %v, got %v", endpoint, want, got)
+		for _, endpoint := range endpoints {
+			if got := InClearText(endpoint); got != want {
+				t.Errorf("%q: Expected %v, got %v", endpoint, want, got)
+			}
 		}
 	}
 }

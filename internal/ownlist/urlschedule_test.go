@@ -27,7 +27,6 @@ type clocked struct {
 	events []string
 }
 
-// RoundTrip implements http.RoundTripper.
 func (w *clocked) RoundTrip(*http.Request) (*http.Response, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -389,7 +388,6 @@ func TestJudge(t *testing.T) {
 
 type transport func(*http.Request) (*http.Response, error)
 
-// RoundTrip implements http.RoundTripper.
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // The end of a list does not wait for what hangs. A request that ignores its context stands in

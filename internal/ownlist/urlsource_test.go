@@ -164,7 +164,6 @@ type dripping struct {
 	bytes int
 }
 
-// Read implements io.Reader.
 func (d dripping) Read(p []byte) (int, error) {
 	select {
 	case <-d.ctx.Done():

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
+)
+
+func home() []network {
+	return []network{
+		{"eth0", netip.MustParseAddr("192.168.1.2"), netip.MustParsePrefix("192.168.1.0/24")},
+		{"eth1", netip.MustParseAddr("10.0.0.2"), netip.MustParsePrefix("10.0.0.0/8")},
+	}
+}
+
+func at(name, unit, address string) holder {
+	return holder{name: name, unit: unit, at: netip.MustParseAddr(address)}
+}
+
+// placeTests are machines with a resolver of each kind.
+var placeTests = []struct {
+	name    string
+	serve   int // how many networks
+	holders []holder
+	want    string
+}{
+	{"nobody, this machine", 0, nil, "[127.0.0.1]:53 tells"},
+	{"nobody, a network", 1, nil, "[192.168.1.2]:53"},
+	{"nobody, two networks", 2, nil, "[192.168.1.2 10.0.0.2]:53"},
+	{"systemd-resolved, this machine", 0, []holder{at("systemd-resolve", "systemd-resolved.service", "127.0.0.53")}, "[127.0.0.1]:1053 front 127.0.0.53 /etc/systemd/resolved.conf.d/safebrowsing.conf"},
+	{"systemd-resolved, a network", 1, []holder{at("systemd-resolve", "systemd-resolved.service", "127.0.0.53")}, "[192.168.1.2]:53"},
+	{"systemd-resolved on the network", 1, []holder{at("systemd-resolve", "systemd-resolved.service", "192.168.1.2")}, "[192.168.1.2]:53 /etc/systemd/resolved.conf.d/safebrowsing.conf"},
+	{"dnsmasq everywhere", 1, []holder{at("dnsmasq", "dnsmasq.service", "0.0.0.0")}, "[127.0.0.1]:1053 front 192.168.1.2 /etc/dnsmasq.d/safebrowsing.conf"},
+	{"dnsmasq everywhere by IPv6", 0, []holder{at("dnsmasq", "dnsmasq.service", "::")}, "[127.0.0.1]:1053 front 127.0.0.1 /etc/dnsmasq.d/safebrowsing.conf"},
+	{"dnsmasq of virtual machines", 1, []holder{at("dnsmasq", "libvirtd.service", "192.168.122.1")}, "[192.168.1.2]:53"},
+	{"dnsmasq of another unit", 1, []holder{at("dnsmasq", "NetworkManager.service", "0.0.0.0")}, "[127.0.0.1]:1053 tells"},
+	{"another CoreDNS", 1, []holder{at("coredns", "coredns.service", "::")}, "[192.168.1.2]:53 stop coredns.service"},
+	{"a CoreDNS without a unit", 1, []holder{at("coredns", "", "::")}, "[127.0.0.1]:1053 tells"},
+	{"a CoreDNS elsewhere", 1, []holder{at("coredns", "coredns.service", "10.0.0.2")}, "[192.168.1.2]:53"},
+	{"Pi-hole", 2, []holder{at("pihole-FTL", "pihole-FTL.service", "0.0.0.0")}, "[127.0.0.1]:1053 tells"},
+	{"Unbound on the second network", 2, []holder{at("unbound", "unbound.service", "10.0.0.2")}, "[127.0.0.1]:1053 tells"},
+}
+
+func TestWhereSetupPutsTheServer(t *testing.T) {
+	for _, test := range placeTests {
+		p := placeFor(&machine{holders: test.holders}, home()[:test.serve])
+		got := fmt.Sprintf("%v:%d", p.at, p.port)
+		if p.front != nil {
+			got += " front " + p.front.String()
+		}
+		if p.file != nil {
+			got += " " + p.file.path
+		}
+		if p.stop != "" {
+			got += " stop " + p.stop
+		}
+		if len(p.tells) > 0 {
+			got += " tells"
+		}
+		if got != test.want {
+			t.Errorf("%s: %s, want %s", test.name, got, test.want)
+		}
+		if proposes := p.file != nil || p.stop != ""; proposes != (p.by != nil && p.says != "") {
+			t.Errorf("%s: it does more or less than it says: %+v", test.name, p)
+		}
+	}
+}
+
+// The Corefile for each place and answer is one that the plugin reads without a warning.
+func TestCorefilesOfSetupAreRead(t *testing.T) {
+	t.Setenv("SAFEBROWSING_API_KEY", testkit.Key)
+	dir := t.TempDir()
+	for _, name := range []string{"block.txt", "allow.txt"} {
+		write(t, filepath.Join(dir, name), read(t, "../../deploy/package/"+name))
+	}
+	for _, test := range placeTests {
+		for _, a := range []answers{
+			{networks: home()[:test.serve], upstream: []string{"9.9.9.9", "[2620:fe::fe]:53"}},
+			{networks: home()[:test.serve], upstream: []string{"192.168.1.1"}, lists: publicLists, endpoint: "http://192.168.1.3:8099"},
+			{networks: append(home()[:test.serve], uniqueLocal(ifInet6)...), upstream: []string{"tls://9.9.9.9%dns.quad9.net", "tls://2620:fe::fe%dns.quad9.net:853"}, protocol: "webrisk", budget: "200"},
+		} {
+			p := placeFor(&machine{holders: test.holders}, a.networks)
+			path := filepath.Join(dir, "Corefile")
+			write(t, path, strings.NewReplacer(setupFolder, dir, "/var/lib/coredns-safebrowsing", dir).Replace(corefileFor(&a, p)))
+			blocks, err := parseCorefile(path)
+			if err != nil {
+				t.Errorf("%s: %v in\n%s", test.name, err, read(t, path))
+				continue
+			}
+			if warnings := warningsOf(blocks); len(warnings) > 0 || blocks[0].open {
+				t.Errorf("%s: %q, open: %v", test.name, warnings, blocks[0].open)
+			}
+			if got := len(blocks[0].Config.Own); got != 2+len(a.lists) {
+				t.Errorf("%s: %d own lists, want %d", test.name, got, 2+len(a.lists))
+			}
+		}
+	}
+}
+
+// ifInet6 has a unique local address, one that is temporary, one that is deprecated, a link-local and a
+// global one.
+const ifInet6 = `fd00000000000001020000fffe000002 02 40 00 80     eth0
+fd00000000000001abcdabcdabcdabcd 02 40 00 01     eth0
+fd00000000000002abcdabcdabcdabcd 02 40 00 a0     eth0
+fe80000000000000020000fffe000002 02 40 20 80     eth0
+20010db8000000010200000000000002 02 40 00 80     eth0
+`
+
+// An address that stays may be entered in a router; a temporary one, or a provider's, may not.
+func TestSetupServesAddressesOfIPv6ThatStay(t *testing.T) {
+	want := network{"eth0", netip.MustParseAddr("fd00::1:200:ff:fe00:2"), netip.MustParsePrefix("fd00:0:0:1::/64")}
+	if got := uniqueLocal(ifInet6); len(got) != 1 || got[0] != want {
+		t.Fatalf("%+v, want %+v", got, want)
+	}
+	for _, line := range []string{"", "fd00 02 40 00 80 eth0", "fd00000000000001020000fffe000002 02 400 00 80 eth0", "fd00000000000001020000fffe000002 02 40 00 8x eth0"} {
+		if got := uniqueLocal(line); len(got) > 0 {
+			t.Errorf("%q: %+v", line, got)
+		}
+	}
+	i := newInstalled(t)
+	i.networks = slices.Insert(home(), 1, want)
+	out, err := i.setup("\n", "-no-key", "-lists", "all", "-upstream", "9.9.9.9", "-yes")
+	if err != nil || !strings.Contains(out, "Whom [1,2]") || !strings.Contains(out, "RDNSS: DNS server fd00::1:200:ff:fe00:2") || strings.Contains(out, "announce no DNS server") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if corefile := read(t, i.path("Corefile")); !strings.Contains(corefile, "bind 192.168.1.2 fd00::1:200:ff:fe00:2\n") {
+		t.Error(corefile)
+	}
+}
+
+// Upstreams are written as *forward* reads them; our own connections ask the same machines by plain DNS.
+func TestSetupForwardsByTLS(t *testing.T) {
+	for text, want := range map[string]string{
+		"9.9.9.9,[2620:fe::fe]:53":                "[9.9.9.9 [2620:fe::fe]:53]",
+		"tls://9.9.9.9%dns.quad9.net":             "[9.9.9.9]",
+		"tls://9.9.9.9%dns.quad9.net:853 1.1.1.1": "[9.9.9.9 1.1.1.1]",
+		"tls://2620:fe::fe%dns.quad9.net":         "[2620:fe::fe]",
+		"tls://[2620:fe::fe]%dns.quad9.net":       "is no address", // nor to *forward*
+		"[2620:fe::fe]":                           "is no address",
+		"tls://9.9.9.9":                           "needs the name",
+		"tls://9.9.9.9%":                          "needs the name",
+		"tls://dns.quad9.net%dns.quad9.net":       "is no address",
+		"quad9":                                   "is no address",
+		"":                                        "a resolver is needed",
+	} {
+		all, err := upstreams(text)
+		got := fmt.Sprint(plain(all))
+		if err != nil {
+			got = err.Error()
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+}
+
+// A machine is seen by its files: systemd-resolved with its stub, and dnsmasq for IPv6.
+func TestSetupSeesResolversAndWhoHasPort53(t *testing.T) {
+	root := t.TempDir()
+	put := func(path, text string) {
+		t.Helper()
+		path = filepath.Join(root, path)
+		testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		write(t, path, text)
+	}
+	const line = "  12: %s %s 07 00000000:00000000 00:00000000 00000000   101        0 %d 2 0 0\n"
+	put("proc/net/udp", "  sl  local_address rem_address st\n"+fmt.Sprintf(line, "3500007F:0035", "00000000:0000", 71)+
+		fmt.Sprintf(line, "0201A8C0:0035", "0101A8C0:0035", 72)+fmt.Sprintf(line, "3500007F:0044", "00000000:0000", 73)+fmt.Sprintf(line, "00000000:0035", "00000000:0000", 75))
+	put("proc/net/tcp6", fmt.Sprintf(line, "00000000000000000000000000000000:0035", "00000000000000000000000000000000:0000", 74))
+	process := func(pid int, name, unit string, inodes ...int) {
+		put(fmt.Sprintf("proc/%d/comm", pid), name+"\n")
+		put(fmt.Sprintf("proc/%d/cgroup", pid), "0::/system.slice/"+unit+"\n")
+		put(fmt.Sprintf("proc/%d/fd/0", pid), "")
+		for _, inode := range inodes {
+			testkit.Must(t, os.Symlink(fmt.Sprintf("socket:[%d]", inode), filepath.Join(root, fmt.Sprintf("proc/%d/fd/%d", pid, inode))))
+		}
+	}
+	process(101, "systemd-resolve", "systemd-resolved.service", 71, 72, 73)
+	process(102, "dnsmasq", "dnsmasq.service", 74)
+	process(103, "coredns-safebro", setupUnit, 75)
+	put("etc/resolv.conf", "nameserver 127.0.0.53\noptions edns0\n")
+	put("run/systemd/resolve/resolv.conf", "# x\nnameserver 203.0.113.77\nnameserver fe80::1%eth0\nnameserver 203.0.113.78\n")
+	put("run/systemd/system/x", "")
+	put("etc/dnsmasq.conf", "#server=1.1.1.1\n server = 9.9.9.9\nserver=/lan/192.168.1.1\nresolv-file=/x\n")
+	put("etc/dnsmasq.d/isp", "server=1.0.0.1#5353\n")
+	put("etc/dnsmasq.d/safebrowsing.conf", "no-resolv\nserver=127.0.0.1#1053\n")
+	put("etc/coredns-safebrowsing/block.txt", "# a list\n*.below.example\n.malware.example # why\n")
+	m := see(root)
+	want := []holder{{"systemd-resolve", 101, "systemd-resolved.service", netip.MustParseAddr("127.0.0.53")}, {"dnsmasq", 102, "dnsmasq.service", netip.IPv6Unspecified()}}
+	if !slices.Equal(m.holders, want) {
+		t.Errorf("holders %+v, want %+v", m.holders, want)
+	}
+	if want := []string{root + "/etc/dnsmasq.conf: server = 9.9.9.9", root + "/etc/dnsmasq.d/isp: server=1.0.0.1#5353"}; !slices.Equal(m.servers, want) {
+		t.Errorf("servers of dnsmasq %q, want %q", m.servers, want)
+	}
+	if got := fmt.Sprintln(m.resolvers, m.systemd, m.hasKey, blockedName(m.blocklist)); got != "[203.0.113.77 203.0.113.78] true false malware.example\n" {
+		t.Errorf("resolvers, systemd, key, name: %s", got)
+	}
+}

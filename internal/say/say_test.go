@@ -1,0 +1,257 @@
+package say
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
+)
+
+// The secrets of this test. None of them is one: they are made here.
+var (
+	aKey   = "AIza" + strings.Repeat("aB3-_", 7)
+	aToken = "ya29." + strings.Repeat("a0Bc_", 30)
+)
+
+func TestWhatLooksLikeASecretIsMasked(t *testing.T) {
+	pem := "-----BEGIN PRIVATE " + "KEY-----\nMIIE\n-----END PRIVATE " + "KEY-----\n"
+	for _, tc := range []struct{ text, want string }{
+		{`unknown property "` + aKey + `"`, `unknown property "(the key)"`},
+		{"open /x/" + aKey + ": no such file", "open /x/(the key): no such file"},
+		{"SAFEBROWSING_API_KEY=" + aKey + "," + aKey, "SAFEBROWSING_API_KEY=(the key),(the key)"},
+		{"https://h/?key=" + aKey + "&a=b", "https://h/?key=(the key)&a=b"},
+		{"zone " + strings.ToLower(aKey) + ".", "zone (the key)."},
+		{"cut off: " + aKey[:20], "cut off: (the key)"},
+		{"open " + aToken + ": no", "open (the token): no"},
+		{`{"private_key_id": "abc", "private_key": "` + strings.ReplaceAll(pem, "\n", `\n`) + `", "a": 1}`, `{"private_key_id": (the secret), "private_key": (the secret), "a": 1}`},
+		{"x" + pem + "y", "x(the secret)\ny"},
+		{"GOCSPX-" + strings.Repeat("aB", 10) + " and 1//" + strings.Repeat("0aB", 10), "(the secret) and (the token)"},
+	} {
+		if got := Masked(tc.text); got != tc.want {
+			t.Errorf("%q: %q, want %q", tc.text, got, tc.want)
+		}
+		if !HasSecret(tc.text) {
+			t.Errorf("%q: nothing was found", tc.text)
+		}
+	}
+}
+
+// Names of hosts are what this program is about: they stay readable.
+func TestHostsAndUsualTextStayAsTheyAre(t *testing.T) {
+	for _, text := range []string{
+		"", "AIza", "aizawa-dental-clinic.example", "ya29.example.com", "1//2", "www.example.org is blocked (MALWARE, list mw-4b)",
+		"https://lists.example.org/aizawa/new.txt", "-----BEGIN CERTIFICATE-----\nMIIE",
+	} {
+		if got := Masked(text); got != text {
+			t.Errorf("%q became %q", text, got)
+		}
+	}
+}
+
+func TestAMaskedErrorIsStillTheErrorItWas(t *testing.T) {
+	err := MaskedError(fmt.Errorf("open %s: %w", aKey, fs.ErrNotExist))
+	if strings.Contains(err.Error(), aKey) || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+	if plain := errors.New("plain"); MaskedError(plain) != plain || MaskedError(nil) != nil {
+		t.Error("an error without a secret changed")
+	}
+}
+
+func TestEachLevelOfTheLogAndEachWriteIsMasked(t *testing.T) {
+	lines := testkit.Capture(t)
+	l := NewLog()
+	l.Info(aKey)
+	l.Infof("%s", aKey)
+	l.Warning(aKey)
+	l.Warningf("%s", aKey)
+	l.Errorf("%s", aKey)
+	l.JSON(map[string]string{"a": aKey})
+	if got := lines.About("(the key)"); len(got) != 6 || !strings.HasPrefix(got[5], "{") || len(lines.About(aKey)) != 0 {
+		t.Errorf("got %q", lines.About(""))
+	}
+	var b strings.Builder
+	if n, err := fmt.Fprintf(MaskedWriter{&b}, "a %s b", aKey); n != len(aKey)+4 || err != nil || b.String() != "a (the key) b" {
+		t.Errorf("wrote %q, %d, %v", b.String(), n, err)
+	}
+}
+
+func TestALineWithoutASecretCostsNoAllocation(t *testing.T) {
+	line := strings.Repeat("www.example.org is blocked ", 5)
+	if n := testing.AllocsPerRun(100, func() { Masked(line) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestSizesHaveAUnitThatAPersonReads(t *testing.T) {
+	for n, want := range map[uint64]string{
+		0: "0 bytes", 999: "999 bytes", 1_000: "1.0 kB", 60_120: "60.1 kB", 999_949: "999.9 kB", 999_950: "1.0 MB", 104_857_600: "104.9 MB",
+		81_496_600_000: "81.5 GB", 12_345_600_000_000: "12345.6 GB",
+	} {
+		if got := Size(n); got != want {
+			t.Errorf("%d: Expected %q, got %q", n, want, got)
+		}
+	}
+}
+
+func TestWordCountsEdits(t *testing.T) {
+	known := []string{"allow", "block", "protocol", "respond", "resolver", "ttl"}
+	for _, tc := range []struct {
+		word, want string
+		edits      int
+	}{
+		{"block", "block", 0},
+		{"BLOCK", "block", 0},
+		{"blok", "block", 1},
+		{"blockk", "block", 1},
+		{"blick", "block", 1},
+		{"blcok", "block", 1},
+		{"resovlers", "resolver", 2},
+		{"protcoll", "protocol", 2},
+		{"ttl", "ttl", 0},
+		{"", "ttl", 3},
+		{"xyz", "ttl", 3},
+	} {
+		if got, edits := Nearest(tc.word, known); got != tc.want || edits != tc.edits {
+			t.Errorf("%q: Expected %q by %d edits, got %q by %d", tc.word, tc.want, tc.edits, got, edits)
+		}
+	}
+}
+
+func TestOfEquallyNearWordsTheSameBeginningWins(t *testing.T) {
+	if got, _ := Nearest("uw-4b", []string{"mw-4b", "se-4b", "uws-4b"}); got != "uws-4b" {
+		t.Errorf("Expected uws-4b, got %q", got)
+	}
+	if got, _ := Nearest("aa", []string{"ab", "ac"}); got != "ab" {
+		t.Errorf("Expected the first of two, got %q", got)
+	}
+	if got, _ := Nearest("x", nil); got != "" {
+		t.Errorf("Expected no word without known ones, got %q", got)
+	}
+}
+
+func TestATroubleIsSaidOnceAndItsEndOnce(t *testing.T) {
+	var trouble Trouble
+	for i, step := range []struct {
+		err          string
+		began, ended bool
+	}{
+		{"", false, false}, {"full", true, false}, {"full", false, false}, {"broken", true, false}, {"full", true, false},
+		{"", false, true}, {"", false, false}, {"full", true, false},
+	} {
+		var err error
+		if step.err != "" {
+			err = errors.New(step.err)
+		}
+		if began, ended := trouble.Note(err); began != step.began || ended != step.ended || trouble.Lasts() != (err != nil) {
+			t.Errorf("step %d, %q: began %t, ended %t, lasts %t", i, step.err, began, ended, trouble.Lasts())
+		}
+	}
+}
+
+func TestAThingIsSaidOnceADay(t *testing.T) {
+	var d Daily
+	now := time.Date(2026, 11, 24, 23, 59, 0, 0, time.Local)
+	for i, step := range []struct {
+		what string
+		at   time.Time
+		want bool
+	}{
+		{"a.example", now, true}, {"A.Example", now, false}, {"b.example", now, true},
+		{"a.example", now.Add(time.Minute), true}, {"a.example", now.Add(2 * time.Minute), false},
+		{"b.example", now.Add(-24 * time.Hour), true}, // the clock was set back
+	} {
+		if got := d.First(step.what, step.at); got != step.want {
+			t.Errorf("step %d, %s: %t, want %t", i, step.what, got, step.want)
+		}
+	}
+	said := 0
+	for i := range 3 * maxDaily {
+		if d.First(fmt.Sprint(i), now) {
+			said++
+		}
+	}
+	if said != maxDaily {
+		t.Errorf("%d things said in a day, want %d", said, maxDaily)
+	}
+}
+
+func TestTheVersionIsThatOfTheTag(t *testing.T) {
+	other := &debug.Module{Path: "github.com/coredns/coredns", Version: "v1.15.0"}
+	for _, tc := range []struct {
+		name, stamped string
+		info          *debug.BuildInfo // nil: the program has none
+		want          string
+	}{
+		{"a release", "v1.2.3", &debug.BuildInfo{Main: debug.Module{Path: module, Version: "(devel)"}}, "1.2.3"},
+		{"go install of a tag", "", &debug.BuildInfo{Main: debug.Module{Path: module, Version: "v1.2.3"}}, "1.2.3"},
+		{"a CoreDNS built by plugin.cfg", "", &debug.BuildInfo{Main: *other, Deps: []*debug.Module{other, {Path: module, Version: "v1.2.3"}}}, "1.2.3"},
+		{"a replaced module has the tag of none", "", &debug.BuildInfo{Main: *other, Deps: []*debug.Module{{Path: module, Version: "v1.2.3", Replace: &debug.Module{Path: "../x"}}}}, development},
+		{"a checkout without a tag", "", &debug.BuildInfo{Main: debug.Module{Path: module, Version: "v0.0.0-20260101000000-0123456789ab+dirty"}}, development},
+		{"a checkout without git", "", &debug.BuildInfo{Main: debug.Module{Path: module, Version: "(devel)"}}, development},
+		{"no build info", "", nil, development},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got := number(tc.stamped, func() (*debug.BuildInfo, bool) { return tc.info, tc.info != nil })
+			if got != tc.want {
+				t.Errorf("Expected %s, got %s", tc.want, got)
+			}
+		})
+	}
+}
+
+// manager listens as a service manager does.
+func manager(t *testing.T, name string) *net.UnixConn {
+	t.Helper()
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
+	testkit.Must(t, err)
+	t.Cleanup(func() { conn.Close() })
+	t.Setenv("NOTIFY_SOCKET", name)
+	return conn
+}
+
+func TestNotifyTellsTheServiceManager(t *testing.T) {
+	for _, name := range []string{filepath.Join(t.TempDir(), "notify"), "@" + filepath.Join(t.TempDir(), "abstract")} {
+		conn := manager(t, name)
+		testkit.Must(t, Notify("READY=1", "STATUS=Protected"))
+		buffer := make([]byte, 100)
+		n, err := conn.Read(buffer)
+		if got := string(buffer[:n]); err != nil || got != "READY=1\nSTATUS=Protected" {
+			t.Errorf("%s heard %q, %v", name, got, err)
+		}
+	}
+}
+
+func TestNotifyDoesNothingWithoutAServiceManager(t *testing.T) {
+	t.Setenv("NOTIFY_SOCKET", "")
+	if err := Notify("READY=1"); err != nil || Managed() {
+		t.Error(err)
+	}
+	t.Setenv("NOTIFY_SOCKET", filepath.Join(t.TempDir(), "nobody"))
+	if err := Notify("READY=1"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("A socket that is not there: %v", err)
+	}
+}
+
+// Unix keeps a few messages for a manager that hangs, and then makes the sender wait.
+func TestNotifyDoesNotWaitForAServiceManagerThatHangs(t *testing.T) {
+	testkit.Long(t)
+	manager(t, filepath.Join(t.TempDir(), "notify"))
+	for range 100_000 {
+		if err := Notify("READY=1"); err != nil {
+			if !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Error(err)
+			}
+			return
+		}
+	}
+	t.Error("The manager has read nothing, and takes whatever is sent")
+}
