@@ -137,44 +137,6 @@ func TestLargeSetsEqualMaps(t *testing.T) {
 	}
 }
 
-func TestBuilderRefusesEntriesOutOfOrder(t *testing.T) {
-	tests := []struct {
-		name, first, second string
-		want                error
-	}{
-		{"ascending in the last byte", "aaaa", "aaab", nil},
-		{"ascending in the first byte", "aaaa", "baaa", nil},
-		{"equal", "aaaa", "aaaa", ErrOrder},
-		{"descending in the last byte", "aaab", "aaaa", ErrOrder},
-		{"descending in the first byte", "baaa", "aaab", ErrOrder},
-		{"zeros twice", "\x00\x00\x00\x00", "\x00\x00\x00\x00", ErrOrder},
-		{"bytes are unsigned", "\x7faaa", "\x80aaa", nil},
-		{"the longer after its beginning", "aaaa", "aaaaa", nil},
-		{"the longer before its beginning", "aaaaa", "aaaa", ErrOrder},
-		{"the shorter is greater", "aaaaa", "aaab", nil},
-		{"the longer is less", "aaab", "aaaaa", ErrOrder},
-	}
-	for _, tt := range tests {
-		for _, capacity := range []int{0, 100_000} {
-			t.Run(fmt.Sprintf("%s, capacity %d", tt.name, capacity), func(t *testing.T) {
-				b := NewBuilder(capacity)
-				must(t, b.Add([]byte(tt.first), len(tt.first)))
-				if err := b.Add([]byte(tt.second), len(tt.second)); !errors.Is(err, tt.want) {
-					t.Fatalf("Add = %v, want %v", err, tt.want)
-				}
-				want := 2
-				if tt.want != nil {
-					want = 1
-				}
-				set := b.Set()
-				if set.Len() != want || !set.Contains(padded([]byte(tt.first), 0)) {
-					t.Errorf("%d entries, want %d, the first among them", set.Len(), want)
-				}
-			})
-		}
-	}
-}
-
 // mixedEntries returns at most n distinct ascending entries of the widths. Many begin with a whole other entry.
 func mixedEntries(r *rand.Rand, n int, widths ...int) [][]byte {
 	var entries [][]byte
@@ -240,6 +202,17 @@ func TestMatchIsTheShortestEntry(t *testing.T) {
 
 func TestRunsYieldAllEntriesInOrder(t *testing.T) {
 	eachMixedSet(t, func(t *testing.T, set *Set, entries [][]byte) {
+		for width := 3; width <= 33; width++ {
+			n := 0
+			for _, e := range entries {
+				if len(e) == width {
+					n++
+				}
+			}
+			if got := set.LenOf(width); got != n {
+				t.Errorf("%d entries of %d bytes, want %d", got, width, n)
+			}
+		}
 		runs := set.Runs()
 		for rest := entries; ; {
 			run, width := runs.Next()
@@ -280,22 +253,29 @@ func TestBuilderRefusesBrokenEntries(t *testing.T) {
 	}
 }
 
-func TestAddStopsAtTheFirstEntryOutOfOrder(t *testing.T) {
-	b := NewBuilder(0)
-	if err := b.Add([]byte("aaaabbbbabbbcccc"), 4); !errors.Is(err, ErrOrder) {
-		t.Errorf("Add = %v, want ErrOrder", err)
-	}
-	if got, _ := io.ReadAll(b.Set().Reader()); string(got) != "aaaabbbb" {
-		t.Errorf("the set holds %q, want what was in order", got)
-	}
-}
-
 // FuzzBuilder adds what the bytes say: a width, a number of entries, and these.
 func FuzzBuilder(f *testing.F) {
 	f.Add([]byte("\x04\x02aaaabbbb\x05\x01ccccc"))
 	f.Add([]byte("\x04\x02aaaabbbb\x04\x01aaaa"))
 	f.Add([]byte("\x08\x01aaaaaaaa\x04\x01bbbb\x20\x01bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"))
 	f.Add([]byte("\x04\x04\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x01\x00\xff\xff\xff\xff\x03\x01aaa"))
+	r := rand.New(rand.NewPCG(25, 26))
+	for range 500 { // each entry is like the one before, but for a byte or its width
+		last := []byte("\x00aaa")
+		var orders []byte
+		for range 1 + r.IntN(4) {
+			width, n := []int{3, 4, 4, 5, 5, 32, 33}[r.IntN(7)], 1+r.IntN(3)
+			orders = append(orders, byte(width), byte(n))
+			for range n {
+				last = append(last, make([]byte, 33)...)[:width]
+				if r.IntN(4) > 0 {
+					last[r.IntN(width)] += "\x01\x80\xff"[r.IntN(3)]
+				}
+				orders = append(orders, last...)
+			}
+		}
+		f.Add(orders[:len(orders)-r.IntN(9)/8])
+	}
 	f.Fuzz(func(t *testing.T, orders []byte) {
 		b := NewBuilder(len(orders))
 		var want [][]byte
@@ -303,13 +283,14 @@ func FuzzBuilder(f *testing.F) {
 			width, n := int(orders[0]%40), int(orders[1])
 			entries := orders[2:min(2+width*n, len(orders))]
 			orders = orders[2+len(entries):]
-			ok := width >= minWidth && width <= maxWidth && len(entries)%width == 0
+			whole := width >= minWidth && width <= maxWidth && len(entries)%width == 0
+			ok := whole
 			for rest := entries; ok && len(rest) > 0; rest = rest[width:] {
 				if ok = len(want) == 0 || bytes.Compare(want[len(want)-1], rest[:width]) < 0; ok {
 					want = append(want, rest[:width])
 				}
 			}
-			if err := b.Add(entries, width); (err == nil) != ok {
+			if err := b.Add(entries, width); (err == nil) != ok || errors.Is(err, ErrOrder) != (whole && !ok) {
 				t.Fatalf("adding %x of width %d: %v, want an error: %v", entries, width, err, !ok)
 			}
 		}
@@ -322,20 +303,6 @@ func FuzzBuilder(f *testing.F) {
 				if hash := padded(e, filler); set.Match(hash) != shortestMatch(want, hash) {
 					t.Fatalf("Match(%x) = %d, want %d", hash, set.Match(hash), shortestMatch(want, hash))
 				}
-			}
-		}
-	})
-}
-
-func TestLenOfCountsTheEntriesOfAWidth(t *testing.T) {
-	eachMixedSet(t, func(t *testing.T, set *Set, entries [][]byte) {
-		want := make(map[int]int)
-		for _, e := range entries {
-			want[len(e)]++
-		}
-		for width := 3; width <= 33; width++ {
-			if got := set.LenOf(width); got != want[width] {
-				t.Errorf("%d entries of %d bytes, want %d", got, width, want[width])
 			}
 		}
 	})
