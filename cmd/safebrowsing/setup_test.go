@@ -200,11 +200,7 @@ func TestSetupConfiguresThePackage(t *testing.T) {
 		t.Errorf("Expected a copy of the old Corefile, got %q", copies)
 	}
 	corefile := read(t, i.path("Corefile"))
-	for _, want := range []string{"\n. {\n", "\tbind 192.168.1.2\n", "allow net 127.0.0.0/8 192.168.1.0/24\n", "\tforward . 9.9.9.9\n"} {
-		if !strings.Contains(corefile, want) {
-			t.Errorf("Expected %q in\n%s", want, corefile)
-		}
-	}
+	testkit.WantParts(t, corefile, "\n. {\n", "\tbind 192.168.1.2\n", "allow net 127.0.0.0/8 192.168.1.0/24\n", "\tforward . 9.9.9.9\n")
 	want := []string{
 		"/usr/bin/coredns-safebrowsing -check -conf /etc/coredns-safebrowsing/Corefile",
 		"systemctl disable --now coredns.service", "systemctl enable --quiet coredns-safebrowsing.service",
@@ -265,11 +261,7 @@ func TestSetupChangesNothingInADryRun(t *testing.T) {
 	if err != nil || len(i.ran) > 0 || !slices.Equal(i.files(), before) {
 		t.Errorf("%v, it ran %q", err, i.ran)
 	}
-	for _, want := range []string{"write /etc/coredns-safebrowsing/safebrowsing.key (mode 600)\n    (the key)\n", "write /etc/dnsmasq.d/safebrowsing.conf", "    server=127.0.0.1#1053\n", "run systemctl restart dnsmasq.service\n", "ask 127.0.0.1:1053 for malware.example\n"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("Expected %q in\n%s", want, out)
-		}
-	}
+	testkit.WantParts(t, out, "write /etc/coredns-safebrowsing/safebrowsing.key (mode 600)\n    (the key)\n", "write /etc/dnsmasq.d/safebrowsing.conf", "    server=127.0.0.1#1053\n", "run systemctl restart dnsmasq.service\n", "ask 127.0.0.1:1053 for malware.example\n")
 	if strings.Contains(out, testkit.Key) {
 		t.Error("It printed the key")
 	}
@@ -285,11 +277,7 @@ func TestSetupAsks(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	corefile := read(t, i.path("Corefile"))
-	for _, want := range []string{".:1053 {", "bind 127.0.0.1\n", publicLists[0].url, publicLists[2].url, "forward . 192.168.1.1\n", "10.0.0.0/8"} {
-		if !strings.Contains(corefile, want) {
-			t.Errorf("Expected %q in\n%s", want, corefile)
-		}
-	}
+	testkit.WantParts(t, corefile, ".:1053 {", "bind 127.0.0.1\n", publicLists[0].url, publicLists[2].url, "forward . 192.168.1.1\n", "10.0.0.0/8")
 	if strings.Contains(corefile, publicLists[1].url) {
 		t.Error("A list is there that was not chosen")
 	}
@@ -298,11 +286,7 @@ func TestSetupAsks(t *testing.T) {
 			t.Errorf("Expected the licence of %s in\n%s", l.name, out)
 		}
 	}
-	for _, want := range []string{`"lots" is no list`, `no address in "7"`, "coredns keeps port 53"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("Expected %q in\n%s", want, out)
-		}
-	}
+	testkit.WantParts(t, out, `"lots" is no list`, `no address in "7"`, "coredns keeps port 53")
 	if _, err := i.setup("\n"); err == nil || !strings.Contains(err.Error(), "-key-file or -no-key") {
 		t.Errorf("Expected the flag that answers the question, got %v", err)
 	}

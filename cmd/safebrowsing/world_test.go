@@ -161,34 +161,6 @@ func decode[T any](t *testing.T, out string) (all []T) {
 	return all
 }
 
-// keys returns the keys of an object in their order.
-func keys(line string) string {
-	d := json.NewDecoder(strings.NewReader(line))
-	var all []string
-	for depth, key := 0, true; ; {
-		token, err := d.Token()
-		if err != nil {
-			return strings.Join(all, " ")
-		}
-		switch v := token.(type) {
-		case json.Delim:
-			if v == '{' || v == '[' {
-				depth++
-			} else {
-				depth--
-			}
-			key = true
-		case string:
-			if depth == 1 && key {
-				all = append(all, v)
-			}
-			key = !key
-		default:
-			key = true
-		}
-	}
-}
-
 func read(t *testing.T, file string) string { t.Helper(); return testkit.Read(t, file) }
 
 func write(t *testing.T, file, text string) {

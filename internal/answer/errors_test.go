@@ -2,9 +2,7 @@ package answer
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
-	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -86,21 +84,6 @@ func TestStructuredTextsLoseWordsFirstButNeverThoseOfGoogle(t *testing.T) {
 	}
 }
 
-// startBlocking starts a name server that blocks every name by one decision.
-func startBlocking(t *testing.T, p Reply, d lookup.Decision) (address string) {
-	t.Helper()
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	testkit.Must(t, err)
-	server := &dns.Server{PacketConn: conn, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, r *dns.Msg) {
-		m := p.Blocked(context.Background(), w, r, d)
-		m.Compress = true
-		w.WriteMsg(m)
-	})}
-	go server.ActivateAndServe()
-	t.Cleanup(func() { server.Shutdown() })
-	return conn.LocalAddr().String()
-}
-
 // nameOf returns a name of about n bytes.
 func nameOf(length int) string {
 	name := "x.example."
@@ -130,11 +113,17 @@ func TestStructuredErrorsFitIntoUDP(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			s := Structured{Code: 65010, Contacts: []string{"mailto:" + strings.Repeat("a", 200) + "@example.org", "tel:+1-555-0100"}}
 			p := Reply{Respond: tc.Mode, TTL: time.Minute, Structured: s}.by(tc.google)
-			address, texts := startBlocking(t, p, tc.d), p.structured(tc.d)
+			texts := p.structured(tc.d)
 			used := make(map[string]bool)
 			for _, size := range []int{512, 560, 620, 700, 1232, 4096} {
 				for length := 10; length < 254; length += 9 {
-					text, bytes := askStructured(t, address, nameOf(length), size)
+					r := new(dns.Msg).SetQuestion(nameOf(length), dns.TypeA).SetEdns0(uint16(size), false)
+					r.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: 65010}}
+					m := p.Blocked(t.Context(), new(test.ResponseWriter), r, tc.d)
+					m.Compress = true
+					raw, err := m.Pack()
+					testkit.Must(t, err)
+					text, bytes := m.IsEdns0().Option[0].(*dns.EDNS0_EDE).ExtraText, len(raw)
 					used[text] = true
 					i := slices.Index(texts, text)
 					if i < 0 || bytes > size {
@@ -155,29 +144,6 @@ func TestStructuredErrorsFitIntoUDP(t *testing.T) {
 			}
 		})
 	}
-}
-
-// askStructured returns the text of an answer and the size of the answer.
-func askStructured(t *testing.T, address, name string, size int) (text string, bytes int) {
-	t.Helper()
-	m := new(dns.Msg).SetQuestion(name, dns.TypeA)
-	m.SetEdns0(uint16(size), false)
-	m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: 65010}}
-	raw, err := m.Pack()
-	testkit.Must(t, err)
-	conn, err := net.Dial("udp", address)
-	testkit.Must(t, err)
-	defer conn.Close()
-	if _, err := conn.Write(raw); err != nil {
-		t.Fatal(err)
-	}
-	buf := make([]byte, 1<<16)
-	n, err := conn.Read(buf)
-	answer := new(dns.Msg)
-	if err != nil || answer.Unpack(buf[:n]) != nil || answer.Truncated {
-		t.Fatalf("%s: %v\n%v", name, err, answer)
-	}
-	return answer.IsEdns0().Option[0].(*dns.EDNS0_EDE).ExtraText, n
 }
 
 // An SOA at the query name says that the name is the apex of a zone, and so exists: dnsmasq then
