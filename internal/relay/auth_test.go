@@ -1,15 +1,9 @@
 package relay
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
-	"net"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -18,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/sharing"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
@@ -29,8 +24,6 @@ func TestClientKeys(t *testing.T) {
 		w := newWorld(t)
 		w.cfg.ClientKeyFile = file
 		w.start()
-		defer w.relay.Close()
-		synctest.Wait()
 		try := func(target string, header ...string) int { return ask(t, w.relay, "GET", target, header...).Code }
 		for _, tc := range []struct {
 			name, target string
@@ -77,9 +70,7 @@ func TestClientKeys(t *testing.T) {
 
 func put(t *testing.T, file, text string) {
 	t.Helper()
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, []byte(text), 0o600))
 }
 
 // One client must not use up what others need; a key that many share does not make them one.
@@ -95,8 +86,6 @@ func TestSearchesAreLimitedForEachClient(t *testing.T) {
 		w.cfg.ClientKeyFile = filepath.Join(t.TempDir(), "keys")
 		put(t, w.cfg.ClientKeyFile, "KEY\nOTHER\n")
 		w.start()
-		defer w.relay.Close()
-		synctest.Wait()
 		next := 0
 		search := func(remote, key string) (int, string) {
 			r := requestOf(t, "/v5/hashes:search?hashPrefixes="+param(prefixOf(all[next], 4)), remote, key)
@@ -136,8 +125,12 @@ func TestWhereTheRelayListens(t *testing.T) {
 	dir := t.TempDir()
 	keys := filepath.Join(dir, "keys")
 	put(t, keys, "KEY\n")
-	ca := newAuthority(t, dir)
-	cert, key := ca.issue("server")
+	cert, key := testkit.Certificate(t, dir)
+	redisAt := func(url string) *sharing.Config {
+		target, err := sharing.Parse(url)
+		testkit.Must(t, err)
+		return &sharing.Config{Target: target}
+	}
 	for _, tc := range []struct {
 		name, want string // part of the error; "": none
 		cfg        Config
@@ -155,10 +148,14 @@ func TestWhereTheRelayListens(t *testing.T) {
 		{"keys", "", Config{Listen: ":0", ClientKeyFile: keys}, 1},
 		{"TLS", "", Config{Listen: ":0", CertFile: cert, CertKeyFile: key}, 1},
 		{"TLS and keys", "", Config{Listen: ":0", CertFile: cert, CertKeyFile: key, ClientKeyFile: keys}, 0},
-		{"certificates", "", Config{Listen: ":0", CertFile: cert, CertKeyFile: key, ClientCAFile: ca.file}, 0},
+		{"certificates", "", Config{Listen: ":0", CertFile: cert, CertKeyFile: key, ClientCAFile: cert}, 0},
 		{"admin everywhere", "", Config{Listen: "127.0.0.1:0", Admin: ":0"}, 1},
+		{"Redis on this machine", "", Config{Listen: "127.0.0.1:0", Redis: redisAt("redis://127.0.0.1")}, 0},
+		{"Redis with TLS", "", Config{Listen: "127.0.0.1:0", Redis: redisAt("rediss://cache.example")}, 0},
+		{"one of several in clear text", "", Config{Listen: "127.0.0.1:0", Redis: redisAt("redis+cluster://127.0.0.1,192.0.2.1"), InsecureRedis: true}, 1},
+		{"a password of Redis", "", Config{Listen: "127.0.0.1:0", Redis: redisAt("rediss://:s3cret@cache.example")}, 1},
 		{"half of TLS", "give both", Config{Listen: "127.0.0.1:0", CertFile: cert}, 0},
-		{"a CA without TLS", "certificates of clients need TLS", Config{Listen: "127.0.0.1:0", ClientCAFile: ca.file}, 0},
+		{"a CA without TLS", "certificates of clients need TLS", Config{Listen: "127.0.0.1:0", ClientCAFile: cert}, 0},
 		{"a negative rate", "rate of searches", Config{Listen: "127.0.0.1:0", Rate: -1}, 0},
 		{"a negative threshold", "threshold of -ema", Config{Listen: "127.0.0.1:0", EMA: -1}, 0},
 		{"a small burst", "burst at least 1", Config{Listen: "127.0.0.1:0", Rate: 1, Burst: 0.5}, 0},
@@ -167,7 +164,7 @@ func TestWhereTheRelayListens(t *testing.T) {
 		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
 		}
-		if got := tc.cfg.warnings(); err == nil && len(got) != tc.warnings {
+		if got := tc.cfg.warnings(); err == nil && len(got) != tc.warnings || strings.Contains(fmt.Sprint(got), "s3cret") {
 			t.Errorf("%s: warnings %q, want %d", tc.name, got, tc.warnings)
 		}
 	}
@@ -185,108 +182,62 @@ func TestTheRelaySpeaksTLSAndWantsCertificates(t *testing.T) {
 	t.Parallel()
 	testkit.Long(t)
 	dir := t.TempDir()
-	ca, other := newAuthority(t, dir), newAuthority(t, t.TempDir())
+	ours, other := newParty(t), newParty(t)
 	w := newWorld(t)
-	w.cfg.CertFile, w.cfg.CertKeyFile = ca.issue("server")
-	w.cfg.ClientCAFile = ca.file
+	w.cfg.CertFile, w.cfg.CertKeyFile = testkit.Certificate(t, dir)
+	w.cfg.ClientCAFile = ours.cert
+	server := party{w.cfg.CertFile, w.cfg.CertKeyFile}
 	r := run(t, w.cfg)
-	testkit.Until(t, "the first lists", func() bool { got, _ := codeOf(t, ca.client(ca), r.url+"/v5/hashLists"); return got == 200 })
+	testkit.Until(t, "the first lists", func() bool { got, _ := codeOf(t, clientOf(t, &ours, server), r.url+"/v5/hashLists"); return got == 200 })
 	for _, tc := range []struct {
 		name string
-		by   *authority
+		by   *party
 		want int // status; 0: no connection
-	}{{"ours", ca, 200}, {"none", nil, 0}, {"of another CA", other, 0}} {
-		if got, body := codeOf(t, ca.client(tc.by), r.url+"/v5/hashLists"); got != tc.want {
+	}{{"ours", &ours, 200}, {"none", nil, 0}, {"of another CA", &other, 0}} {
+		if got, body := codeOf(t, clientOf(t, tc.by, server), r.url+"/v5/hashLists"); got != tc.want {
 			t.Errorf("a certificate %s: %d, want %d: %s", tc.name, got, tc.want, body)
 		}
 	}
 	if got, _ := codeOf(t, new(http.Client), strings.Replace(r.url, "https", "http", 1)+"/v5/hashLists"); got == 200 {
 		t.Error("clear text is served")
 	}
-	before := serial(t, ca, r.url)
+	before := shown(t, ours, r.url)
 	time.Sleep(20 * time.Millisecond) // the file needs another modification time
-	ca.issue("server")
-	testkit.Until(t, "the new certificate", func() bool { return serial(t, ca, r.url) != before })
+	testkit.Certificate(t, dir)
+	testkit.Until(t, "the new certificate", func() bool { return shown(t, ours, r.url) != before })
 }
 
-// serial returns the serial number of the relay's certificate.
-func serial(t *testing.T, ca *authority, url string) string {
+// party is a server or a client with a certificate, which is its own CA.
+type party struct{ cert, key string }
+
+func newParty(t *testing.T) (p party) {
 	t.Helper()
-	conn, err := tls.Dial("tcp", strings.TrimPrefix(url, "https://"), ca.client(ca).Transport.(*http.Transport).TLSClientConfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	return conn.ConnectionState().PeerCertificates[0].SerialNumber.String()
+	p.cert, p.key = testkit.Certificate(t, t.TempDir())
+	return p
 }
 
-// authority is a CA.
-type authority struct {
-	t    *testing.T
-	dir  string
-	file string
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	last int64
-}
-
-func newAuthority(t *testing.T, dir string) *authority {
+// clientOf returns a client that trusts servers and shows the certificate of a party, or none.
+func clientOf(t *testing.T, by *party, servers ...party) *http.Client {
 	t.Helper()
-	a := &authority{t: t, dir: dir, file: filepath.Join(dir, "ca.pem"), last: 1}
-	a.cert = &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true,
-		NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign}
-	raw, key := a.sign(a.cert)
-	a.key = key
-	put(t, a.file, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw})))
-	a.cert, _ = x509.ParseCertificate(raw)
-	return a
-}
-
-// sign signs a certificate for a new key.
-func (a *authority) sign(cert *x509.Certificate) ([]byte, *ecdsa.PrivateKey) {
-	a.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	signer := a.key
-	if signer == nil {
-		signer = key
-	}
-	raw, err := x509.CreateCertificate(rand.Reader, cert, a.cert, &key.PublicKey, signer)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return raw, key
-}
-
-// issue writes a certificate for loopback and its key, and returns the files.
-func (a *authority) issue(name string) (cert, key string) {
-	a.t.Helper()
-	a.last++
-	raw, private := a.sign(&x509.Certificate{SerialNumber: big.NewInt(a.last), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}})
-	encoded, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	cert, key = filepath.Join(a.dir, name+".pem"), filepath.Join(a.dir, name+".key")
-	put(a.t, cert, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw})))
-	put(a.t, key, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})))
-	return cert, key
-}
-
-// client returns a client that trusts a and has a certificate by another authority, or none.
-func (a *authority) client(by *authority) *http.Client {
-	a.t.Helper()
 	c := &tls.Config{RootCAs: x509.NewCertPool()}
-	c.RootCAs.AddCert(a.cert)
+	for _, s := range servers {
+		c.RootCAs.AppendCertsFromPEM([]byte(testkit.Read(t, s.cert)))
+	}
 	if by != nil {
-		pair, err := tls.LoadX509KeyPair(by.issue("client"))
-		if err != nil {
-			a.t.Fatal(err)
-		}
+		pair, err := tls.LoadX509KeyPair(by.cert, by.key)
+		testkit.Must(t, err)
 		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	}
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: c, DisableKeepAlives: true}}
+}
+
+// shown returns the certificate of a server.
+func shown(t *testing.T, by party, url string) string {
+	t.Helper()
+	c := clientOf(t, &by).Transport.(*http.Transport).TLSClientConfig
+	c.InsecureSkipVerify = true
+	conn, err := tls.Dial("tcp", strings.TrimPrefix(url, "https://"), c)
+	testkit.Must(t, err)
+	defer conn.Close()
+	return string(conn.ConnectionState().PeerCertificates[0].Raw)
 }

@@ -23,22 +23,18 @@ type reloaded struct {
 }
 
 // serveTLS serves with certificates from files.
-func serveTLS(t *testing.T, cert, key, clientCA string) *reloaded {
+func serveTLS(t *testing.T, server party, clientCA string) *reloaded {
 	t.Helper()
-	r := &reloaded{t: t, certs: &certificates{cert: cert, key: key, clientCA: clientCA}}
-	r.files = &watched{what: "certificates", paths: []string{cert, key, clientCA}, load: r.certs.load}
-	if err := r.files.open(); err != nil {
-		t.Fatal(err)
-	}
+	r := &reloaded{t: t, certs: &certificates{cert: server.cert, key: server.key, clientCA: clientCA}}
+	r.files = &watched{what: "certificates", paths: []string{server.cert, server.key, clientCA}, load: r.certs.load}
+	testkit.Must(t, r.files.open())
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	relay := &Relay{handler: &handler{metrics: newMetrics()}}
-	server := relay.server(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	server.TLSConfig = r.certs.config()
-	go server.ServeTLS(listener, "", "") // ends with Close
-	t.Cleanup(func() { server.Close() })
+	listening := relay.server(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	listening.TLSConfig = r.certs.config()
+	go listening.ServeTLS(listener, "", "") // ends with Close
+	t.Cleanup(func() { listening.Close() })
 	r.url = "https://" + listener.Addr().String()
 	return r
 }
@@ -50,9 +46,7 @@ func (r *reloaded) look(pairs ...string) {
 	for i := 0; i < len(pairs); i += 2 {
 		put(r.t, pairs[i], pairs[i+1])
 		at := time.Now().Add(time.Duration(r.looks) * time.Minute) // another time than before, whatever the disk's clock
-		if err := os.Chtimes(pairs[i], at, at); err != nil {
-			r.t.Fatal(err)
-		}
+		testkit.Must(r.t, os.Chtimes(pairs[i], at, at))
 	}
 	r.files.look()
 }
@@ -67,41 +61,31 @@ func (r *reloaded) want(when string, clients map[string]*http.Client, statuses m
 	}
 }
 
-func textOf(t *testing.T, file string) string {
-	t.Helper()
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(raw)
-}
-
 // A CA that is taken out of the file vouches for no new connection, even if the client resumes
 // a TLS session that the CA vouched for.
 func TestAChangedClientCAIsInForce(t *testing.T) {
 	lines := testkit.Capture(t)
-	ca, old, next := newAuthority(t, t.TempDir()), newAuthority(t, t.TempDir()), newAuthority(t, t.TempDir())
-	cert, key := ca.issue("server")
+	server, old, next := newParty(t), newParty(t), newParty(t)
 	file := filepath.Join(t.TempDir(), "clients.pem")
-	put(t, file, textOf(t, old.file))
-	r := serveTLS(t, cert, key, file)
-	clients := map[string]*http.Client{"old": ca.client(old), "old, resuming": ca.client(old), "next": ca.client(next)}
+	put(t, file, testkit.Read(t, old.cert))
+	r := serveTLS(t, server, file)
+	clients := map[string]*http.Client{"old": clientOf(t, &old, server), "old, resuming": clientOf(t, &old, server), "next": clientOf(t, &next, server)}
 	resuming := clients["old, resuming"].Transport.(*http.Transport).TLSClientConfig
 	resuming.ClientSessionCache = tls.NewLRUClientSessionCache(1)
 	onlyOld := map[string]int{"old": 200, "old, resuming": 200}
 
 	r.want("at first", clients, onlyOld)
-	r.look(file, textOf(t, old.file)+textOf(t, next.file))
+	r.look(file, testkit.Read(t, old.cert)+testkit.Read(t, next.cert))
 	r.want("with both", clients, map[string]int{"old": 200, "old, resuming": 200, "next": 200})
 	if answer, err := clients["old, resuming"].Get(r.url); err != nil || !answer.TLS.DidResume {
 		t.Fatalf("the client that should resume does not: %v", err)
 	}
-	r.look(file, textOf(t, next.file))
+	r.look(file, testkit.Read(t, next.cert))
 	r.want("with the next only", clients, map[string]int{"next": 200})
 	r.look(file, "not a certificate")
 	r.want("with a broken file", clients, map[string]int{"next": 200})
 	testkit.WantParts(t, lines.Only(t, "Cannot read the certificates"), file+" holds no certificate", "Those before stay in use")
-	r.look(file, textOf(t, old.file))
+	r.look(file, testkit.Read(t, old.cert))
 	r.want("with the old one again", clients, onlyOld)
 }
 
@@ -109,27 +93,44 @@ func TestAChangedClientCAIsInForce(t *testing.T) {
 // the CA of clients, until all files fit.
 func TestAPairThatDoesNotMatchKeepsTheOneBefore(t *testing.T) {
 	lines := testkit.Capture(t)
-	ca, clients := newAuthority(t, t.TempDir()), newAuthority(t, t.TempDir())
-	cert, key := ca.issue("server")
-	otherCert, otherKey := ca.issue("other")
-	r := serveTLS(t, cert, key, ca.file)
-	before := serial(t, ca, r.url)
-	r.look(key, textOf(t, otherKey))
+	server, other, ours, clients := newParty(t), newParty(t), newParty(t), newParty(t)
+	file := testkit.Write(t, t.TempDir(), "clients.pem", testkit.Read(t, ours.cert))
+	r := serveTLS(t, server, file)
+	before := shown(t, ours, r.url)
+	r.look(server.key, testkit.Read(t, other.key))
 	r.look()
-	if got := serial(t, ca, r.url); got != before {
-		t.Errorf("with the key of another certificate: serial number %s, want %s", got, before)
+	if shown(t, ours, r.url) != before {
+		t.Error("with the key of another certificate another one is shown")
 	}
-	testkit.WantParts(t, lines.Only(t, "Cannot read the certificates"), cert+" and "+key, "private key does not match", "Those before stay in use")
-	server := ca.client(clients)
-	r.look(ca.file, textOf(t, clients.file))
-	if got, _ := codeOf(t, server, r.url); got != 0 {
+	testkit.WantParts(t, lines.Only(t, "Cannot read the certificates"), server.cert+" and "+server.key, "private key does not match", "Those before stay in use")
+	c := clientOf(t, &clients, server, other)
+	r.look(file, testkit.Read(t, clients.cert))
+	if got, _ := codeOf(t, c, r.url); got != 0 {
 		t.Errorf("a new CA of clients is in use with a pair that does not match: status %d", got)
 	}
-	r.look(cert, textOf(t, otherCert))
-	if got, body := codeOf(t, server, r.url); got != 200 {
+	r.look(server.cert, testkit.Read(t, other.cert))
+	if got, body := codeOf(t, c, r.url); got != 200 {
 		t.Errorf("after the pair matches: status %d: %s", got, body)
 	}
-	if lines := lines.About("are in use as they are now"); len(lines) != 1 || !strings.Contains(lines[0], cert) {
+	if lines := lines.About("are in use as they are now"); len(lines) != 1 || !strings.Contains(lines[0], server.cert) {
 		t.Errorf("lines %q, want one", lines)
+	}
+}
+
+// A key may be replaced by another of its size, at its time: cp -p, rsync and archives keep times.
+func TestAFileOfTheSameSizeAndTimeIsReadAgain(t *testing.T) {
+	path, at := filepath.Join(t.TempDir(), "keys"), time.Now().Add(-time.Hour)
+	reads := 0
+	w := &watched{what: "keys", paths: []string{path}, load: func() error { reads++; return nil }}
+	for n, key := range []string{"first", "first", "other"} {
+		testkit.Must(t, os.WriteFile(path, []byte(key), 0o600))
+		testkit.Must(t, os.Chtimes(path, at, at))
+		if n == 0 {
+			testkit.Must(t, w.open())
+		}
+		w.look()
+		if want := 1 + n/2; reads != want {
+			t.Errorf("after %q: read %d times, want %d", key, reads, want)
+		}
 	}
 }

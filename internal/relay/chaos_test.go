@@ -82,15 +82,11 @@ func (c *child) start() {
 	c.cmd = exec.Command(os.Args[0])
 	c.cmd.Env = append(os.Environ(), childVariable+"="+c.config)
 	out, err := c.cmd.StdoutPipe()
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.Must(c.t, err)
 	if testing.Verbose() {
 		c.cmd.Stderr = os.Stderr
 	}
-	if err := c.cmd.Start(); err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.Must(c.t, c.cmd.Start())
 	lines := bufio.NewScanner(out)
 	for c.url = ""; c.url == "" && lines.Scan(); {
 		if addr, ok := strings.CutPrefix(lines.Text(), "listens "); ok {
@@ -266,9 +262,7 @@ func (c *chaos) reset() {
 
 func (c *chaos) child(link *testkit.Link, folder string) string {
 	text, err := json.Marshal(childConfig{Endpoint: c.cfg.Settings.Endpoint, Redis: "redis://" + link.Addr, Folder: folder})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.Must(c.t, err)
 	return string(text)
 }
 

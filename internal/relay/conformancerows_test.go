@@ -118,7 +118,7 @@ var frameRows = []row{
 			SizeConstraints: &sbv5.SizeConstraints{MaxDatabaseEntries: 1024}}
 		var got sbv5.BatchGetHashListsResponse
 		err := s.readMessage(&got, "/v5/hashLists:batchGet", m)
-		if all := got.HashLists; err == nil && (len(all) != 2 || all[0].PartialUpdate || !all[1].PartialUpdate || additions(all[0]).count != 1023) {
+		if all := got.HashLists; err == nil && (len(all) != 2 || all[0].PartialUpdate || !all[1].PartialUpdate || changes(all[0]) != 1024) {
 			err = fmt.Errorf("%d lists", len(all))
 		}
 		return err

@@ -1,13 +1,11 @@
 package relay
 
 import (
-	"bytes"
-	"crypto/sha256"
+	"cmp"
+	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net/http"
 	"net/url"
 	"slices"
@@ -15,11 +13,11 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
-
-// What a client reads is decoded here by code of its own, from the published description, so
-// that an error which relay and client share does not go unseen.
 
 // page is an answer as it came.
 type page struct {
@@ -92,126 +90,39 @@ func (p page) refused(statuses ...int) error {
 	return nil
 }
 
-// coding is a list of integers in Rice-delta coding ("Local Database").
-type coding struct {
-	width       int // bytes
-	first       []uint64
-	k, count    int32
-	data        []byte
-	least, most int32 // of k
-}
-
-// coding32 returns the coding of 4-byte entries or of indices, nil if the field is absent.
-func coding32(m *sbv5.RiceDeltaEncoded32Bit) *coding {
-	if m == nil {
-		return nil
-	}
-	return &coding{4, []uint64{uint64(m.FirstValue)}, m.RiceParameter, m.EntriesCount, m.EncodedData, 3, 30}
-}
-
-// additions returns the coding of whichever field of additions is there, nil if none is.
-func additions(l *sbv5.HashList) *coding {
-	switch a := l.CompressedAdditions.(type) {
-	case *sbv5.HashList_AdditionsFourBytes:
-		return coding32(a.AdditionsFourBytes)
-	case *sbv5.HashList_AdditionsEightBytes:
-		m := a.AdditionsEightBytes
-		return &coding{8, []uint64{m.FirstValue}, m.RiceParameter, m.EntriesCount, m.EncodedData, 35, 62}
-	case *sbv5.HashList_AdditionsSixteenBytes:
-		m := a.AdditionsSixteenBytes
-		return &coding{16, []uint64{m.FirstValueHi, m.FirstValueLo}, m.RiceParameter, m.EntriesCount, m.EncodedData, 99, 126}
-	case *sbv5.HashList_AdditionsThirtyTwoBytes:
-		m := a.AdditionsThirtyTwoBytes
-		first := []uint64{m.FirstValueFirstPart, m.FirstValueSecondPart, m.FirstValueThirdPart, m.FirstValueFourthPart}
-		return &coding{32, first, m.RiceParameter, m.EntriesCount, m.EncodedData, 227, 254}
-	}
-	return nil
-}
-
-// values decodes the integers as big-endian strings. A nil coding has none.
-func (c *coding) values() (all []string, err error) {
-	if c == nil {
-		return nil, nil
-	}
-	value := new(big.Int)
-	for _, part := range c.first {
-		value.Add(value.Lsh(value, 64), new(big.Int).SetUint64(part))
-	}
-	if c.count < 0 || c.count > 0 && (c.k < c.least || c.k > c.most) {
-		return nil, fmt.Errorf("%d differences with parameter %d, must be %d to %d", c.count, c.k, c.least, c.most)
-	}
-	at := 0
-	bit := func() (b uint) {
-		if at < 8*len(c.data) {
-			b = uint(c.data[at/8] >> (at % 8) & 1)
-		}
-		at++
-		return b
-	}
-	all = append(all, string(value.FillBytes(make([]byte, c.width))))
-	for range c.count {
-		quotient := int64(0)
-		for bit() == 1 {
-			quotient++
-		}
-		difference := new(big.Int).Lsh(big.NewInt(quotient), uint(c.k))
-		for i := range int(c.k) {
-			difference.SetBit(difference, i, bit())
-		}
-		if value.Add(value, difference); value.BitLen() > 8*c.width || at > 8*len(c.data) {
-			return nil, errors.New("a value is too large for its width, or the data ends")
-		}
-		all = append(all, string(value.FillBytes(make([]byte, c.width))))
-	}
-	if !ascend(all) {
-		return nil, errors.New("values are not ascending")
-	}
-	return all, nil
-}
-
-// ascend reports whether each value is greater than the one before.
-func ascend(all []string) bool {
-	for i := 1; i < len(all); i++ {
-		if all[i-1] >= all[i] {
-			return false
-		}
-	}
-	return true
-}
-
-// apply applies an update to the entries that a client has: first the removals, which are
-// indices into what it had, then the additions, then the checksum ("Local Database").
-func apply(base []string, l *sbv5.HashList) ([]string, error) {
-	if !l.PartialUpdate {
-		if l.CompressedRemovals != nil {
-			return nil, errors.New("a full update with removals")
-		}
-		base = nil
-	}
-	removals, err := coding32(l.CompressedRemovals).values()
+// apply lets our own client, which the judging server judges elsewhere, apply an update of a list to
+// the entries that it has.
+func apply(base []string, l *sbv5.HashList) (list updater.List, err error) {
+	raw, err := proto.Marshal(l)
 	if err != nil {
-		return nil, fmt.Errorf("removals: %w", err)
+		return list, err
 	}
-	came, err := additions(l).values()
+	c, err := protocol.NewV5(protocol.Config{UserAgent: "conformance/1", Transport: &wire{handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/x-protobuf")
+		_, _ = w.Write(raw)
+	})}})
 	if err != nil {
-		return nil, fmt.Errorf("additions: %w", err)
+		return list, err
 	}
-	after := slices.Clone(base)
-	for _, raw := range slices.Backward(removals) {
-		index := int(new(big.Int).SetBytes([]byte(raw)).Int64())
-		if index >= len(base) {
-			return nil, fmt.Errorf("removal of entry %d of %d", index, len(base))
+	b := prefixset.NewBuilder(len(base))
+	for _, e := range base {
+		err = cmp.Or(err, b.Add([]byte(e), len(e)))
+	}
+	old := updater.List{Name: l.Name, Version: []byte{1}, Set: b.Set()}
+	_, fetchErr := c.Fetch(context.Background(), []updater.Want{{List: l.Name, Version: old.Version}}, func(_ int, u *updater.Update) {
+		var applyErr error
+		list, _, applyErr = updater.Apply(old, u, updater.DefaultMaxEntries)
+		err = cmp.Or(err, applyErr)
+	})
+	return list, cmp.Or(err, fetchErr)
+}
+
+// changes is how many entries of four bytes an update adds and removes.
+func changes(l *sbv5.HashList) (n int32) {
+	for _, coded := range []*sbv5.RiceDeltaEncoded32Bit{l.GetAdditionsFourBytes(), l.CompressedRemovals} {
+		if coded != nil {
+			n += coded.EntriesCount + 1
 		}
-		after = slices.Delete(after, index, index+1)
 	}
-	after = append(after, came...)
-	slices.Sort(after)
-	if !ascend(after) {
-		return nil, errors.New("an addition is in the list already")
-	}
-	nothing := l.PartialUpdate && len(removals)+len(came) == 0 && len(l.Sha256Checksum) == 0
-	if sum := sha256.Sum256([]byte(strings.Join(after, ""))); !nothing && !bytes.Equal(l.Sha256Checksum, sum[:]) {
-		return nil, fmt.Errorf("checksum %x, want %x", l.Sha256Checksum, sum)
-	}
-	return after, nil
+	return n
 }

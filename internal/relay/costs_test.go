@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // A relay tells why it asked its server, what that costs, and which prefixes cost most. It knows no
@@ -27,7 +28,6 @@ func TestARelayTellsWhatItCosts(t *testing.T) {
 		now := time.Now()
 		time.Sleep(time.Until(time.Date(now.Year(), now.Month(), now.Day()+1, 9, 0, 0, 0, time.Local))) // no midnight comes
 		w.start()
-		defer w.relay.Close()
 		began := time.Now()
 		time.Sleep(2 * time.Minute)
 		for i, e := range expressions { // the first one costs most
@@ -37,9 +37,7 @@ func TestARelayTellsWhatItCosts(t *testing.T) {
 			}
 		}
 		var c Costs
-		if err := json.Unmarshal(ask(t, w.relay.admin(), "GET", "/costs").Body.Bytes(), &c); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, json.Unmarshal(ask(t, w.relay.admin(), "GET", "/costs").Body.Bytes(), &c))
 		const searches = 12 * 13 / 2
 		if c.Searches != searches || c.Reasons["new"] != 12 || c.Reasons["popular"] != searches-12 || !c.Since.Equal(began) {
 			t.Errorf("%+v, want %d searches, 12 of them new", c, searches)
@@ -62,8 +60,6 @@ func TestARelayWhoseSearchesCostNothingNamesNoMoney(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.start()
-		defer w.relay.Close()
-		synctest.Wait()
 		if _, most := w.relay.handler.costs.sum(time.Now()).Text(time.Now()); most != "" {
 			t.Errorf("before the first search: %s", most)
 		}

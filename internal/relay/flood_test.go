@@ -123,9 +123,7 @@ func (f relayFlood) start(t *testing.T, hosts, connections int) *flooded {
 	}))
 	t.Cleanup(server.Close)
 	raw, err := json.Marshal(childConfig{Endpoint: server.URL, Folder: t.TempDir(), Counts: r.counts, Connections: connections})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r.child = &child{t: t, config: string(raw)}
 	r.child.start()
 	t.Cleanup(r.kill)
@@ -238,9 +236,7 @@ type floodUse struct {
 func (r *flooded) used() (u floodUse) {
 	r.t.Helper()
 	answer, err := http.Get("http://" + r.counts)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	testkit.Must(r.t, err)
 	defer answer.Body.Close()
 	text, _ := io.ReadAll(answer.Body)
 	status, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(r.cmd.Process.Pid), "status"))

@@ -31,25 +31,6 @@ func numbered(first, n, step uint32) *prefixset.Set {
 	return b.Set()
 }
 
-// A relay that was restarted serves partial updates from the versions of the one before.
-func TestHistorySurvivesARestart(t *testing.T) {
-	dir := t.TempDir()
-	l := newLists(t, dir)
-	c := newClient(t, l)
-	for i := range uint32(5) {
-		publish(t, l, "se-4b", numbered(i, 500, 10+i))
-		if i == 1 {
-			c.fetch(t, "se-4b")
-		}
-	}
-	c.lists = newLists(t, dir)
-	publish(t, c.lists, "se-4b", numbered(4, 500, 14))
-	c.fetch(t, "se-4b")
-	if !c.answers[0].Partial || c.held["se-4b"].Checksum != sumOf(setRuns(numbered(4, 500, 14))) {
-		t.Errorf("partial: %t: the history is lost", c.answers[0].Partial)
-	}
-}
-
 // The relay may start with an older list than it had: its folder was restored, or the process
 // died before the list was saved.
 func TestAnOlderListAfterARestartKeepsItsHistory(t *testing.T) {
@@ -75,18 +56,14 @@ func TestAnOlderListAfterARestartKeepsItsHistory(t *testing.T) {
 		l := newLists(t, dir)
 		file := filepath.Join(dir, "history", "se-4b.history")
 		saved, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		publish(t, l, "se-4b", test.set)
 		for i, version := range versions {
 			if a, err := l.Get(t.Context(), netip.Addr{}, "se-4b", version, 0); err != nil || a.Partial != test.partial[i] {
 				t.Errorf("%s, version %d: partial: %t, %v, want %t", test.name, i, a.Partial, err, test.partial[i])
 			}
 		}
-		if err := os.WriteFile(file, saved, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(file, saved, 0o600))
 	}
 }
 
@@ -102,9 +79,7 @@ func TestADamagedHistoryGivesFullUpdates(t *testing.T) {
 	publish(t, l, "se-4b", newer)
 	path := filepath.Join(dir, "history", "se-4b.history")
 	good, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	damaged := map[string][]byte{"empty": nil, "cut": good[:len(good)-7], "longer": append(slices.Clone(good), 0)}
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 30 {
@@ -113,9 +88,7 @@ func TestADamagedHistoryGivesFullUpdates(t *testing.T) {
 		damaged[fmt.Sprintf("byte %d", at)] = spoilt
 	}
 	for name, content := range damaged {
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(path, content, 0o600))
 		c.lists, c.held["se-4b"] = newLists(t, dir), had
 		err := c.lists.Publish([]lookup.List{{Name: "se-4b", Set: newer}})
 		if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "full updates") {
@@ -126,9 +99,7 @@ func TestADamagedHistoryGivesFullUpdates(t *testing.T) {
 			t.Errorf("%s: partial: %t", name, c.answers[0].Partial)
 		}
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(path))
 	c.lists, c.held["se-4b"] = newLists(t, dir), had
 	publish(t, c.lists, "se-4b", newer)
 	if c.fetch(t, "se-4b"); c.answers[0].Partial {
@@ -188,12 +159,8 @@ func TestAHistoryOfAnotherListIsNotUsed(t *testing.T) {
 	} {
 		other := *s
 		other.name, other.history = test.name, []step{{from: id{1}, until: time.Now(), change: change{test.set, test.set}}}
-		if err := saveHistory(dir, &other); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(filepath.Join(dir, test.name+historySuffix), filepath.Join(dir, "se-4b"+historySuffix)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, saveHistory(dir, &other))
+		testkit.Must(t, os.Rename(filepath.Join(dir, test.name+historySuffix), filepath.Join(dir, "se-4b"+historySuffix)))
 		steps, err := loadHistory(dir, s)
 		if got := len(steps) == 1; got != test.want || errors.Is(err, errDamaged) == test.want {
 			t.Errorf("%s: %d steps, %v, want it used: %t", name, len(steps), err, test.want)
@@ -203,9 +170,7 @@ func TestAHistoryOfAnotherListIsNotUsed(t *testing.T) {
 		t.Errorf("no history: %v", err)
 	}
 	s.id = id{9}
-	if err := saveHistory(dir, &state{name: "se-4b", history: []step{{from: id{1}, change: change{numbered(0, 5, 1), numbered(0, 5, 1)}}}}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, saveHistory(dir, &state{name: "se-4b", history: []step{{from: id{1}, change: change{numbered(0, 5, 1), numbered(0, 5, 1)}}}}))
 	if steps, err := loadHistory(dir, s); len(steps) != 0 || err != nil {
 		t.Errorf("%d steps, %v: they lead to another content", len(steps), err)
 	}
@@ -262,9 +227,7 @@ func TestHistoryIsBounded(t *testing.T) {
 
 func TestAFolderThatCannotBeUsedIsSaidAndDoneWithout(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, nil, 0o600))
 	l, err := NewLists(file)
 	if err == nil || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "memory") {
 		t.Errorf("got %v, want an error that says where the history is now", err)
@@ -274,9 +237,7 @@ func TestAFolderThatCannotBeUsedIsSaidAndDoneWithout(t *testing.T) {
 	dir := t.TempDir()
 	l = newLists(t, dir)
 	publish(t, l, "se-4b", numbered(0, 5, 1))
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.RemoveAll(dir))
 	err = l.Publish([]lookup.List{{Name: "se-4b", Set: numbered(0, 6, 1)}})
 	if err == nil || !strings.Contains(err.Error(), "se-4b") || !strings.Contains(err.Error(), "full updates") {
 		t.Errorf("got %v, want an error that names the list and what follows", err)
@@ -291,9 +252,7 @@ func TestUnfinishedFilesAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	publish(t, newLists(t, dir), "se-4b", numbered(0, 5, 1))
 	left := filepath.Join(dir, "history", "se-4b.history.123.tmp")
-	if err := os.WriteFile(left, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(left, nil, 0o600))
 	newLists(t, dir)
 	files, err := os.ReadDir(filepath.Join(dir, "history"))
 	if err != nil || len(files) != 1 || files[0].Name() != "se-4b.history" {
@@ -308,9 +267,7 @@ func FuzzHistory(f *testing.F) {
 	publish(f, l, "se-4b", numbered(0, 30, 10))
 	publish(f, l, "se-4b", numbered(5, 31, 9))
 	good, err := os.ReadFile(filepath.Join(dir, "history", "se-4b.history"))
-	if err != nil {
-		f.Fatal(err)
-	}
+	testkit.Must(f, err)
 	f.Add(good[:len(good)-32])
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		sum := sha256.Sum256(raw) // else hardly any input would get past the checksum

@@ -2,13 +2,18 @@ package relay
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
+	"net"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -18,8 +23,11 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 // sumOfFirst returns the checksum of the first n entries of a set; 0: of all.
@@ -177,9 +185,7 @@ func TestLongerEntriesAreServedAsStored(t *testing.T) {
 	}
 	many := prefixset.NewBuilder(0)
 	for i := range uint32(maxLonger/5 + 1) {
-		if err := many.Add(binary.BigEndian.AppendUint64(nil, uint64(i)<<24)[:5], 5); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, many.Add(binary.BigEndian.AppendUint64(nil, uint64(i)<<24)[:5], 5))
 	}
 	publish(t, l, "se-4b", many.Set())
 	if c.fetch(t, "se-4b"); !slices.Equal(c.held["se-4b"].Set.Widths(), []int{4}) {
@@ -219,9 +225,7 @@ func TestMinimumWaitsKeepClientsWithinAMinute(t *testing.T) {
 	l := newLists(t, "")
 	publish(t, l, "se-4b", setOf(t, "aaaa"))
 	a, err := l.Get(t.Context(), netip.Addr{}, "se-4b", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	list := new(sbv5.HashList)
 	if err := proto.Unmarshal(bytes.Join(a.Body(1500*time.Millisecond), nil), list); err != nil || list.MinimumWaitDuration.AsDuration() != 1500*time.Millisecond {
 		t.Errorf("minimum wait %s, %v, want 1.5s", list.MinimumWaitDuration.AsDuration(), err)
@@ -242,9 +246,7 @@ func FuzzGet(f *testing.F) {
 	f.Add(versionOf(tag, view{id: to}), uint16(1))
 	f.Fuzz(func(t *testing.T, raw []byte, base uint16) {
 		a, err := l.Get(t.Context(), netip.Addr{}, "se-4b", raw, int(base))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		list := new(sbv5.HashList)
 		if err := proto.Unmarshal(a.Message, list); err != nil || list.Name != "se-4b" || len(list.Version) == 0 || list.PartialUpdate != a.Partial {
 			t.Fatalf("answer %v, %v", list, err)
@@ -267,9 +269,7 @@ func TestVersionsFollowFromListAndContent(t *testing.T) {
 	one, other := newLists(t, ""), newLists(t, "")
 	publish(t, one, "se-4b", setOf(t, "zzzz"))
 	for _, l := range []*Lists{one, other} {
-		if err := l.Publish([]lookup.List{{Name: "se-4b", Set: setOf(t, "aaaa", "bbbb")}, {Name: "mw-4b", Set: setOf(t, "aaaa", "bbbb")}}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, l.Publish([]lookup.List{{Name: "se-4b", Set: setOf(t, "aaaa", "bbbb")}, {Name: "mw-4b", Set: setOf(t, "aaaa", "bbbb")}}))
 	}
 	if a, b := versionIn(one, "se-4b"), versionIn(other, "se-4b"); a != b {
 		t.Errorf("two relays name the same list %x and %x", a, b)
@@ -283,4 +283,139 @@ func TestVersionsFollowFromListAndContent(t *testing.T) {
 	if bad != nil || !maps.EqualFunc(got, want, bytes.Equal) {
 		t.Errorf("versions %x, %+v, want %x", got, bad, want)
 	}
+}
+
+// setOf returns the set of entries, which it sorts.
+func setOf(t testing.TB, entries ...string) *prefixset.Set {
+	t.Helper()
+	slices.Sort(entries)
+	b := prefixset.NewBuilder(0)
+	for _, e := range slices.Compact(entries) {
+		testkit.Must(t, b.Add([]byte(e), len(e)))
+	}
+	return b.Set()
+}
+
+// randomEntry returns one of few entries, so that they come back.
+func randomEntry(rng *rand.Rand, width int) string {
+	sum := sha256.Sum256([]byte{byte(rng.IntN(40)), byte(rng.IntN(256))})
+	return string(sum[:width])
+}
+
+func newLists(t testing.TB, dir string) *Lists {
+	t.Helper()
+	l, err := NewLists(dir)
+	testkit.Must(t, err)
+	return l
+}
+
+func publish(t testing.TB, l *Lists, name string, set *prefixset.Set) {
+	t.Helper()
+	testkit.Must(t, l.Publish([]lookup.List{{Name: name, Set: set}}))
+}
+
+// transport answers the requests of a client from lists, as a server would.
+type transport struct {
+	lists   *Lists
+	maxDB   int
+	stored  bool // as a client that takes entries as they are stored
+	wait    time.Duration
+	answers []Answer // to the last request
+}
+
+// RoundTrip implements http.RoundTripper.
+func (tr *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	var q query
+	for _, text := range r.URL.Query()["version"] {
+		v, err := base64.URLEncoding.DecodeString(text)
+		if err != nil {
+			return nil, err
+		}
+		q.versions = append(q.versions, v)
+	}
+	name, single := strings.CutPrefix(r.URL.Path, "/v5/hashList/")
+	names := r.URL.Query()["names"]
+	if single {
+		names = []string{name}
+	}
+	q.names = names
+	versions, bad := versionsOf(q)
+	if bad != nil {
+		return nil, errors.New(bad.message)
+	}
+	tr.answers = nil
+	for _, name := range names {
+		get := tr.lists.Get
+		if tr.stored {
+			get = tr.lists.GetStored
+		}
+		a, err := get(r.Context(), netip.Addr{}, name, versions[name], tr.maxDB)
+		if err != nil {
+			return nil, err
+		}
+		tr.answers = append(tr.answers, a)
+	}
+	body := BatchBody(tr.answers, tr.wait)
+	if single {
+		body = tr.answers[0].Body(tr.wait)
+	}
+	return &http.Response{
+		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/x-protobuf"}}, Request: r,
+		Body: io.NopCloser(&body), ContentLength: lengthOf(body),
+	}, nil
+}
+
+func lengthOf(body net.Buffers) (n int64) {
+	for _, b := range body {
+		n += int64(len(b))
+	}
+	return n
+}
+
+// client is a real client with the lists that it holds.
+type client struct {
+	*transport
+	*protocol.V5
+	held map[string]updater.List
+}
+
+func newClient(t testing.TB, l *Lists) *client {
+	t.Helper()
+	tr := &transport{lists: l, wait: time.Minute}
+	c, err := protocol.NewV5(protocol.Config{UserAgent: "test/1", Transport: tr})
+	testkit.Must(t, err)
+	return &client{tr, c, make(map[string]updater.List)}
+}
+
+// fetch fetches the lists once and applies the updates. It returns the minimum wait of the
+// last of them.
+func (c *client) fetch(t testing.TB, names ...string) (wait time.Duration) {
+	t.Helper()
+	var wanted []updater.Want
+	for _, name := range names {
+		wanted = append(wanted, updater.Want{List: name, Version: c.held[name].Version})
+	}
+	updates := make([]*updater.Update, len(names))
+	_, err := c.Fetch(context.Background(), wanted, func(i int, u *updater.Update) {
+		updates[i] = u
+		old := c.held[names[i]]
+		if !u.Partial {
+			old = updater.List{}
+		}
+		old.Name = names[i]
+		before := 0
+		if old.Set != nil {
+			before = old.Set.Len()
+		}
+		list, _, err := updater.Apply(old, u, 1<<24)
+		if err != nil {
+			t.Fatalf("list %s: %v", names[i], err)
+		}
+		if c.maxDB > 0 && list.Set.Len() > c.maxDB {
+			t.Fatalf("list %s: %d entries, asked for %d at most (partial: %t, before: %d)", names[i], list.Set.Len(), c.maxDB, u.Partial, before)
+		}
+		c.held[names[i]] = list
+	})
+	testkit.Must(t, err)
+	return updates[len(updates)-1].MinimumWait
 }

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -53,13 +54,9 @@ func churned(t testing.TB, set *prefixset.Set, removals, additions int, seed uin
 	}
 	// An entry that is there already comes twice: collect would refuse it.
 	fresh, err := collect(changedRuns(setRuns(hashes(additions, seed)), setRuns(set), none()), additions)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	next, err := collect(changedRuns(setRuns(set), setRuns(b.Set()), setRuns(fresh)), set.Len())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return next
 }
 
@@ -74,9 +71,7 @@ func TestClientsShareAnUpdate(t *testing.T) {
 		var wg sync.WaitGroup
 		var others atomic.Int32
 		first, err := l.Get(t.Context(), netip.Addr{}, "se-4b", version, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for range 50 {
 			wg.Go(func() {
 				if a, err := l.Get(t.Context(), netip.Addr{}, "se-4b", version, 0); err != nil || &a.Message[0] != &first.Message[0] {
@@ -206,9 +201,7 @@ func timed(f func()) time.Duration {
 
 func get(b *testing.B, l *Lists, version []byte) Answer {
 	a, err := l.Get(b.Context(), netip.Addr{}, "se-4b", version, 0)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	return a
 }
 

@@ -133,14 +133,11 @@ func TestNoOrderOfEventsTurnsAKnownThreatIntoAPass(t *testing.T) {
 				o.cfg.Rate, o.cfg.Burst = 0.01, 2
 			}
 			o.begin()
-			defer o.relay.Close()
 			o.cfg.Settings.Protocol, o.cfg.Settings.Budget, o.cfg.Rate = protocol.DialectV5.Name, 0, 0 // of the relay behind it
 			o.second = o.behind()
-			defer o.second.relay.Close()
 			for i := range 4 {
 				from := []*world{o.world, o.second.world}[i%2]
 				c := from.replica(i + 1)
-				defer c.close()
 				o.clients, o.relays = append(o.clients, c), append(o.relays, from.relay)
 			}
 			time.Sleep(2 * time.Minute)

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"text/tabwriter"
 	"time"
 
@@ -21,9 +23,7 @@ import (
 func redisOf(t testing.TB, s *testkit.Redis) *sharing.Config {
 	t.Helper()
 	target, err := sharing.Parse(s.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return &sharing.Config{Target: target, Deadline: 2 * time.Second}
 }
 
@@ -152,33 +152,12 @@ func TestTheRateOfAClientHoldsOverRelays(t *testing.T) {
 	}
 }
 
-func TestTheLogAndMetricsTellOfRedis(t *testing.T) {
-	testkit.Long(t)
+func TestARelayWithoutAFolderFetchesItsListsForItself(t *testing.T) {
 	lines := testkit.Capture(t)
 	w := newWorld(t)
-	w.cfg.Admin = "127.0.0.1:0"
-	s := testkit.StartRedis(t, "--requirepass", "s3cret")
-	w.cfg.Redis = redisOf(t, s)
-	w.cfg.Redis.Password = "wr0ng"
-	r := run(t, w.cfg)
-	testkit.Until(t, "a line about Redis", func() bool { return len(lines.About("Cannot use Redis")) == 1 })
-	shows(t, r.admin+"/metrics", "safebrowsing_relay_redis_up 0\n")
-	testkit.Until(t, "lists without Redis", func() bool { code, _ := codeOf(t, http.DefaultClient, r.admin+"/readyz"); return code == 200 })
-	if line := lines.Only(t, "Redis"); !strings.Contains(line, "WRONGPASS") || strings.Contains(line, "wr0ng") || !strings.Contains(line, "[ERROR]") {
-		t.Errorf("Expected the reason without the password, got %q", line)
-	}
-	if code, _ := codeOf(t, http.DefaultClient, r.url+"/v5/hashes:search?hashPrefixes="+param(prefixOf("evil.example/", 4))); code != 200 {
-		t.Errorf("Expected an answer without Redis, got %d", code)
-	}
-	s.Kill()
-	s = testkit.StartRedisAt(t, s.Addr)
-	shows(t, r.admin+"/metrics", "safebrowsing_relay_redis_up 1\n")
-	if code, _ := codeOf(t, http.DefaultClient, r.url+"/v5/hashes:search?hashPrefixes="+param(prefixOf("evil.example/", 4))); code != 200 {
-		t.Errorf("Expected an answer with Redis, got %d", code)
-	}
-	if got := lines.About("Redis"); len(got) != 2 || !strings.Contains(got[1], "answers and limits over Redis at "+s.Addr) {
-		t.Errorf("Expected one line when Redis is lost and one when it is back, got %q", got)
-	}
+	w.cfg.Redis = &sharing.Config{Target: sharing.Target{Addresses: []string{testkit.FreeAddr(t)}}}
+	w.open()
+	lines.Only(t, "fetches its lists for itself, since it has no folder")
 }
 
 // Relays share with those that ask the same server in the same words with the same key.
@@ -201,26 +180,102 @@ func TestKeysInRedisAreOfOneFleet(t *testing.T) {
 	}
 }
 
-func TestWarningsAboutRedis(t *testing.T) {
-	for _, tt := range []struct {
-		name, url string
-		want      []string
+// Relays share answers if their searches ask for the same threats, in whatever order the lists are.
+func TestRelaysWithOtherListsShareNoAnswersOfTypedSearches(t *testing.T) {
+	scope := func(d *protocol.Dialect, lists string) string {
+		return searchScope(engine.Settings{Protocol: d.Name, Lists: lists})
+	}
+	if scope(protocol.DialectV5, "se-4b") != "" || scope(protocol.DialectV5, "mw-4b") != "" {
+		t.Error("Expected one scope in version 5, whose search has no types")
+	}
+	if got := scope(protocol.DialectWebRisk, "mw-4b"); got == "" || got == scope(protocol.DialectWebRisk, "se-4b mw-4b") {
+		t.Errorf("Expected another scope for other threats, got %q", got)
+	}
+	if scope(protocol.DialectWebRisk, "mw-4b se-4b") != scope(protocol.DialectWebRisk, "se-4b mw-4b") {
+		t.Error("Expected one scope for the same lists")
+	}
+}
+
+func TestTheLogTellsEachStateOfRedisOnce(t *testing.T) {
+	dead := errors.New("connection refused")
+	up, down := func(l *redisLog) { l.State(nil) }, func(l *redisLog) { l.State(dead) }
+	back := func(l *redisLog) { l.report(sharing.Event{Kind: sharing.Back}) }
+	lost := func(l *redisLog) { l.report(sharing.Event{Kind: sharing.Lost, Err: dead}) }
+	newer := func(l *redisLog) { l.report(sharing.Event{Kind: sharing.Newer, Holder: "2 v9"}) }
+	short, long := func(*redisLog) { time.Sleep(8 * time.Second) }, func(*redisLog) { time.Sleep(time.Minute) }
+	const works, gone, slow, future = "This relay shares lists, clocks, answers and limits", "Cannot use Redis at r:1: connection", "for requests of clients", "newer format"
+	for name, test := range map[string]struct {
+		steps []func(*redisLog)
+		want  []string
 	}{
-		{"on this machine", "redis://127.0.0.1:6379", nil},
-		{"with TLS", "rediss://cache.example", nil},
-		{"clear text", "redis://cache.example", []string{"has no TLS"}},
-		{"one of several in clear text", "redis+cluster://127.0.0.1,192.0.2.1", []string{"has no TLS"}},
-		{"a password", "rediss://:s3cret@cache.example", []string{"can read the password"}},
+		"it works":                           {[]func(*redisLog){up, long, back, long}, []string{works}},
+		"it works, in the other order":       {[]func(*redisLog){back, up, long}, []string{works}},
+		"requests find the loss first":       {[]func(*redisLog){up, back, down, short, lost, long}, []string{works, gone}},
+		"lists find the loss first":          {[]func(*redisLog){up, back, lost, short, down, long}, []string{works, gone}},
+		"only requests find it slow":         {[]func(*redisLog){up, back, down, long, up, long}, []string{works, slow, works}},
+		"slow for a moment":                  {[]func(*redisLog){up, back, down, short, up, long}, []string{works}},
+		"slow, then lost":                    {[]func(*redisLog){up, back, down, long, lost, long}, []string{works, slow, gone}},
+		"lists find first that it works":     {[]func(*redisLog){down, lost, long, back, short, short, up, long}, []string{gone, works}},
+		"requests find first that it works":  {[]func(*redisLog){down, lost, long, up, short, back, long}, []string{gone, works}},
+		"works again for lists, but is slow": {[]func(*redisLog){down, lost, back, long}, []string{gone, slow}},
+		"newer data":                         {[]func(*redisLog){up, newer, long}, []string{future}},
+		"lost, then newer":                   {[]func(*redisLog){down, lost, up, newer, long}, []string{gone, future}},
+		"without a folder":                   {[]func(*redisLog){down, up, long}, []string{slow, "This relay shares answers and limits"}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			target, err := sharing.Parse(tt.url)
-			if err != nil {
-				t.Fatal(err)
+		t.Run(name, func(t *testing.T) {
+			lines := testkit.Capture(t)
+			synctest.Test(t, func(t *testing.T) {
+				l := &redisLog{fleet: name != "without a folder"}
+				l.target.Addresses = []string{"r:1"}
+				for _, step := range test.steps {
+					step(l)
+				}
+				synctest.Wait()
+				l.close()
+			})
+			got := lines.About("Redis")
+			if len(got) != len(test.want) {
+				t.Fatalf("Expected %q, got %q", test.want, got)
 			}
-			cfg := Config{Listen: "127.0.0.1:1", Redis: &sharing.Config{Target: target}}
-			got := cfg.warnings()
-			if len(got) != len(tt.want) || len(got) == 1 && (!strings.Contains(got[0], tt.want[0]) || strings.Contains(got[0], "s3cret")) {
-				t.Errorf("Expected %q, got %q", tt.want, got)
+			for i, want := range test.want {
+				if !strings.Contains(got[i], want) {
+					t.Errorf("Expected %q, got %q", test.want, got)
+				}
+			}
+		})
+	}
+}
+
+// A relay whose clock is wrong by more than the life of answers shares none: see sharing.
+func TestTheLogTellsOfAClockThatIsWrongOnce(t *testing.T) {
+	const again = "[INFO] plugin/safebrowsing: The clock of this machine agrees with the clock of Redis at r:1 again"
+	differs := func(by string) string {
+		return "[WARNING] plugin/safebrowsing: The clock of this machine is " + by + " the clock of Redis at r:1. Until they differ by less than 2 seconds, this relay and others ask the server about more names, since each may take answers of the other for older than they are. Set the clocks of all relays and of Redis by NTP: \"chronyc tracking\" shows whether one is"
+	}
+	for name, test := range map[string]struct {
+		ahead []time.Duration
+		want  []string
+	}{
+		"right":            {[]time.Duration{0, 4 * time.Second, -4 * time.Second}, nil},
+		"ahead":            {[]time.Duration{time.Hour, time.Hour + time.Second, 3 * time.Second}, []string{differs("1h0m0s ahead of")}},
+		"behind":           {[]time.Duration{0, -90 * time.Second}, []string{differs("1m30s behind")}},
+		"right in the end": {[]time.Duration{6 * time.Second, time.Second, 0, -time.Minute}, []string{differs("6s ahead of"), again, differs("1m0s behind")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lines := testkit.Capture(t)
+			l := new(redisLog)
+			l.target.Addresses = []string{"r:1"}
+			for _, ahead := range test.ahead {
+				l.clock(ahead)
+			}
+			got := lines.About("clock")
+			if len(got) != len(test.want) {
+				t.Fatalf("Expected %q, got %q", test.want, got)
+			}
+			for i, want := range test.want {
+				if !strings.Contains(got[i], want) {
+					t.Errorf("Expected %q, got %q", want, got[i])
+				}
 			}
 		})
 	}

@@ -27,7 +27,6 @@ func (w *world) behind() *chain {
 	second.cfg.Settings.Endpoint, second.cfg.Settings.Protocol = "http://first.internal", protocol.DialectV5.Name
 	second.cfg.Edge = engine.Edge{Transport: up, FirstContact: atOnce}
 	second.start()
-	synctest.Wait()
 	return &chain{&second, up}
 }
 
@@ -55,15 +54,8 @@ func chainEnds(t *testing.T, ttl, delay, warmed, before time.Duration) {
 	w := newWorld(t)
 	w.google.SetCacheDuration(ttl)
 	w.start()
-	defer w.relay.Close()
-	synctest.Wait()
 	second := w.behind()
-	defer second.relay.Close()
 	near, warm, far := w.replica(1), second.replica(2), second.replica(3)
-	defer near.close()
-	defer warm.close()
-	defer far.close()
-	synctest.Wait()
 	confirmed := time.Now()
 	if d := near.decide("evil.example."); d.Verdict != lookup.Unsafe {
 		t.Fatalf("got %+v", d)
@@ -108,13 +100,8 @@ func TestAPrefixInNoListIsSafeForAMinuteBehindTwoRelays(t *testing.T) {
 		w := newWorld(t)
 		w.suspect("gone.example/", "evil.example/")
 		w.start()
-		defer w.relay.Close()
-		synctest.Wait()
 		second := w.behind()
-		defer second.relay.Close()
 		c := second.replica(1)
-		defer c.close()
-		synctest.Wait()
 		if got := second.ttlAt("new.example/"); got != time.Minute {
 			t.Errorf("a prefix in no list of either relay: %s, want a minute", got)
 		}
@@ -161,14 +148,10 @@ func TestARegionIsCutOffForAnHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.start()
-		defer w.relay.Close()
-		synctest.Wait()
 		second := w.behind()
-		defer second.relay.Close()
 		var clients []*replica
 		for n := range 20 {
 			c := second.replica(n)
-			defer c.close()
 			clients = append(clients, c)
 		}
 		time.Sleep(2 * time.Minute)

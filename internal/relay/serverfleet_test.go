@@ -1,13 +1,23 @@
 package relay
 
 import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/sharing"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 // However the relay ends and comes back, clients keep what they have, the server is not asked
@@ -24,9 +34,7 @@ func TestTheRelayComesBack(t *testing.T) {
 		}, false},
 		{"killed", func(t *testing.T, w *world) {
 			copied := t.TempDir()
-			if err := os.CopyFS(copied, os.DirFS(w.cfg.Settings.DB)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.CopyFS(copied, os.DirFS(w.cfg.Settings.DB)))
 			w.relay.Close()
 			w.cfg.Settings.DB = copied
 			w.google.ClientStarted()
@@ -38,9 +46,7 @@ func TestTheRelayComesBack(t *testing.T) {
 		}, true},
 		{"without its history", func(t *testing.T, w *world) {
 			w.relay.Close()
-			if err := os.RemoveAll(filepath.Join(w.cfg.Settings.DB, "relay")); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.RemoveAll(filepath.Join(w.cfg.Settings.DB, "relay")))
 			w.google.ClientStarted()
 		}, false},
 		{"with a damaged list", func(t *testing.T, w *world) {
@@ -65,17 +71,13 @@ func comesBack(t *testing.T, back func(*testing.T, *world), lost bool) {
 	w := newWorld(t)
 	w.cfg.Settings.DB = t.TempDir()
 	w.start()
-	synctest.Wait()
 	c := w.replica(1)
-	defer c.close()
-	synctest.Wait()
 	if d := c.decide("evil.example."); d.Verdict != lookup.Unsafe {
 		t.Fatalf("before: %+v", d)
 	}
 	fetched := len(w.google.Requests("update"))
 	back(t, w)
 	w.start()
-	defer func() { w.relay.Close() }()
 	c.wire.connect(w.relay, 0)
 	time.Sleep(10 * time.Minute)
 	if n := len(w.google.Requests("update")) - fetched; (n > 0) != lost {
@@ -89,4 +91,151 @@ func comesBack(t *testing.T, back func(*testing.T, *world), lost bool) {
 	if d := c.decide("worse.example."); d.Verdict != lookup.Unsafe || c.entries() != 2 {
 		t.Errorf("after the next update: %+v with entries: %d", d, c.entries())
 	}
+}
+
+// pipes is a network within a testing/synctest bubble. It is a net.Listener.
+type pipes struct {
+	net.Listener // only for Addr
+	conns        chan net.Conn
+	closed       chan struct{}
+}
+
+func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), closed: make(chan struct{})} }
+
+// dial is for http.Transport.
+func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	client, server := net.Pipe()
+	select {
+	case p.conns <- server:
+		return client, nil
+	case <-p.closed:
+		return nil, errRefused
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Accept implements net.Listener.
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (p *pipes) Close() error {
+	close(p.closed)
+	return nil
+}
+
+// A whole site starts at the same time, the relay with an empty folder. Its clients wait for
+// the relay's first contact, which may be a minute away, although a client gives up after 30
+// seconds without the header of an answer.
+func TestClientsGetTheFirstListsOverHTTP(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		contact time.Duration
+		fault   bool // the first fetch fails
+		entries int
+	}{
+		{"at once", 0, false, 1},
+		{"before the header is due", 24 * time.Second, false, 1},
+		{"after the header", 26 * time.Second, false, 1},
+		{"after the client's timeout for a header", 40 * time.Second, false, 1},
+		{"after the longest first contact", 59 * time.Second, false, 1},
+		{"too late", 3 * time.Minute, false, 0},
+		{"the relay gets nothing", 40 * time.Second, true, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.cfg.Edge.FirstContact = func() time.Duration { return tc.contact }
+				if tc.fault {
+					w.google.Break("update", 1, protocoltest.Fault{Status: http.StatusServiceUnavailable})
+				}
+				w.start()
+				if got := w.firstEntries(2 * time.Minute); got != tc.entries {
+					t.Errorf("the client has entries: %d, want %d", got, tc.entries)
+				}
+			})
+		})
+	}
+}
+
+// firstEntries returns how many entries a client has that has asked the relay over HTTP, with
+// the timeouts of both, for a time.
+func (w *world) firstEntries(within time.Duration) int {
+	w.t.Helper()
+	network := newPipes()
+	server := w.relay.server(w.relay)
+	served := make(chan error)
+	go func() { served <- server.Serve(network) }()
+	transport := &http.Transport{DialContext: network.dial, ResponseHeaderTimeout: 30 * time.Second}
+	s := engine.Settings{Endpoint: "http://relay.internal", Protocol: protocol.DialectV5.Name, Lists: "se-4b mw-4b"}
+	c, release, err := engine.NewRegistry(engine.Edge{Transport: transport, FirstContact: atOnce}).Acquire(s, "")
+	testkit.Must(w.t, err)
+	time.Sleep(within)
+	n := entriesOfAll(c.Lists())
+	release()
+	transport.CloseIdleConnections()
+	server.Close()
+	<-served
+	return n
+}
+
+// quick are times that let a test see several leases.
+var quick = sharing.StoreConfig{Lease: 3 * time.Second, Beat: 100 * time.Millisecond, Settle: 600 * time.Millisecond, Spread: 100 * time.Millisecond}
+
+// judged returns a judging server on a socket whose list has names.
+func judged(t *testing.T, names int) (*world, string) {
+	w := newWorld(t)
+	var all []string
+	for i := range names {
+		all = append(all, hostName(i)+"/")
+	}
+	w.threaten(all...)
+	s := httptest.NewServer(w.google)
+	t.Cleanup(s.Close)
+	return w, s.URL
+}
+
+// A relay starts without Redis, serves the lists of its folder, and asks for none. When Redis is
+// there, it has one leader again, until it is lost. The log has one line for each state.
+func TestARelayWithListsStartsWithoutRedis(t *testing.T) {
+	testkit.Long(t)
+	lines := testkit.Capture(t)
+	w, url := judged(t, 20)
+	w.cfg.Settings.Endpoint, w.cfg.Edge.Transport, w.cfg.Admin = url, nil, "127.0.0.1:0"
+	w.cfg.Settings.DB = t.TempDir()
+	alone := run(t, w.cfg)
+	testkit.Until(t, "lists in the folder", func() bool {
+		l, err := updater.Status(w.cfg.Settings.DB)
+		return err == nil && len(l) == 2 && l[0].Err == nil && l[1].Err == nil
+	})
+	testkit.Must(t, alone.stop())
+	s := testkit.StartRedis(t)
+	s.Kill()
+	w.cfg.Redis = redisOf(t, s)
+	r := run(t, w.cfg)
+	testkit.Until(t, "the loss of Redis", func() bool { return len(lines.About("Cannot use Redis")) == 1 })
+	shows(t, r.admin+"/metrics", "safebrowsing_relay_leader 0\n")
+	testkit.Until(t, "lists in force", func() bool { code, _ := codeOf(t, http.DefaultClient, r.admin+"/readyz"); return code == 200 })
+	s = testkit.StartRedisAt(t, s.Addr)
+	shows(t, r.admin+"/metrics", "safebrowsing_relay_leader 1\n")
+	shows(t, r.admin+"/metrics", `safebrowsing_relay_redis_list_updated_timestamp_seconds{list="se-4b"} `)
+	if got := len(w.google.Requests("update")); got != 1 {
+		t.Errorf("Expected that a wait in the folder holds, got %d requests for lists", got)
+	}
+	for line, want := range map[string]int{"Cannot use Redis": 1, "This relay shares lists, clocks, answers and limits": 1, "This relay fetches lists for all": 1} {
+		if got := lines.About(line); len(got) != want {
+			t.Errorf("Expected %d line with %q, got %q", want, line, got)
+		}
+	}
+	s.Kill()
+	shows(t, r.admin+"/metrics", "safebrowsing_relay_redis_up 0\n")
+	shows(t, r.admin+"/metrics", "safebrowsing_relay_leader 0\n")
+	lines.Only(t, "This relay no longer fetches lists")
 }

@@ -1,13 +1,17 @@
 package relay
 
 import (
+	"fmt"
 	"net/http/httptest"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -32,11 +36,7 @@ func TestRetryAfterIsTheTimeUntilTheFirstContact(t *testing.T) {
 				w.google.ClientStarted()
 				w.cfg.Edge.FirstContact = func() time.Duration { return 40 * time.Second }
 				w.start() // with the lists on disk
-				defer w.relay.Close()
-				synctest.Wait()
 				c := w.replica(1)
-				defer c.close()
-				synctest.Wait()
 				time.Sleep(10 * time.Second)
 				if got := w.searchOf("evil.example/"); got.Code != 503 || got.Header().Get("Retry-After") != "30" {
 					t.Errorf("10 seconds after the start: status %d, Retry-After %q, want 503 and 30", got.Code, got.Header().Get("Retry-After"))
@@ -65,7 +65,6 @@ func TestRetryAfterIsShortWhileASearchIsUnderWay(t *testing.T) {
 		w.cfg.Settings.Protocol = protocol.DialectWebRisk.Name
 		w.threaten("evil.example/", "worse.example/")
 		w.start()
-		defer w.relay.Close()
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		w.google.Break("search", 1, protocoltest.Fault{Delay: 3 * time.Second})
@@ -93,7 +92,6 @@ func TestRetryAfterIsTheBackoffAfterAFailureAndAMinuteAtMost(t *testing.T) {
 				w := newWorld(t)
 				w.cfg.Settings.Protocol = d.Name
 				w.start()
-				defer w.relay.Close()
 				time.Sleep(time.Minute)
 				synctest.Wait()
 				w.google.Break("search", 1, protocoltest.Fault{Status: 429})
@@ -108,4 +106,112 @@ func TestRetryAfterIsTheBackoffAfterAFailureAndAMinuteAtMost(t *testing.T) {
 			})
 		})
 	}
+}
+
+// All clients share the relay's budget. A client asks about the name again after a minute,
+// and about others at once: the budget may be raised, and another client may have asked.
+func TestClientsWaitForTheRelaysBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.threaten("evil.example/", "worse.example/")
+		w.cfg.Settings.Budget, w.cfg.Settings.Share = 1, 100
+		w.start()
+		first, second := w.replica(1), w.replica(2)
+		if d := first.decide("evil.example."); d.Verdict != lookup.Unsafe {
+			t.Fatalf("got %+v", d)
+		}
+		if d := second.decide("evil.example."); d.Verdict != lookup.Unsafe {
+			t.Errorf("from the cache, the budget is spent: %+v", d)
+		}
+		if d := second.decide("worse.example."); d.Verdict != lookup.Unsure {
+			t.Errorf("the budget is spent: %+v", d)
+		}
+		if hold := second.SearchHold(); hold.Active(time.Now()) || hold.Failures != 0 {
+			t.Errorf("the client waits: %+v", hold)
+		}
+		searches := func() int {
+			return len(slices.DeleteFunc(second.wire.asked(), func(p string) bool { return !strings.Contains(p, "search") }))
+		}
+		asked := searches()
+		for _, step := range []struct {
+			after time.Duration
+			asks  int
+		}{{0, 0}, {time.Minute - time.Second, 0}, {time.Second, 1}, {time.Second, 0}} {
+			time.Sleep(step.after)
+			if d := second.decide("worse.example."); d.Verdict != lookup.Unsure || d.By != lookup.ByBudget {
+				t.Errorf("after %s: %+v", step.after, d)
+			}
+			if now := searches(); now != asked+step.asks {
+				t.Errorf("after %s the client has asked %d times, want %d", step.after, now-asked, step.asks)
+			} else {
+				asked = now
+			}
+		}
+	})
+}
+
+func TestAClientInModeRealtimeHasItsListsAlthoughTheRelayCannotDoMore(t *testing.T) {
+	testkit.Long(t)
+	lines := testkit.Capture(t)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.start()
+		c := w.replicaIn(lookup.RealTime, 1, atOnce)
+		time.Sleep(time.Second)
+		if n := c.entries(); n != 1 {
+			t.Errorf("Expected the lists that the relay has at once, got %d entries", n)
+		}
+		if d := c.decide("evil.example."); d.Verdict != lookup.Unsafe {
+			t.Errorf("Expected a threat that is in a list to be confirmed, got %v", d)
+		}
+		testkit.WantParts(t, lines.Only(t, "Client 10.0.0.1 asks for list"), "[WARNING]", `list "gc-32b", and this relay has mw-4b, se-4b only`, "start the relay with -realtime, or write mode local there")
+		testkit.WantParts(t, lines.Only(t, "refuses list gc-32b"), "[ERROR]", "start the relay with -realtime, or write mode local")
+		time.Sleep(20 * time.Hour)
+		lines.Only(t, "Client 10.0.0.1 asks for list") // once a day
+	})
+}
+
+func TestModeNostorageBehindARelayThatCannotIsSaidByBoth(t *testing.T) {
+	lines := testkit.Capture(t)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.start()
+		local := w.replica(2)
+		c := w.replicaIn(lookup.NoStorage, 1, atOnce)
+		time.Sleep(time.Second)
+		testkit.WantParts(t, lines.Only(t, "does not have list gc-32b"), "[WARNING]", "http://relay1.internal", "it confirms only what its own lists hold, and so mode nostorage blocks no more than mode local", "Start the relay with -realtime, or write mode local")
+		for i := range manyUnlisted {
+			local.decide(hostName(i))
+		}
+		if got := lines.About("are in no list"); len(got) != 0 {
+			t.Errorf("A client in mode local has the relay say %q", got)
+		}
+		for i := range 3 * manyUnlisted {
+			c.decide(fmt.Sprintf("n%d.example.", i))
+			time.Sleep(time.Second)
+		}
+		testkit.WantParts(t, lines.Only(t, "are in no list"), "[WARNING]", "the last ones of 10.0.0.1", "without -realtime this relay confirms only what its own lists hold")
+	})
+}
+
+// The names of its lists are what a doctor asks for, who is called when something is new.
+func TestARelayWithoutItsFirstListsDoesNotSayThatItHasNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.cfg.Edge.FirstContact = func() time.Duration { return 40 * time.Second }
+		w.start()
+		ask := func() *httptest.ResponseRecorder {
+			synctest.Wait()
+			answer := httptest.NewRecorder()
+			w.relay.ServeHTTP(answer, httptest.NewRequest("GET", "/v5/hashLists", nil))
+			return answer
+		}
+		if got := ask(); got.Code != 503 || !strings.Contains(got.Body.String(), "the relay has no lists yet: it fetches them within a minute of its start") {
+			t.Errorf("Expected 503 before the first lists, got %d %s", got.Code, got.Body)
+		}
+		time.Sleep(time.Minute)
+		if got := ask(); got.Code != 200 || !strings.Contains(got.Body.String(), "se-4b") {
+			t.Errorf("Expected the lists, got %d %s", got.Code, got.Body)
+		}
+	})
 }

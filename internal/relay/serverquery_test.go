@@ -13,9 +13,11 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -36,9 +38,7 @@ func ask(t testing.TB, h http.Handler, method, target string, header ...string) 
 func requestOf(t testing.TB, target, remote, key string) *http.Request {
 	t.Helper()
 	u, err := url.ParseRequestURI(target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r := &http.Request{Method: http.MethodGet, URL: u, RequestURI: target, Header: make(http.Header), RemoteAddr: remote, Body: http.NoBody}
 	if key != "" {
 		r.Header.Set("X-Goog-Api-Key", key)
@@ -67,17 +67,13 @@ func answered(t testing.TB, w *httptest.ResponseRecorder, m proto.Message) {
 	if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "application/x-protobuf" {
 		t.Fatalf("status %d, type %q, %s", w.Code, w.Header().Get("Content-Type"), w.Body)
 	}
-	if err := proto.Unmarshal(w.Body.Bytes(), m); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, proto.Unmarshal(w.Body.Bytes(), m))
 }
 
 func TestTheRelayRefusesAllElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.start()
-		defer w.relay.Close()
-		synctest.Wait()
 		good := "/v5/hashes:search?hashPrefixes=" + param(prefixOf("evil.example/", 4))
 		many := "/v5/hashes:search?x=1"
 		var big strings.Builder
@@ -156,8 +152,6 @@ func TestTheRelayTakesSystemParametersAndNamesOfFieldsAsGoogleDoes(t *testing.T)
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.start()
-		defer w.relay.Close()
-		synctest.Wait()
 		prefix := param(prefixOf("evil.example/", 4))
 		want := ask(t, w.relay, "GET", "/v5/hashes:search?hashPrefixes="+prefix).Body.String()
 		for _, more := range []string{"$alt=proto", "alt=proto", "fields=*", "$fields=*", "prettyPrint=false", "$prettyPrint=true", "quotaUser=u", "access_token=t", "$.xgafv=2", "callback=f", "$ct=application/x-protobuf", "key=k"} {
@@ -228,8 +222,7 @@ func FuzzRelayRequest(f *testing.F) {
 		f.Add("GET", path, query, "192.0.2.1:53", "gzip", "key")
 	}
 	w := newWorld(f)
-	w.start()
-	f.Cleanup(w.relay.Close)
+	w.open()
 	testkit.Until(f, "the lists", w.relay.Ready)
 	listed := lookup.Prefix(prefixOf("evil.example/", 4))
 	f.Fuzz(func(t *testing.T, method, path, query, remote, accepts, key string) {
@@ -250,4 +243,99 @@ func FuzzRelayRequest(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Whatever protocol the server speaks, clients speak version 5 and get the same verdicts.
+func TestTheRelayAsksByAnyProtocol(t *testing.T) {
+	for _, d := range protocol.Dialects() {
+		t.Run(d.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.threaten("evil.example/")
+				long := lookup.HashExpression("long.example/")
+				evil := lookup.HashExpression("evil.example/")
+				if d != protocol.DialectV5 { // lists with longer entries
+					w.google.Publish("se-4b", [][]byte{evil[:4], long[:6]})
+					w.google.AddThreat("long.example/", 2)
+				}
+				w.cfg.Settings.Protocol = d.Name
+				w.start()
+				time.Sleep(2 * time.Minute)
+				c := w.replica(1)
+				if d := c.decide("evil.example."); d.Verdict != lookup.Unsafe {
+					t.Errorf("got %+v", d)
+				}
+				if d != protocol.DialectV5 {
+					if d := c.decide("long.example."); d.Verdict != lookup.Unsafe {
+						t.Errorf("a longer entry: %+v", d)
+					}
+				}
+				if d := c.decide("good.example."); d.Verdict != lookup.Safe {
+					t.Errorf("got %+v", d)
+				}
+			})
+		})
+	}
+}
+
+// The SHA-256 of these two agree in four bytes and differ in the fifth.
+const lengthened, popular = "h92304.com", "h107960.com"
+
+// Web Risk lengthens an entry that would match a popular URL. Behind one relay and behind two, that
+// URL causes no search, as it does not for a client of Web Risk itself. Another client of the relay
+// causes one search, and both block the name that is listed.
+func TestARelayCausesNoSearchThatADirectClientDoesNot(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		relays int
+		old    bool
+		want   int
+	}{
+		{"direct", 0, false, 0},
+		{"behind a relay", 1, false, 0},
+		{"behind two relays", 2, false, 0},
+		{"behind a relay, a client that knows no longer entries", 1, true, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				listed, other := lookup.HashExpression(lengthened+"/"), lookup.HashExpression("other.example/")
+				w.google.Publish("se-4b", [][]byte{listed[:5], other[:4]})
+				w.google.AddThreat(lengthened+"/", sbv5.ThreatType_SOCIAL_ENGINEERING)
+				w.cfg.Settings.Protocol = protocol.DialectWebRisk.Name
+				var c *replica
+				switch tc.relays {
+				case 0:
+					c = w.direct()
+				case 1:
+					w.start()
+				case 2:
+					w.start()
+					time.Sleep(2 * time.Minute)
+					second := w.behind()
+					w = second.world
+				}
+				time.Sleep(2 * time.Minute)
+				if c == nil {
+					c = w.replica(1)
+					c.wire.old.Store(tc.old)
+				}
+				time.Sleep(2 * time.Minute)
+				for range 2 {
+					before := len(w.google.Requests("search"))
+					if d := c.decide(popular + "."); d.Verdict != lookup.Safe {
+						t.Errorf("%s: %+v", popular, d)
+					}
+					if got := len(w.google.Requests("search")) - before; got != tc.want {
+						t.Errorf("%s: %d searches, want %d", popular, got, tc.want)
+					}
+					if d := c.decide(lengthened + "."); d.Verdict != lookup.Unsafe {
+						t.Errorf("%s: %+v", lengthened, d)
+					}
+					w.google.Publish("se-4b", [][]byte{listed[:6]}) // a partial update
+					time.Sleep(2 * time.Hour)
+				}
+			})
+		})
+	}
 }

@@ -20,9 +20,7 @@ import (
 func unzip(t testing.TB, r io.Reader) io.Reader {
 	t.Helper()
 	z, err := gzip.NewReader(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return z
 }
 
@@ -74,9 +72,7 @@ func run(t testing.TB, cfg Config) *running {
 func codeOf(t testing.TB, c *http.Client, url string, header ...string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequest("GET", url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
@@ -86,9 +82,7 @@ func codeOf(t testing.TB, c *http.Client, url string, header ...string) (int, st
 	}
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return answer.StatusCode, string(body)
 }
 
@@ -204,9 +198,7 @@ func TestSlowClientsDoNotBlockOthers(t *testing.T) {
 	address := strings.TrimPrefix(r.url, "http://")
 	for range 2 {
 		conn, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer conn.Close()
 		if _, err := io.WriteString(conn, "GET /v5/hashLists HTTP/1.1\r\nHost: "); err != nil {
 			t.Fatal(err)
@@ -224,9 +216,7 @@ func TestSlowClientsDoNotBlockOthers(t *testing.T) {
 
 func TestMetricsOfTheRelayAreInTheDocuments(t *testing.T) {
 	text, err := os.ReadFile("../../docs/fleet.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	descs := make(chan *prometheus.Desc)
 	go func() {
 		defer close(descs)

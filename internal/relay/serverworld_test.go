@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	clog "github.com/coredns/coredns/plugin/pkg/log"
@@ -89,13 +90,20 @@ func (w *world) suspect(expressions ...string) {
 // hostName returns the i-th of many hosts.
 func hostName(i int) string { return fmt.Sprintf("h%d.example", i) }
 
-// start starts the relay, without sockets.
+// start starts the relay in a bubble, without sockets, and waits until it does nothing. It ends
+// with the test.
 func (w *world) start() {
 	w.t.Helper()
+	w.open()
+	synctest.Wait()
+}
+
+// open is start without a bubble.
+func (w *world) open() {
+	w.t.Helper()
 	r, err := New(w.cfg)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.Must(w.t, err)
+	w.t.Cleanup(r.Close)
 	w.relay = r
 }
 
@@ -163,7 +171,8 @@ type replica struct {
 	close func()
 }
 
-// replica starts a client, the n-th, without a random first contact.
+// replica starts a client, the n-th, without a random first contact, and waits until it does nothing. It ends
+// with the test.
 func (w *world) replica(n int) *replica { return w.replicaAfter(n, atOnce) }
 
 // replicaAfter is replica with a first contact.
@@ -180,9 +189,10 @@ func (w *world) replicaIn(mode lookup.Mode, n int, firstContact func() time.Dura
 	registry := engine.NewRegistry(engine.Edge{Transport: c.wire, FirstContact: firstContact})
 	s := engine.Settings{Endpoint: fmt.Sprintf("http://relay%d.internal", n), Protocol: protocol.DialectV5.Name, Lists: "se-4b mw-4b", Mode: mode}
 	var err error
-	if c.Engine, c.close, err = registry.Acquire(s, ""); err != nil {
-		w.t.Fatal(err)
-	}
+	c.Engine, c.close, err = registry.Acquire(s, "")
+	testkit.Must(w.t, err)
+	w.t.Cleanup(c.close)
+	synctest.Wait()
 	return c
 }
 
@@ -191,9 +201,10 @@ func (w *world) direct() *replica {
 	w.t.Helper()
 	c := new(replica)
 	var err error
-	if c.Engine, c.close, err = engine.NewRegistry(w.cfg.Edge).Acquire(w.cfg.Settings, ""); err != nil {
-		w.t.Fatal(err)
-	}
+	c.Engine, c.close, err = engine.NewRegistry(w.cfg.Edge).Acquire(w.cfg.Settings, "")
+	testkit.Must(w.t, err)
+	w.t.Cleanup(c.close)
+	synctest.Wait()
 	return c
 }
 

@@ -72,9 +72,7 @@ func stored(t testing.TB, s *testkit.Redis, p lookup.Prefix) string {
 func search(t testing.TB, a *Answers, prefixes ...lookup.Prefix) lookup.Answer {
 	t.Helper()
 	answer, err := a.Search(t.Context(), prefixes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return answer
 }
 
@@ -295,9 +293,7 @@ func TestAThreatOfRedisKeepsItsAge(t *testing.T) {
 	srv, bad := threatening(24 * time.Hour)
 	a := NewAnswers(openRedis(t, s.URL()), srv)
 	checker, err := lookup.NewChecker(lookup.Config{Database: new(lookup.Database), Searcher: a})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer checker.Close()
 	const left = time.Minute
 	received := time.Now().Add(left - maxAge)

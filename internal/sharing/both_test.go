@@ -89,9 +89,7 @@ func (n *noting) Swap(document string, old, next []byte) error {
 func openFolder(t *testing.T, dir string) *updater.Store {
 	t.Helper()
 	store, err := updater.OpenStore(dir, origin)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return store
 }
 

@@ -72,18 +72,14 @@ func (w *watcher) wait(t testing.TB, n int) []string {
 func open(t testing.TB, url string, change func(*Config)) (*Client, *watcher) {
 	t.Helper()
 	target, err := Parse(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	w := new(watcher)
 	cfg := Config{Target: target, Prefix: "safebrowsing:1:{test}:", Deadline: patient, Observer: w}
 	if change != nil {
 		change(&cfg)
 	}
 	c, err := Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(c.Close)
 	return c, w
 }
@@ -139,9 +135,7 @@ func TestPasswordsWithSentinels(t *testing.T) {
 	master := testkit.StartRedis(t, "--requirepass", "first")
 	sentinels := testkit.StartSentinels(t, master, 1, "requirepass sentinel", "sentinel auth-pass main first")
 	file := filepath.Join(t.TempDir(), "password")
-	if err := os.WriteFile(file, []byte("first"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, []byte("first"), 0o600))
 	c, w := open(t, "redis+sentinel://"+sentinels[0].Addr+"/main", func(cfg *Config) { cfg.PasswordFile, cfg.Sentinels = file, "sentinel" })
 	if got := w.wait(t, 1); got[0] != "up" {
 		t.Fatalf("Expected a Redis that is up, got %q", got)
@@ -149,9 +143,7 @@ func TestPasswordsWithSentinels(t *testing.T) {
 	use(t, c)
 	master.Kill()
 	testkit.StartRedisAt(t, master.Addr, "--requirepass", "second")
-	if err := os.WriteFile(file, []byte("second"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, []byte("second"), 0o600))
 	testkit.Until(t, "a write with the new password", func() bool {
 		_, err := c.Fast("increment", increment, []string{c.Key("n")}, "1")
 		return err == nil
@@ -164,9 +156,7 @@ func TestPasswordOfAFileThatChanges(t *testing.T) {
 	s := testkit.StartRedis(t, "--requirepass", "first")
 	file := filepath.Join(t.TempDir(), "password")
 	write := func(password string) {
-		if err := os.WriteFile(file, []byte(password+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(file, []byte(password+"\n"), 0o600))
 	}
 	write("wr0ng")
 	c, w := open(t, s.URL(), func(cfg *Config) { cfg.PasswordFile = file })
@@ -220,9 +210,7 @@ func TestOwnResolver(t *testing.T) {
 	s := testkit.StartRedis(t)
 	_, port, _ := net.SplitHostPort(s.Addr)
 	socket, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	server := &dns.Server{PacketConn: socket, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, r *dns.Msg) {
 		m := new(dns.Msg).SetReply(r)
 		if r.Question[0].Qtype == dns.TypeA {

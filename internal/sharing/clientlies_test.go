@@ -31,9 +31,7 @@ type liar struct {
 func startLiar(t testing.TB) *liar {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	l := &liar{Addr: listener.Addr().String(), asked: make(map[string]int)}
 	var wg sync.WaitGroup
 	var open sync.Map

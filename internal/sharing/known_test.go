@@ -25,16 +25,12 @@ func checkerOf(t *testing.T, searcher lookup.Searcher, listed ...lookup.FullHash
 	slices.Sort(entries)
 	b := prefixset.NewBuilder(0)
 	for _, e := range entries {
-		if err := b.Add([]byte(e), 4); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, b.Add([]byte(e), 4))
 	}
 	db := new(lookup.Database)
 	db.Publish([]lookup.List{{Name: "se-4b", Set: b.Set()}})
 	c, err := lookup.NewChecker(lookup.Config{Database: db, Searcher: searcher})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(c.Close)
 	return c
 }

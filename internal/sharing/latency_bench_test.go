@@ -81,9 +81,7 @@ func report(b *testing.B, call func(i int)) {
 // late returns the address of a proxy whose answers are late.
 func late(b *testing.B, addr string, by time.Duration) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	b.Cleanup(func() { l.Close() })
 	go func() { // ends with the listener
 		for {

@@ -21,9 +21,7 @@ func TestAHeadWithoutPartsOfAListThatNobodyKeepsEndsNoTurn(t *testing.T) {
 	server := testkit.StartRedis(t)
 	raw, err := json.Marshal(head{Head: updater.Head{List: "gone-4b", Version: []byte("1"), Checksum: []byte("x")}, Format: format, Writer: "test", Token: "1",
 		File: blob{SHA256: strings.Repeat("ab", 32), Bytes: 10}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	server.Do("HSET", key("heads:schedule.json"), "gone-4b", string(raw))
 	r := openStore(t, server.URL(), func(c *StoreConfig) { c.Lease = time.Minute })
 	r.Head("se-4b") // it keeps another one
@@ -160,9 +158,7 @@ func TestAWallClockThatIsSetBetweenTwoBeatsEndsNoSharedWait(t *testing.T) {
 				store := openFolder(t, r.folder)
 				store.Share(r.Store)
 				s, err := updater.NewSchedule(store)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				t.Cleanup(s.Flush)
 				return updater.Pace(answers, s, updater.SearchRules{Backoff: updater.Strikes}, func(updater.Event) {}), s, r
 			}

@@ -144,9 +144,7 @@ func TestASearchThatIsNotSentIsGivenBackToAllRelays(t *testing.T) {
 	one, two := NewLimits(openRedis(t, s.URL()), Rule{}, walled(2)), NewLimits(openRedis(t, s.URL()), Rule{}, walled(2))
 	client := addr("192.0.2.1")
 	_, refund, err := one.Admit(client)(2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if _, _, err := two.Admit(client)(1); !errors.Is(err, lookup.ErrShare) {
 		t.Fatalf("Expected %v, got %v", lookup.ErrShare, err)
 	}

@@ -60,13 +60,9 @@ var origin = storetest.Origin
 func openStore(t *testing.T, url string, change func(*StoreConfig)) *relay {
 	t.Helper()
 	target, err := Parse(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	client, err := Open(Config{Target: target, Prefix: Prefix(origin.Asker), Deadline: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(client.Close)
 	r := &relay{events: new(events), folder: t.TempDir()}
 	cfg := StoreConfig{Client: client, Origin: origin, Folder: r.folder, Writer: "test", Report: r.events.add,
@@ -220,9 +216,7 @@ func TestRedisRefusesAHolderThatWasSuspended(t *testing.T) {
 	a := openStore(t, server.URL(), func(c *StoreConfig) { c.Beat, c.Lease = time.Hour, time.Hour }) // it does not look again by itself
 	a.lead(t)
 	schedule := origin.Documents()[0]
-	if err := a.Own(schedule, set("first")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, a.Own(schedule, set("first")))
 	for name, lose := range map[string]func(){
 		"the lease has expired":        func() { server.Do("DEL", key("lease:"+schedule)) },
 		"another relay has it":         func() { server.Do("SET", key("lease:"+schedule), "other") },
@@ -441,9 +435,7 @@ func TestContentsAreCheckedAndInParts(t *testing.T) {
 	}
 	write := func(w io.Writer) error { _, err := w.Write(content); return err }
 	h := headOf("1")
-	if err := a.Publish(h, write, []byte("change")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, a.Publish(h, write, []byte("change")))
 	testkit.Until(t, "the head at b", func() bool { b.TryLock(); _, ok := b.Head("se-4b"); return ok })
 	got, _ := b.Head("se-4b")
 	raw, err := b.File(got)
@@ -478,9 +470,7 @@ func TestContentsAreCheckedAndInParts(t *testing.T) {
 			t.Error("Expected that the damaged head is not used")
 		}
 		cancel()
-		if err := a.Publish(h, write, []byte("change")); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, a.Publish(h, write, []byte("change")))
 		testkit.Until(t, "the content at b", func() bool { raw, err := b.File(got); return err == nil && string(raw) == string(content) })
 	}
 	// The holder finds a missing part by itself.
@@ -513,9 +503,7 @@ func TestPartsOfOldContentsExpire(t *testing.T) {
 	a := openStore(t, server.URL(), nil)
 	a.lead(t)
 	publish := func(version, content string) string {
-		if err := a.publish(version, content); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, a.publish(version, content))
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		return a.mirror.heads["se-4b"].head.File.key(Prefix(origin.Asker), 0)
@@ -543,9 +531,7 @@ func TestALookFromBeforeAHeadWasPublishedTakesNothingBack(t *testing.T) {
 	a.lead(t)
 	publish := func(version string) {
 		t.Helper()
-		if err := a.publish(version, version); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, a.publish(version, version))
 	}
 	publish("1")
 	a.mu.Lock()
@@ -553,9 +539,7 @@ func TestALookFromBeforeAHeadWasPublishedTakesNothingBack(t *testing.T) {
 	a.mu.Unlock()
 	begun := time.Now()
 	v, err := a.look(t.Context(), k, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	publish("2")
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -587,9 +571,7 @@ func TestNoteOfTheLastLease(t *testing.T) {
 		"too large":         {putText(text + strings.Repeat(" ", maxNote)), waits},
 	} {
 		dir := t.TempDir()
-		if err := test.put(filepath.Join(dir, noteFile)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, test.put(filepath.Join(dir, noteFile)))
 		if got := readNote(dir, "a"); got != test.want {
 			t.Errorf("%s: Expected %+v, got %+v", name, test.want, got)
 		}
@@ -607,9 +589,7 @@ func TestNoteIsWrittenWhenTheFolderCanBe(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "not", "yet")
 	a := openStore(t, server.URL(), func(c *StoreConfig) { c.Folder = folder })
 	a.lead(t)
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.MkdirAll(folder, 0o700))
 	testkit.Until(t, "a note of the lease", func() bool { return readNote(folder, origin.Asker).HeldLast })
 }
 
@@ -618,9 +598,7 @@ func TestRekeyUsesOtherKeys(t *testing.T) {
 	server := testkit.StartRedis(t)
 	a := openStore(t, server.URL(), nil)
 	a.lead(t)
-	if err := a.Own("schedule.json", set("old")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, a.Own("schedule.json", set("old")))
 	held, cancel, _ := a.Held(context.Background())
 	defer cancel()
 	a.Rekey("other")
