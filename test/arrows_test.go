@@ -122,7 +122,7 @@ func TestImportsPointOneWay(t *testing.T) {
 // and client, which is for programs of others, are not counted. Lower them when you can.
 const (
 	mostPackages = 19
-	mostArrows   = 72
+	mostArrows   = 71
 )
 
 // A package pays if it lets a reader leave others closed.
@@ -164,6 +164,7 @@ func TestProgramsAreLinkedWithWhatTheyNeed(t *testing.T) {
 	redis := []string{library, ours}
 	for path, without := range map[string][]string{
 		"": redis, "/cmd/coredns": redis, "/cmd/safebrowsing": redis,
+		"/lookup": {"github.com/coredns/"}, "/updater": {"github.com/coredns/"}, // strangers import them
 		"/internal/relay": {"github.com/coredns/caddy", "github.com/coredns/coredns/core", module + "/internal/config"},
 	} {
 		out, err := exec.Command("go", "list", "-deps", module+path).Output()

@@ -3,8 +3,6 @@ package updater
 import (
 	"fmt"
 	"time"
-
-	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
 // A Hold explains to people what a Clock or a Ledger has decided. It decides nothing itself.
@@ -61,7 +59,7 @@ func (h Hold) String() string {
 		text = fmt.Sprintf("back-off after %d failures in a row, the last", h.Failures)
 	}
 	if !h.Failed.IsZero() {
-		text += " at " + say.Time(h.Failed)
+		text += " at " + h.Failed.Local().Format(timeForm)
 	}
 	if h.Cause != "" {
 		text += ": " + h.Cause

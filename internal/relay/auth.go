@@ -20,6 +20,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // auth knows which clients may ask, and tells them apart. It is safe for concurrent use.
@@ -75,7 +76,7 @@ func (a *auth) client(r *http.Request) (netip.Addr, error) {
 			return addr, errNoKey
 		}
 		if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
-			return pseudonym(sum[:], site(addr)), nil
+			return pseudonym(sum[:], lookup.Site(addr).AsSlice()), nil
 		}
 	}
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
@@ -110,15 +111,6 @@ func pseudonym(parts ...[]byte) netip.Addr {
 	copy(addr[:7], sum[:])
 	addr[0] |= 0x80 // never an IPv4 address in IPv6
 	return netip.AddrFrom16(addr)
-}
-
-// site returns what all addresses of one IPv6 client share, or an IPv4 address.
-func site(addr netip.Addr) []byte {
-	if addr.Is6() {
-		network, _ := addr.Prefix(56)
-		addr = network.Addr()
-	}
-	return addr.AsSlice()
 }
 
 // filesInterval is the time between two looks at the files of keys and certificates.

@@ -78,12 +78,11 @@ type fleetMetrics struct {
 }
 
 func newFleetMetrics() *fleetMetrics {
-	m := &fleetMetrics{
+	return &fleetMetrics{
 		leader:  prometheus.NewGauge(prometheus.GaugeOpts{Namespace: metricsPrefix, Name: "leader", Help: "Gauge that is 1 while this relay fetches lists for all relays on its Redis, otherwise 0."}),
 		changes: prometheus.NewCounter(prometheus.CounterOpts{Namespace: metricsPrefix, Name: "lease_changes_total", Help: "Counter of how often this relay began or ceased to fetch lists for all relays on its Redis."}),
 		age:     &headAge{desc: prometheus.NewDesc(metricsPrefix+"_redis_list_updated_timestamp_seconds", "Gauge of the Unix time when the content of a list in Redis was fetched, by list.", []string{"list"}, nil)},
 	}
-	return m
 }
 
 // note counts an event.

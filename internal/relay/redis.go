@@ -72,12 +72,8 @@ func (r *Relay) closeRedis() {
 	}
 }
 
-// redisPrefix returns the prefix of all keys that relays of one origin and key share. The
-// number is the format's. Redis Cluster keeps keys with the same text in braces on
-// one node, and scripts need that.
-func redisPrefix(o updater.Origin) string {
-	return "safebrowsing:1:{" + updater.Asker(o.Name, o.Asker) + "}:"
-}
+// redisPrefix returns the prefix of all keys that relays of one origin and key share.
+func redisPrefix(o updater.Origin) string { return sharing.Prefix(updater.Asker(o.Name, o.Asker)) }
 
 // redisMetrics counts what happens to Redis, and tells the log of its state. It implements
 // sharing.Observer.

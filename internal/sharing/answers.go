@@ -112,8 +112,8 @@ for i = 1, n do
   end
 end`)
 
-// discard deletes a value, unless it has been replaced.
-var discard = NewScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end`)
+// dropIf deletes a value, unless it has been replaced.
+var dropIf = NewScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end`)
 
 // The words of operations in metrics.
 const (
@@ -184,7 +184,7 @@ func (a *Answers) believe(p lookup.Prefix, value []byte, redis, now time.Time) (
 	}
 	content, ok, newer := decode(p, value)
 	if !ok && !newer {
-		a.client.Later(opDiscard, discard, a.keysOf([]lookup.Prefix{p})[:1], string(value))
+		a.client.Later(opDiscard, dropIf, a.keysOf([]lookup.Prefix{p})[:1], string(value))
 	}
 	age := content.age(redis, now)
 	if !ok || age >= content.life() {

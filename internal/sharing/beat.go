@@ -71,11 +71,6 @@ local now = redis.call('TIME')
 return {'ok', holder, token, now[1], now[2], get(KEYS[4], 'GET'), get(KEYS[5], 'GET'), get(KEYS[6], 'GET'), get(KEYS[7], 'HGETALL')}
 `)
 
-// releaseScript returns a lease.
-var releaseScript = NewScript(`
-if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
-return 0`)
-
 // keys are the names of all keys except contents.
 type keys struct {
 	prefix, lease, token, format, heads, alive, channel string

@@ -150,12 +150,15 @@ var refund = NewScript(`
 local spent = tonumber(redis.call('GET', KEYS[1]) or 0)
 if spent > 0 then redis.call('SET', KEYS[1], spent - 1, 'KEEPTTL') end`)
 
-// keys returns the keys of a client, and how long its share lives. They hold a hash of the
-// client's address: it is no secret, but need not be read by chance.
-func (l *Limits) keys(client netip.Addr, now time.Time) (keys []string, life time.Duration) {
+// shareLife is how long the count of a day lives.
+const shareLife = 25 * time.Hour
+
+// keys returns the keys of a client. They hold a hash of the client's address: it is no secret, but
+// need not be read by chance.
+func (l *Limits) keys(client netip.Addr, now time.Time) []string {
 	sum := sha256.Sum256([]byte(l.client.Key(lookup.Site(client).String())))
 	id := hex.EncodeToString(sum[:8])
-	return []string{l.client.Key(l.rule.kind() + id), l.client.Key("share:" + now.Local().Format(time.DateOnly) + ":" + id)}, 25 * time.Hour
+	return []string{l.client.Key(l.rule.kind() + id), l.client.Key("share:" + now.Local().Format(time.DateOnly) + ":" + id)}
 }
 
 // Admit returns the admission of a client, for lookup.Checker.Search.
@@ -165,11 +168,11 @@ func (l *Limits) Admit(client netip.Addr) lookup.AdmitAll {
 	}
 	return func(n int) (int, func(), error) {
 		now := time.Now()
-		keys, life := l.keys(client, now)
+		keys := l.keys(client, now)
 		share, beyond := l.split(client, now)
 		number := func(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
 		v, err := l.client.Fast(opAdmit, admit, keys, number(l.rule.Bucket.Rate), number(l.rule.Bucket.Capacity), strconv.Itoa(n),
-			strconv.Itoa(share), strconv.FormatInt(life.Milliseconds(), 10), number(l.rule.EMA.Threshold), strconv.Itoa(beyond))
+			strconv.Itoa(share), strconv.FormatInt(shareLife.Milliseconds(), 10), number(l.rule.EMA.Threshold), strconv.Itoa(beyond))
 		own := lookup.AdmitBy(l.own, l.ownDay, client).All()
 		taken, why, ok := admittedOf(v.Array())
 		if err != nil || !ok || taken < 0 || taken > n || (taken < n) != (why != nil) {

@@ -101,20 +101,21 @@ func (s *Store) headOf(h updater.Head) (head, string, error) {
 
 // File implements updater.Shared.
 func (s *Store) File(h updater.Head) ([]byte, error) {
-	found, prefix, err := s.headOf(h)
-	if err != nil {
-		return nil, err
-	}
-	return s.fetch(prefix, found, found.File)
+	return s.content(h, func(found head) blob { return found.File })
 }
 
 // Change implements updater.Shared.
 func (s *Store) Change(h updater.Head) ([]byte, error) {
+	return s.content(h, func(found head) blob { return found.Change })
+}
+
+// content reads a blob of the head in Redis that has the content of h.
+func (s *Store) content(h updater.Head, of func(head) blob) ([]byte, error) {
 	found, prefix, err := s.headOf(h)
 	if err != nil {
 		return nil, err
 	}
-	return s.fetch(prefix, found, found.Change)
+	return s.fetch(prefix, found, of(found))
 }
 
 // fetch reads the parts of a blob of a head, one after the other, and checks them. A head whose

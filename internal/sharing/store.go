@@ -141,7 +141,7 @@ func (s *Store) Close() {
 	if token != "" {
 		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 		defer cancel()
-		_, _ = s.cfg.Client.Eval(ctx, "release", releaseScript, []string{keys.lease}, s.id) // it expires
+		_, _ = s.cfg.Client.Eval(ctx, "release", dropIf, []string{keys.lease}, s.id) // it expires
 	}
 }
 
