@@ -1,12 +1,15 @@
 package relay
 
 import (
+	"bufio"
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -238,4 +241,47 @@ func TestARelayWithListsStartsWithoutRedis(t *testing.T) {
 	shows(t, r.admin+"/metrics", "safebrowsing_relay_redis_up 0\n")
 	shows(t, r.admin+"/metrics", "safebrowsing_relay_leader 0\n")
 	lines.Only(t, "This relay no longer fetches lists")
+}
+
+// A client keeps a connection that it has not used yet, for 90 s. A server that ends it sooner may do so when a search
+// is on its way. What has begun a request is not waited for.
+func TestAConnectionMayBeSilentAsLongAsAnIdleOne(t *testing.T) {
+	for name, tc := range map[string]struct {
+		begins string
+		wait   time.Duration
+		served bool
+	}{
+		"silent for as long as a client keeps it": {"", 91 * time.Second, true},
+		"silent for longer":                       {"", idleTimeout + time.Second, false},
+		"half a header":                           {"GET /none HTTP/1.1\r\nHost: ", headerTimeout + time.Second, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				network := newPipes()
+				server := (&Relay{handler: &handler{metrics: newMetrics()}}).server(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					select { // a search takes its time
+					case <-time.After(20 * time.Second):
+					case <-r.Context().Done():
+						w.WriteHeader(http.StatusTeapot)
+					}
+				}))
+				go func() { _ = server.Serve(unhurried{network}) }()
+				defer server.Close()
+				conn, err := network.dial(t.Context(), "", "")
+				testkit.Must(t, err)
+				defer conn.Close()
+				_, err = io.WriteString(conn, tc.begins)
+				testkit.Must(t, err)
+				time.Sleep(tc.wait)
+				_, err = io.WriteString(conn, strings.TrimPrefix("GET /none HTTP/1.1\r\nHost: relay\r\n\r\n", tc.begins))
+				answer := new(http.Response)
+				if err == nil {
+					answer, err = http.ReadResponse(bufio.NewReader(conn), nil)
+				}
+				if served := err == nil && answer.StatusCode == http.StatusOK; served != tc.served {
+					t.Errorf("served %t, want %t: %v, %v", served, tc.served, answer, err)
+				}
+			})
+		})
+	}
 }

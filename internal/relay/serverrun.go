@@ -78,7 +78,7 @@ func (r *Relay) serve(ctx context.Context, listener, admin net.Listener) error {
 	servers := []*http.Server{clients}
 	ended := make(chan error, 2) // told by the goroutines below, which end with shutdown
 	most := r.cfg.connections()
-	limited := lookup.Listen(listener, most, r.handler.metrics.broken.Inc)
+	limited := unhurried{lookup.Listen(listener, most, r.handler.metrics.broken.Inc)}
 	if r.certs != nil {
 		clients.TLSConfig = r.certs.config()
 		go func() { ended <- clients.ServeTLS(limited, "", "") }()
@@ -119,17 +119,62 @@ func shutdown(servers []*http.Server) {
 // maxAdminConnections is the most connections to admin at once.
 const maxAdminConnections = 64
 
+const (
+	headerTimeout = 5 * time.Second // for the header of a request, from its first byte
+	idleTimeout   = 2 * time.Minute // without a request; a client's connection ends earlier, after 90 s
+)
+
 // server returns a server that slow clients cannot block.
 func (r *Relay) server(handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           handler,
-		ReadHeaderTimeout: 5 * time.Second,
+		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      3 * time.Minute, // for a list of 30 MB at 1.5 Mbit/s
-		IdleTimeout:       2 * time.Minute,
+		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxURL + 16<<10,
 		ErrorLog:          golog.New(brokenConnections{r.handler.metrics}, "", 0),
 	}
+}
+
+// unhurried is a listener whose connections may be silent before their first request for as long as after it: a client
+// makes one ahead of need, and keeps it. http.Server would close it after headerTimeout, perhaps at the moment of a
+// search, and a search that fails so pauses all others.
+type unhurried struct{ net.Listener }
+
+// Accept implements net.Listener.
+func (l unhurried) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &silent{Conn: conn}, nil
+}
+
+// silent is a connection that has sent nothing yet, until begun.
+type silent struct {
+	net.Conn
+	begun bool
+}
+
+// SetReadDeadline implements net.Conn.
+func (c *silent) SetReadDeadline(t time.Time) error {
+	if !c.begun && !t.IsZero() {
+		t = t.Add(idleTimeout - headerTimeout)
+	}
+	return c.Conn.SetReadDeadline(t)
+}
+
+// Read implements net.Conn.
+func (c *silent) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 && !c.begun {
+		c.begun = true
+		if err == nil {
+			err = c.Conn.SetReadDeadline(time.Now().Add(headerTimeout))
+		}
+	}
+	return n, err
 }
 
 // brokenConnections counts what net/http would log for each bad connection, and logs only
