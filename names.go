@@ -6,6 +6,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -95,10 +96,7 @@ func (l *nameLog) end(now time.Time) {
 }
 
 func (l *nameLog) logLeft(left int, now time.Time) {
-	names := "names"
-	if left == 1 {
-		names = "name"
-	}
+	names := say.Plural(left, "name", "names")
 	switch {
 	case left == 0:
 	case l.json:

@@ -65,10 +65,7 @@ func doorsOf(c *cli.Command) []string {
 func doorsFor(path string, given bool, blocks []serverBlock) []string {
 	all := block.Folders()
 	var of []string
-	for _, b := range blocks {
-		if b.Block == nil {
-			continue
-		}
+	for _, b := range ours(blocks) {
 		if folder := b.Config.PauseFolder(); folder != "" && !slices.Contains(of, folder) {
 			of = append(of, folder)
 		}

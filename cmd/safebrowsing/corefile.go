@@ -19,12 +19,12 @@ import (
 type serverBlock struct {
 	*block.Block // as CoreDNS would decide; nil: the block does not have the plugin
 	config.Listening
-	file   string            // the Corefile
-	asks   [][]string        // whom it forwards to, see config.Forwards
-	number int               // position of the block in the Corefile, from 1; 0: made for a folder
-	hidden string            // warning that no client gets to the view; "": none
-	tokens []caddyfile.Token // of the plugin's stanza
-	open   bool              // it answers everybody
+	file   string     // the Corefile
+	asks   [][]string // whom it forwards to, see config.Forwards
+	number int        // position of the block in the Corefile, from 1; 0: made for a folder
+	hidden string     // warning that no client gets to the view; "": none
+	read   caddyfile.ServerBlock
+	open   bool // it answers everybody
 }
 
 // readCorefile returns all server blocks of a Corefile, and reads what CoreDNS has saved for
@@ -34,16 +34,23 @@ func readCorefile(path string) ([]serverBlock, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i, b := range all {
-		if b.Block == nil {
-			continue
-		}
+	for i, b := range ours(all) {
 		if err := b.Read(); err != nil {
-			closeBlocks(all[:i])
+			closeBlocks(ours(all)[:i])
 			return nil, err
 		}
 	}
 	return all, nil
+}
+
+// ours returns the server blocks that have the plugin.
+func ours(all []serverBlock) (with []serverBlock) {
+	for _, b := range all {
+		if b.Block != nil {
+			with = append(with, b)
+		}
+	}
+	return with
 }
 
 // parseCorefile returns all server blocks of a Corefile, and opens no list. It is an error if
@@ -58,11 +65,11 @@ func parseCorefile(path string) (all []serverBlock, err error) {
 	if err != nil {
 		return nil, err
 	}
-	var ours []*block.Block
+	var with []*block.Block
 	for i, b := range blocks {
 		server := serverBlock{
 			Listening: config.ListeningOf(b), file: path, asks: config.Forwards(b), number: i + 1,
-			hidden: config.HiddenView(path, blocks, i), tokens: b.Tokens[say.Plugin], open: isOpen(b),
+			hidden: config.HiddenView(path, blocks, i), read: b, open: isOpen(b),
 		}
 		if _, has := b.Tokens[say.Plugin]; has {
 			cfg, err := configOf(path, b)
@@ -73,18 +80,16 @@ func parseCorefile(path string) (all []serverBlock, err error) {
 			if err := server.Validate(); err != nil {
 				return nil, err
 			}
-			ours = append(ours, server.Block)
+			with = append(with, server.Block)
 		}
 		all = append(all, server)
 	}
-	if len(ours) == 0 {
+	if len(with) == 0 {
 		return nil, fmt.Errorf("%s: no server block has %s", path, say.Plugin)
 	}
-	needed := block.NeededBy(ours, config.ForwardTargets(blocks))
-	for _, b := range all {
-		if b.Block != nil {
-			b.Need(needed)
-		}
+	needed := block.NeededBy(with, config.ForwardTargets(blocks))
+	for _, b := range with {
+		b.Need(needed)
 	}
 	return all, nil
 }
@@ -114,22 +119,15 @@ func rootOf(block caddyfile.ServerBlock) string {
 
 // closeBlocks closes the plugins of server blocks.
 func closeBlocks(blocks []serverBlock) {
-	for _, b := range blocks {
-		if b.Block != nil {
-			b.End()
-		}
+	for _, b := range ours(blocks) {
+		b.End()
 	}
 }
 
 // enginesOf returns one server block for each distinct engine: the first one.
 func enginesOf(blocks []serverBlock) (all []serverBlock) {
-	var seen []*block.Block
-	for _, b := range blocks {
-		if b.Block == nil {
-			continue
-		}
-		if !slices.ContainsFunc(seen, func(other *block.Block) bool { return other.Settings == b.Settings }) {
-			seen = append(seen, b.Block)
+	for _, b := range ours(blocks) {
+		if !slices.ContainsFunc(all, func(other serverBlock) bool { return other.Settings == b.Settings }) {
 			all = append(all, b)
 		}
 	}
@@ -148,10 +146,7 @@ func named(blocks []serverBlock) string {
 // warningsOf returns the warnings about a Corefile. It removes duplicates, because several
 // server blocks may import the same lines.
 func warningsOf(blocks []serverBlock) (all []string) {
-	for _, b := range blocks {
-		if b.Block == nil {
-			continue
-		}
+	for _, b := range ours(blocks) {
 		for _, warning := range slices.Concat(b.Config.Warnings, []string{b.hidden}) {
 			if warning != "" && !slices.Contains(all, warning) {
 				all = append(all, warning)
@@ -163,8 +158,9 @@ func warningsOf(blocks []serverBlock) (all []string) {
 
 // stanza returns where the plugin's stanza begins, as file:line, or "".
 func (b *serverBlock) stanza() string {
-	if len(b.tokens) == 0 {
+	tokens := b.read.Tokens[say.Plugin]
+	if len(tokens) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s:%d", cmp.Or(b.tokens[0].File, b.file), b.tokens[0].Line)
+	return fmt.Sprintf("%s:%d", cmp.Or(tokens[0].File, b.file), tokens[0].Line)
 }

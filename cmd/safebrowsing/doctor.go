@@ -178,13 +178,10 @@ func (e *examination) corefile(ctx context.Context, path string) error {
 		return e.Sum()
 	}
 	defer closeBlocks(e.blocks)
-	with := 0
-	for _, b := range e.blocks {
-		if b.Block != nil {
-			with++
-			e.Secrets = append(e.Secrets, b.Config.Secret)
-		}
+	for _, b := range ours(e.blocks) {
+		e.Secrets = append(e.Secrets, b.Config.Secret)
 	}
+	with := len(ours(e.blocks))
 	e.tell(diagnosis{"corefile", isOK, text(fmt.Sprintf("%d of %s %s safebrowsing", with,
 		say.Count(len(e.blocks), "server block", "server blocks"), say.Plural(with, "has", "have"))), ""})
 	for _, warning := range warningsOf(e.blocks) {

@@ -66,8 +66,8 @@ const extendedList = "se-ext-4b"
 
 // extended warns of server blocks that block by the list se-ext-4b.
 func (e *examination) extended() {
-	for _, b := range e.blocks {
-		if b.Block == nil || !b.Config.Online || b.Config.Monitor || !slices.Contains(b.Settings.Stored(), extendedList) {
+	for _, b := range ours(e.blocks) {
+		if !b.Config.Online || b.Config.Monitor || !slices.Contains(b.Settings.Stored(), extendedList) {
 			continue
 		}
 		e.tell(diagnosis{extendedList, isWarning, text(fmt.Sprintf("%s blocks the names of this list, and Google says that up to one in ten of them is harmless", b.stanza())),

@@ -27,7 +27,7 @@ import (
 // keeps examines whether clients go on asking this server: whether they may come over to encrypted DNS
 // here, what the server says about names by which they leave, and who else is announced to them.
 func (e *examination) keeps(ctx context.Context) {
-	blocks := caddyBlocks(e.path)
+	blocks := readOf(e.blocks)
 	asked := config.PlainAddresses(blocks, config.MachineAddresses())
 	for _, d := range encryptedDiagnoses(config.EncryptedOf(blocks), asked, time.Now()) {
 		e.tell(d)
@@ -48,16 +48,10 @@ func (e *examination) keeps(ctx context.Context) {
 	}
 }
 
-// caddyBlocks reads the server blocks of a Corefile that has been read a moment ago.
-func caddyBlocks(path string) []caddyfile.ServerBlock {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil
-	}
-	defer f.Close()
-	blocks, err := caddyfile.Parse(path, f, nil)
-	if err != nil {
-		return nil
+// readOf returns server blocks as CoreDNS reads them.
+func readOf(all []serverBlock) (blocks []caddyfile.ServerBlock) {
+	for _, b := range all {
+		blocks = append(blocks, b.read)
 	}
 	return blocks
 }
@@ -117,10 +111,7 @@ func plainListeners(blocks []caddyfile.ServerBlock, machine []netip.Addr) (all [
 
 // listedName returns a name that an own list blocks; "": none is known.
 func (e *examination) listedName() string {
-	for _, b := range e.blocks {
-		if b.Block == nil {
-			continue
-		}
+	for _, b := range ours(e.blocks) {
 		for _, own := range b.Config.Own {
 			name := blockedName(firstLines(own.Path))
 			if h, ok := lookup.ParseHost(name); ok && !own.Allow {

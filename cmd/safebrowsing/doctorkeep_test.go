@@ -162,7 +162,9 @@ func TestDoctorTellsCertificatesThatClientsDoNotAccept(t *testing.T) {
 		{"no name", nameless, "192.168.1.2", isWarning, 0, []string{"has no DNS name"}},
 	} {
 		corefile := testkit.Write(t, dir, "Corefile", "tls://. {\nbind 127.0.0.1\ntls "+tc.cert+" "+key+"\nsafebrowsing {\nblock "+own+"\n}\n}\n")
-		all := encryptedDiagnoses(config.EncryptedOf(caddyBlocks(corefile)), []netip.Addr{netip.MustParseAddr(tc.asked)}, time.Now().Add(tc.later))
+		blocks, err := parseCorefile(corefile)
+		testkit.Must(t, err)
+		all := encryptedDiagnoses(config.EncryptedOf(readOf(blocks)), []netip.Addr{netip.MustParseAddr(tc.asked)}, time.Now().Add(tc.later))
 		if len(all) != 1 || all[0].Status != tc.status {
 			t.Errorf("%s: Expected %s, got %+v", tc.name, tc.status, all)
 			continue

@@ -27,8 +27,8 @@ func isOpen(b caddyfile.ServerBlock) bool {
 
 // open warns of server blocks that answer everybody, once.
 func (e *examination) open() {
-	for _, b := range e.blocks {
-		if b.Block != nil && b.open {
+	for _, b := range ours(e.blocks) {
+		if b.open {
 			e.tell(diagnosis{"clients", isWarning, text(b.stanza() + ": this server block answers everybody who reaches it: an open resolver is used in attacks on others"),
 				"say with acl who may ask, or with bind at which address, unless a firewall keeps strangers out"})
 			return
@@ -39,9 +39,9 @@ func (e *examination) open() {
 // upstreams says whom the server blocks ask that have the plugin.
 func (e *examination) upstreams() {
 	var all []string
-	for _, b := range e.blocks {
+	for _, b := range ours(e.blocks) {
 		for _, args := range b.asks {
-			if of := strings.Join(args[1:], ", ") + " for " + args[0]; b.Block != nil && !slices.Contains(all, of) {
+			if of := strings.Join(args[1:], ", ") + " for " + args[0]; !slices.Contains(all, of) {
 				all = append(all, of)
 			}
 		}

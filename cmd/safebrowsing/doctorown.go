@@ -18,10 +18,7 @@ func (e *examination) ownLists() {
 		allow bool
 	}
 	seen := make(map[which]bool)
-	for _, b := range e.blocks {
-		if b.Block == nil {
-			continue
-		}
+	for _, b := range ours(e.blocks) {
 		for _, s := range b.OwnLists() {
 			if w := (which{s.Path, s.Allow}); s.InCorefile || !seen[w] {
 				seen[w] = true

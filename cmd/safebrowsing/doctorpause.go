@@ -13,8 +13,8 @@ import (
 // pauses warns of the pauses that are in force, each once.
 func (e *examination) pauses(now time.Time) {
 	seen := make(map[string]bool)
-	for _, b := range e.blocks {
-		if b.Block == nil || b.Config.PauseFolder() == "" {
+	for _, b := range ours(e.blocks) {
+		if b.Config.PauseFolder() == "" {
 			continue
 		}
 		file := block.PauseFile(b.Config.PauseFolder())

@@ -20,7 +20,7 @@ import (
 // protectedBlocks returns the server blocks of a Corefile that have the plugin. It opens no lists.
 func protectedBlocks(path string) ([]serverBlock, error) {
 	all, err := parseCorefile(path)
-	return slices.DeleteFunc(all, func(b serverBlock) bool { return b.Block == nil }), err
+	return ours(all), err
 }
 
 // where says which files a command may edit.

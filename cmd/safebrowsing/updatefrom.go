@@ -32,8 +32,8 @@ func (u *fetching) fromCorefile(c *cli.Command) (*block.Block, error) {
 	if err == nil && only.Config.DB == "" {
 		err = fmt.Errorf("%s has db off: CoreDNS keeps its lists in memory only, and there is no folder to fill", only.stanza())
 	}
-	for _, b := range blocks {
-		if b.Block != nil && (err != nil || b.Block != only.Block) {
+	for _, b := range ours(blocks) {
+		if err != nil || b.Block != only.Block {
 			b.End()
 		}
 	}

@@ -117,9 +117,9 @@ func LocalResolver(resolver string, machine []netip.Addr) (at netip.AddrPort, lo
 // listens, else "": the server would need its own answers before it gives any. system are
 // the system's resolvers, which are asked unless the stanza has resolver.
 func (c *Config) LoopWarning(blocks []caddyfile.ServerBlock, system []string, machine []netip.Addr) string {
-	resolvers, advice := strings.Fields(c.Resolvers), "name another one"
+	resolvers, advice := strings.Fields(c.Resolvers), "Name another one"
 	if len(resolvers) == 0 {
-		resolvers, advice = system, "write resolver and an address, such as resolver 9.9.9.9"
+		resolvers, advice = system, "Write resolver and an address, such as resolver 9.9.9.9"
 	}
 	if !c.asksByName() {
 		return ""
@@ -127,7 +127,7 @@ func (c *Config) LoopWarning(blocks []caddyfile.ServerBlock, system []string, ma
 	for _, r := range resolvers {
 		at, local := LocalResolver(r, machine)
 		if local && slices.ContainsFunc(blocks, func(b caddyfile.ServerBlock) bool { return ListeningOf(b).At(at.Addr(), at.Port()) }) {
-			return fmt.Sprintf("The names of the servers that lists come from are resolved by %s, where this Corefile listens: CoreDNS needs its own answer to fetch them. %s", r, strings.ToUpper(advice[:1])+advice[1:])
+			return fmt.Sprintf("The names of the servers that lists come from are resolved by %s, where this Corefile listens: CoreDNS needs its own answer to fetch them. %s", r, advice)
 		}
 	}
 	return ""
