@@ -1,7 +1,6 @@
 package lookup
 
 import (
-	"bytes"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -19,36 +18,6 @@ func TestNamesThatEscapesMakeLongerThanTheDNSAllowsAreChecked(t *testing.T) {
 	c := checkerOf(t, Config{}, want+"/")
 	if _, candidates := c.Check(h); candidates == nil || candidates.expression(0) != want+"/" {
 		t.Errorf("the exact host is no candidate")
-	}
-}
-
-// TestUnescapeEqualsRepeatedPasses compares with the rule as it is written:
-// "repeatedly percent-unescape the URL until it has no more percent-escapes".
-func TestUnescapeEqualsRepeatedPasses(t *testing.T) {
-	onePass := func(s []byte) (out []byte) {
-		for i := 0; i < len(s); i++ {
-			if s[i] == '%' && i+2 < len(s) && isHex(s[i+1]) && isHex(s[i+2]) {
-				out = append(out, unhex(s[i+1])<<4|unhex(s[i+2]))
-				i += 2
-				continue
-			}
-			out = append(out, s[i])
-		}
-		return out
-	}
-	random := rand.New(rand.NewPCG(1, 2))
-	for range 20_000 {
-		s := make([]byte, random.IntN(24))
-		for i := range s {
-			s[i] = "%%%%%2345aBx."[random.IntN(13)]
-		}
-		want := slices.Clone(s)
-		for next := onePass(want); !bytes.Equal(next, want); next = onePass(want) {
-			want = next
-		}
-		if got := unescape(s); !bytes.Equal(got, want) {
-			t.Fatalf("unescape(%q) = %q, want %q", s, got, want)
-		}
 	}
 }
 

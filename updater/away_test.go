@@ -295,16 +295,3 @@ func TestASearchFindsAServerThatIsBack(t *testing.T) {
 		}
 	})
 }
-
-func TestAShutdownBeforeARequestWasSentLeavesNoTrace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := ownedSchedule(t, t.TempDir(), 0)
-		s.state.Lists[se] = ListClock{Clock: Clock{Wait: time.Hour}}
-		before := s.state.Fetch.held()
-		a := begin(t, s, se)
-		must(t, a.takenBack())
-		if s.state.Fetch.held() != before || !s.list(se).NotBefore.IsZero() {
-			t.Errorf("%+v, %+v", s.state.Fetch, s.list(se))
-		}
-	})
-}

@@ -26,6 +26,7 @@ func TestTheCountOfADayFollowsTheClock(t *testing.T) {
 	}{
 		{"day after day", []step{
 			{"2026-11-22", true, 0, 900}, {"2026-11-22", false, 900, 100}, {"2026-11-23", true, 0, 10}, {"2026-12-01", true, 0, 0},
+			{"2026-12-02", true, 0, 0}, {"2026-12-03", true, 0, 7}, {"1970-01-01", false, 7, 0}, // only the last dates are remembered, and the one there is
 		}},
 		{"a router without a clock of its own restarts again and again", []step{
 			{"2026-11-23", true, 0, 900}, {"1970-01-01", false, 900, 50}, {"2026-11-23", false, 950, 50},
@@ -101,35 +102,6 @@ func TestTheNextDayBeginsAtMidnightWherever(t *testing.T) {
 				t.Errorf("after %s comes %s, want %s", test.now, got, test.want)
 			}
 		})
-	}
-}
-
-// Each date has the higher count of both. Of the dates the latest ones are remembered, and the current one always.
-func TestMergedCountsKeepTheHigherOne(t *testing.T) {
-	type counts = map[string]int
-	for _, test := range []struct {
-		name       string
-		a, b, want budgetDays
-	}{
-		{"nothing", budgetDays{}, budgetDays{}, budgetDays{Spent: counts{}}},
-		{"only one knows a date", budgetDays{Day: "2026-11-22", Spent: counts{"2026-11-22": 3}}, budgetDays{}, budgetDays{Day: "2026-11-22", Spent: counts{"2026-11-22": 3}}},
-		{"the same date", budgetDays{Day: "2026-11-22", Spent: counts{"2026-11-22": 3}}, budgetDays{Day: "2026-11-22", Spent: counts{"2026-11-22": 5}}, budgetDays{Day: "2026-11-22", Spent: counts{"2026-11-22": 5}}},
-		{
-			"several dates", budgetDays{Day: "2026-11-22", Spent: counts{"2026-11-21": 9, "2026-11-22": 3}}, budgetDays{Day: "2026-11-23", Spent: counts{"2026-11-21": 2, "2026-11-23": 1}},
-			budgetDays{Day: "2026-11-23", Spent: counts{"2026-11-21": 9, "2026-11-22": 3, "2026-11-23": 1}},
-		},
-		{
-			"more dates than are remembered", budgetDays{Day: "2026-11-22", Spent: counts{"2026-11-18": 1, "2026-11-20": 2, "2026-11-22": 3}},
-			budgetDays{Day: "2026-11-21", Spent: counts{"2026-11-17": 5, "2026-11-19": 6, "2026-11-21": 7}},
-			budgetDays{Day: "2026-11-22", Spent: counts{"2026-11-19": 6, "2026-11-20": 2, "2026-11-21": 7, "2026-11-22": 3}},
-		},
-	} {
-		for _, got := range []budgetDays{test.a.join(test.b), test.b.join(test.a)} {
-			got, _ = got.on(got.Day)
-			if got.Day != test.want.Day || !maps.Equal(got.Spent, test.want.Spent) {
-				t.Errorf("%s: %v, want %v", test.name, got, test.want)
-			}
-		}
 	}
 }
 

@@ -91,7 +91,8 @@ func indices(all ...uint32) Entries {
 func next(r *rand.Rand, held model, widths []int, partial bool) (*Update, model) {
 	var kept []string
 	var removed []uint32
-	quarters, more := []int{0, 3, 3, 3, 4}[r.IntN(5)], r.IntN(200)*r.IntN(2) // that stay; that come
+	quarters := []int{0, 3, 3, 3, 4}[r.IntN(5)]                             // that stay
+	more := []int{0, r.IntN(200), 2 * cursorEntries * r.IntN(4)}[r.IntN(3)] // that come
 	for i, e := range held {
 		if partial && r.IntN(4) < quarters {
 			kept = append(kept, e)
@@ -171,23 +172,6 @@ func checkModel(t *testing.T, l List, want model) {
 	if len(l.Set.Widths()) != len(widths) {
 		t.Fatalf("widths %v, want %v", l.Set.Widths(), widths)
 	}
-}
-
-// Streams longer than what is read at a time.
-func TestLongStreamsOfSeveralWidthsAreMerged(t *testing.T) {
-	r := rand.New(rand.NewPCG(32, 1))
-	held := newModel(someEntries(r, 20_000, []int{4, 7}))
-	added := newModel(someEntries(r, 20_000, []int{4, 7, 32}))
-	added = slices.DeleteFunc(added, func(e string) bool {
-		_, ok := slices.BinarySearch(held, e)
-		return ok
-	})
-	want := newModel(append(slices.Clone(held), added...))
-	sum := want.checksum()
-	u := &Update{Version: []byte("new"), Partial: true, Checksum: sum[:], Additions: streamsOf(r, added)}
-	l, _, err := Apply(held.list(t), u, 50_000)
-	must(t, err)
-	checkModel(t, l, want)
 }
 
 func TestStreamsThatMustNotBeMerged(t *testing.T) {

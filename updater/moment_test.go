@@ -3,13 +3,11 @@ package updater
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -84,39 +82,6 @@ func TestTheLaterOfTwoMoments(t *testing.T) {
 			t.Errorf("%s: %+v is not told from %+v", name, test.earlier, test.later)
 		}
 	}
-}
-
-// Of a file in the folder and one in a spare folder the newer one counts, even if the wall
-// clock was set back in between.
-func TestTheNewerOfTwoFilesIsFoundAfterAClockWasSetBack(t *testing.T) {
-	spare := t.TempDir()
-	t.Setenv("RUNTIME_DIRECTORY", spare)
-	synctest.Test(t, func(t *testing.T) {
-		begun, dir := time.Now(), t.TempDir()
-		s := newScheduleOf(t, openStore(t, dir))
-		s.store.boot = func() (string, time.Duration) { return "a", time.Since(begun) + time.Hour }
-		s.random = func() float64 { return 0 }
-		must(t, errors.Join(s.own()))
-		success(t, s, begin(t, s, se), time.Hour)
-		time.Sleep(2 * time.Hour)
-		s.store.disk.Rename = func(from, to string) error { // the folder cannot be written from now on
-			if strings.HasPrefix(to, dir) {
-				return errTest
-			}
-			return os.Rename(from, to)
-		}
-		must(t, SetClock(dir, -24*time.Hour)) // the file in the folder is from the future
-		attempt, err := s.begin([]string{se}, time.Now())
-		if err == nil {
-			t.Fatal("the folder was written")
-		}
-		_ = attempt.failed(time.Now(), 0, nil, nil, errTest) // the same error
-		s.disown()
-		again := newScheduleOf(t, s.store)
-		if again.state.Fetch.Failures != 1 || !again.state.Fetch.NotBefore.After(time.Now()) {
-			t.Error("the failure is forgotten")
-		}
-	})
 }
 
 func TestVersionsThatKnowNoBootReadTheFileAndWriteIt(t *testing.T) {

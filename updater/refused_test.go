@@ -177,33 +177,6 @@ func TestListsAreUpdatedFromAServerThatRefusesBatches(t *testing.T) {
 	}
 }
 
-func TestListsComeBackFromAServerThatRefusesAll(t *testing.T) {
-	inEachVersion(t, func(t *testing.T, server *protocoltest.Server, start func() *run) {
-		server.Publish("pha-4b", entriesOf(3))
-		r := start()
-		time.Sleep(2 * time.Hour)
-		r.checkHeld("at first", "se-4b", 1)
-		server.Break("update", 10_000, protocoltest.Fault{Status: http.StatusNotFound})
-		before := len(asked(server, 0))
-		time.Sleep(7 * 24 * time.Hour)
-		for i, list := range []string{"se-4b", "mw-4b", "pha-4b"} {
-			r.checkHeld("refused", list, byte(i+1))
-			refused := slices.DeleteFunc(r.reported(updater.ListRefused), func(e updater.Event) bool { return e.List != list })
-			if len(refused) < 6 || len(refused) > 14 { // 15 min, doubling to a day
-				t.Errorf("%s was refused %d times in a week", list, len(refused))
-			}
-		}
-		if n := len(asked(server, before)); n > 42 {
-			t.Errorf("%d requests in a week of refusals", n)
-		}
-		server.Repair()
-		server.Publish("mw-4b", entriesOf(2, 9))
-		time.Sleep(26 * time.Hour)
-		r.checkHeld("well again", "mw-4b", 2, 9)
-		r.stop()
-	})
-}
-
 // A failure that says nothing of the list ends the round, but a list that fails
 // every request for it does not keep the others back for ever.
 func TestAListThatFailsEveryRequestDoesNotStarveTheOthers(t *testing.T) {

@@ -359,32 +359,6 @@ func TestOnADiskThatCannotBeWrittenListsAreStillInForce(t *testing.T) {
 	})
 }
 
-func TestADiskThatFillsUpLaterKeepsWhatWasSaved(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := protocoltest.New(t)
-		server.Publish("se-4b", entriesOf(1, 2))
-		server.SetMinimumWait("se-4b", time.Hour)
-		base := t.TempDir()
-		dir, aside := filepath.Join(base, "lists"), filepath.Join(base, "aside")
-		r := newRun(t, server, dir, "se-4b").started()
-		time.Sleep(2 * time.Minute)
-		if err := os.Rename(dir, aside); err != nil { // from now on nothing can be written
-			t.Fatal(err)
-		}
-		server.Publish("se-4b", entriesOf(9))
-		time.Sleep(time.Hour)
-		r.checkHeld("without disk", "se-4b", 9)
-		r.stop()
-		server.ClientStarted()
-		r = newRun(t, server, aside, "se-4b")
-		if !r.start() {
-			t.Error("what was saved before is gone")
-		}
-		r.checkHeld("after a restart", "se-4b", 1, 2)
-		r.stop() // nothing is asked: what the disk does not know the client cannot obey
-	})
-}
-
 // A fetch that ends because the server is shut down is no failure: after the restart it is done again soon.
 func TestAShutdownDuringAFetchCallsForNoBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

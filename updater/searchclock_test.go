@@ -319,33 +319,6 @@ func TestAnAnswerDoesNotWaitForTheDisk(t *testing.T) {
 	})
 }
 
-// The last of several changes is in the file at the end, whatever the disk does.
-func TestChangesOfTheClockReachTheDiskInOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dir := t.TempDir()
-		p := newProcess(t, dir, v5Rules, nil)
-		writes := 0
-		sync := p.schedule.store.disk.SyncFile
-		p.schedule.store.disk.SyncFile = func(f *os.File) error { writes++; time.Sleep(time.Second); return sync(f) }
-		for i := range 100 {
-			p.schedule.changeSearch(func(c *asked) { c.Failures = c.Failures*2%1009 + i }, func(err error) { t.Error(err) })
-			time.Sleep(10 * time.Millisecond)
-		}
-		p.schedule.Flush()
-		want := 0
-		for i := range 100 {
-			want = want*2%1009 + i
-		}
-		again := newScheduleOf(t, openStore(t, dir))
-		if got := heldSearch(again).Failures; got != want || heldSearch(p.schedule).Failures != want {
-			t.Errorf("%d is saved, %d is held, want %d", got, p.schedule.state.Search.Failures, want)
-		}
-		if writes > 3 {
-			t.Errorf("%d writes of changes that came within a second", writes)
-		}
-	})
-}
-
 // Of failures of several processes at once the latest attempt counts, and every wait. Where a process
 // sees what another one has saved, its next failure is a later attempt than that.
 func TestNoWaitIsLostBetweenProcesses(t *testing.T) {
@@ -419,18 +392,9 @@ func TestOnlookersDoNotWriteTheClockOfSearches(t *testing.T) {
 	}
 }
 
-func TestADamagedClockOfSearchesIsReplaced(t *testing.T) {
-	inBubble(t, "read", func(t *testing.T) {
-		dir := t.TempDir()
-		p := newProcess(t, dir, v5Rules, &script{errs: []error{nil, errLimited}})
-		must(t, os.WriteFile(filepath.Join(dir, "searches.json"), []byte("{"), 0o600))
-		must(t, p.search(t))
-		if err := p.search(t); err != errLimited {
-			t.Fatal(err)
-		}
-		newProcess(t, dir, v5Rules, good()).backsOff(t, "after a restart", 15*time.Minute)
-	})
-	inBubble(t, "a version before this file was", func(t *testing.T) {
+// A version before there was a file of searches had their clock in the schedule.
+func TestAClockOfSearchesInTheScheduleHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		raw, err := encodeSchedule(scheduleState{clockSet: clockSet{Search: asked{Clock: Clock{NotBefore: time.Now().Add(time.Hour), Failures: 2}}}}, time.Now(), moment{Saved: time.Now()})
 		must(t, err)

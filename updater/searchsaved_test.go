@@ -128,60 +128,6 @@ func TestADamagedFileOfSearchesShortensNoWait(t *testing.T) {
 	}
 }
 
-// A folder, or a link to nothing, tells no more of a wait than a damaged file.
-func TestWhatIsNoFileOfSearchesCountsAsADamagedOne(t *testing.T) {
-	for name, put := range map[string]func(path string) error{
-		"a folder":          func(path string) error { return os.Mkdir(path, 0o700) },
-		"a link to nothing": func(path string) error { return os.Symlink(path+".none", path) },
-		"a file without end": func(path string) error {
-			return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, maxSmall+1))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Setenv("RUNTIME_DIRECTORY", t.TempDir())
-			store := openStore(t, t.TempDir())
-			must(t, put(filepath.Join(store.dir, "searches.json")))
-			s, err := NewSchedule(store)
-			if !errors.Is(err, errUnreadableSearches) {
-				t.Errorf("got %v", err)
-			}
-			s.Flush()
-			if hold := s.SearchHold(); !hold.Active(time.Now().Add(backoffUnit - time.Minute)) {
-				t.Errorf("searches wait until %v only", hold.Until)
-			}
-		})
-	}
-}
-
-// Only a wait that lasts, and ends after the file's, is worth a write.
-func TestAClockIsKeptIfItEndsLater(t *testing.T) {
-	for _, test := range []struct {
-		name       string
-		held, file time.Duration // to wait; 0: no file
-		want       time.Duration
-	}{
-		{"over", -time.Second, 0, 0}, {"over now", 0, 0, 0}, {"no file", time.Hour, 0, time.Hour}, {"longer", time.Hour, time.Minute, time.Hour},
-		{"shorter", time.Minute, time.Hour, time.Hour}, {"as long", time.Hour, time.Hour, time.Hour},
-	} {
-		inBubble(t, test.name, func(t *testing.T) {
-			dir := t.TempDir()
-			s, saved := searchesAfter(t, dir)
-			now := time.Now()
-			if test.file > 0 {
-				other, flush := searchesAfter(t, dir)
-				other.changeSearch(fail(now.Add(test.file)), noError(t))
-				flush()
-			}
-			s.state.Search.Clock = Clock{NotBefore: now.Add(test.held), Failures: 5}
-			s.keepSearches()
-			got := saved()
-			if test.want == 0 && !got.NotBefore.IsZero() || test.want > 0 && got.NotBefore.Sub(now) != test.want {
-				t.Errorf("%+v is saved at %s, want to wait %s", got, now, test.want)
-			}
-		})
-	}
-}
-
 // A search waits for its own clock or the previous schedule's, whichever ends later.
 func TestASearchWaitsForTheScheduleBefore(t *testing.T) {
 	now := time.Now()
@@ -315,22 +261,39 @@ func TestASearchLooksAtTheSharedStore(t *testing.T) {
 	}
 }
 
-// The wait that follows a damaged file is not begun once more by each start.
+// A folder, or a link to nothing, tells no more of a wait than a damaged file. The wait that follows is
+// not begun once more by each start.
 func TestADamagedFileOfSearchesCostsOneWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dir := t.TempDir()
-		must(t, os.WriteFile(filepath.Join(dir, "searches.json"), []byte("{"), 0o600))
-		s, err := NewSchedule(openStore(t, dir))
-		if !errors.Is(err, errUnreadableSearches) {
-			t.Errorf("got %v", err)
-		}
-		s.Flush()
-		time.Sleep(10 * time.Minute)
-		again, _ := searchesAfter(t, dir)
-		if wait := again.searchWait(time.Now()); wait != 5*time.Minute {
-			t.Errorf("after 10 minutes and a restart %s to wait, want 5 minutes", wait)
-		}
-	})
+	for name, test := range map[string]struct {
+		put  func(path string) error
+		left time.Duration // 10 minutes later, after a restart
+	}{
+		"a damaged file":    {func(path string) error { return os.WriteFile(path, []byte("{"), 0o600) }, 5 * time.Minute},
+		"a link to nothing": {func(path string) error { return os.Symlink(path+".none", path) }, 5 * time.Minute},
+		"a file without end": {func(path string) error {
+			return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, maxSmall+1))
+		}, 5 * time.Minute},
+		"a folder, which stays in the way": {func(path string) error { return os.Mkdir(path, 0o700) }, 15 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("RUNTIME_DIRECTORY", t.TempDir())
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				must(t, test.put(filepath.Join(dir, "searches.json")))
+				s, err := NewSchedule(openStore(t, dir))
+				if !errors.Is(err, errUnreadableSearches) {
+					t.Errorf("got %v", err)
+				}
+				s.Flush()
+				time.Sleep(10 * time.Minute)
+				again, _ := NewSchedule(openStore(t, dir))
+				again.Flush()
+				if wait := again.searchWait(time.Now()); wait != test.left {
+					t.Errorf("after 10 minutes and a restart %s to wait, want %s", wait, test.left)
+				}
+			})
+		})
+	}
 }
 
 // slowSearches returns a schedule whose file of searches is not written before write is closed.

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
@@ -303,37 +302,6 @@ func unwritable(t *testing.T) *Store {
 	must(t, os.Remove(s.dir))
 	must(t, os.WriteFile(s.dir, nil, 0o600))
 	return s
-}
-
-func TestAFolderThatCannotBeUsedGivesErrors(t *testing.T) {
-	s := unwritable(t)
-	if _, err := OpenStore(filepath.Join(s.dir, "below"), Origin{Name: testOrigin}); err == nil {
-		t.Error("a folder was made below a file")
-	}
-	if _, err := OpenStore(s.dir, Origin{Name: testOrigin}); err == nil {
-		t.Error("a file was taken for a folder")
-	}
-	if err := s.SaveList(heldList(t, "se-4b", 1)); err == nil {
-		t.Error("a list was saved")
-	}
-	if _, err := s.LoadList("se-4b"); err == nil {
-		t.Error("a list was loaded")
-	}
-	s.clean()
-	schedule, err := NewSchedule(s)
-	if err != nil {
-		t.Errorf("where no schedule can be there is none: %v", err)
-	}
-	if loadErr, saveErr := schedule.own(); loadErr != nil || saveErr == nil {
-		t.Errorf("reading and writing ended with %v, %v", loadErr, saveErr)
-	}
-	a, err := schedule.begin([]string{"se-4b"}, time.Now())
-	if err == nil {
-		t.Error("a schedule was saved")
-	}
-	if err := a.answered(time.Now(), 0, map[string]ListClock{"se-4b": {}}); err == nil {
-		t.Error("a schedule was saved")
-	}
 }
 
 func TestStatusOfAFolder(t *testing.T) {

@@ -90,42 +90,6 @@ func TestListsOfThePredecessorAreTakenOver(t *testing.T) {
 	}
 }
 
-func TestAListThatWasTakenOverIsGoneOnWith(t *testing.T) {
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		save(t, dir, older, "se-4b", "a state", prefix(1), prefix(3))
-		source := &scripted{answers: []func(string) *updater.Update{partial("1", []string{prefix(2)}, prefix(1), prefix(2), prefix(3))}, wait: time.Hour}
-		r := newRunOf(t, source, dir, newer, "se-4b")
-		if !r.start() || len(r.reported(updater.Loaded)) != 1 || len(r.reported(updater.StartsAnew)) != 0 {
-			t.Errorf("not loaded: %+v", r.events)
-		}
-		r.checkHeld("from disk", "se-4b", 1, 3)
-		if lists := r.database.Lists(); len(lists) != 1 || string(lists[0].Version) != "a state" {
-			t.Errorf("lists %+v, want the state of the predecessor", lists)
-		}
-		time.Sleep(time.Minute)
-		if got := source.last(t, 1).versions["se-4b"]; got != "a state" {
-			t.Errorf("asked on from version %q", got)
-		}
-		r.checkHeld("after the update", "se-4b", 1, 2, 3)
-		r.stop()
-		l, err := openStore(t, dir, newer).LoadList("se-4b")
-		if err != nil || l.TakenOver || string(l.Version) != "1" {
-			t.Errorf("saved %+v, %v, want a list of its own", l, err)
-		}
-	})
-}
-
-// partial is a partial update that adds, in one stream, to what result is then.
-func partial(version string, added []string, result ...string) func(string) *updater.Update {
-	return func(list string) *updater.Update {
-		u := full(version, added...)(list)
-		sum := sha256.Sum256([]byte(strings.Join(result, "")))
-		u.Partial, u.Checksum = true, sum[:]
-		return u
-	}
-}
-
 func TestAListOfOtherWidthsStartsAnew(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
