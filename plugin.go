@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/coredns/coredns/plugin"
+	clog "github.com/coredns/coredns/plugin/pkg/log"
 	"github.com/coredns/coredns/request"
 
 	"github.com/miekg/dns"
@@ -29,7 +30,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-var log = say.NewLog()
+var log = say.NewLog(clog.NewWithPlugin(say.Plugin))
 
 // SafeBrowsing is the plugin in one server block. It is safe for concurrent use
 // once set up.

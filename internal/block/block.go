@@ -18,6 +18,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	clog "github.com/coredns/coredns/plugin/pkg/log"
+
 	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
@@ -27,7 +29,7 @@ import (
 )
 
 // log writes the lines about server blocks.
-var log = say.NewLog()
+var log = say.NewLog(clog.NewWithPlugin(say.Plugin))
 
 // Block is a server block. It is safe for concurrent use; Start, Read and End are called once.
 type Block struct {

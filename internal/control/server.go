@@ -21,12 +21,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	clog "github.com/coredns/coredns/plugin/pkg/log"
+
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 )
 
-var log = say.NewLog()
+var log = say.NewLog(clog.NewWithPlugin(say.Plugin))
 
 // Server is what is asked over a door. It is safe for concurrent use; a block.Process is one.
 type Server interface {

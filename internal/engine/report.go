@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	clog "github.com/coredns/coredns/plugin/pkg/log"
+
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
@@ -17,7 +19,7 @@ import (
 )
 
 // log writes the lines of engines.
-var log = say.NewLog()
+var log = say.NewLog(clog.NewWithPlugin(say.Plugin))
 
 // reporter turns the events of an engine into log lines and metrics: one line when
 // a state begins and one when it ends. It is safe for concurrent use.

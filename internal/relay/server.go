@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	clog "github.com/coredns/coredns/plugin/pkg/log"
+
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
@@ -19,7 +21,7 @@ import (
 )
 
 // log writes the lines of relays.
-var log = say.NewLog()
+var log = say.NewLog(clog.NewWithPlugin(say.Plugin))
 
 // Config says what a relay fetches, and whom it serves.
 type Config struct {

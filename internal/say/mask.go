@@ -14,8 +14,6 @@ import (
 	golog "log"
 	"regexp"
 	"strings"
-
-	clog "github.com/coredns/coredns/plugin/pkg/log"
 )
 
 // Plugin is the word of the Corefile, and begins the names of metrics.
@@ -130,17 +128,23 @@ func (w MaskedWriter) Write(p []byte) (int, error) {
 	return w.W.Write(p)
 }
 
-// Log writes the log lines of a plugin, masked. It is safe for concurrent use.
-type Log struct{ to clog.P }
+// Log writes log lines, masked. It is safe for concurrent use.
+type Log struct{ to Lines }
 
-// NewLog returns the log of the plugin.
-func NewLog() Log { return Log{clog.NewWithPlugin(Plugin)} }
+// Lines is what writes them, such as the log of CoreDNS for a plugin. It must be safe for concurrent use.
+type Lines interface {
+	Debug(args ...any)
+	Info(args ...any)
+	Warning(args ...any)
+	Error(args ...any)
+}
+
+// NewLog returns a log.
+func NewLog(to Lines) Log { return Log{to} }
 
 // Debugf logs a line for who looks for a fault; debug must be set.
 func (l Log) Debugf(format string, args ...any) {
-	if clog.D.Value() {
-		l.to.Debug(Masked(fmt.Sprintf(format, args...)))
-	}
+	l.to.Debug(Masked(fmt.Sprintf(format, args...)))
 }
 
 // Info logs a line about what is as it should be.

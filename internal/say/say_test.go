@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	clog "github.com/coredns/coredns/plugin/pkg/log"
+
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
@@ -68,7 +70,7 @@ func TestAMaskedErrorIsStillTheErrorItWas(t *testing.T) {
 
 func TestEachLevelOfTheLogAndEachWriteIsMasked(t *testing.T) {
 	lines := testkit.Capture(t)
-	l := NewLog()
+	l := NewLog(clog.NewWithPlugin(Plugin))
 	l.Info(aKey)
 	l.Infof("%s", aKey)
 	l.Warning(aKey)
