@@ -1,9 +1,7 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"net"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/relay"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
@@ -49,13 +46,12 @@ func TestTheRelayOfTheManifestsWorks(t *testing.T) {
 		args = append(args, replacer.Replace(arg))
 	}
 	cfg := relayConfigOf(t, args...)
-	for name, address := range map[string]*string{"clients": &cfg.Listen, "admin": &cfg.Admin} {
-		if want := fmt.Sprintf("0.0.0.0:%d", portOf(t, c, name)); *address != want {
-			t.Errorf("the relay listens on %s for %s, want %s", *address, name, want)
+	for name, address := range map[string]string{"clients": cfg.Listen, "admin": cfg.Admin} {
+		if want := fmt.Sprintf("0.0.0.0:%d", portOf(t, c, name)); address != want {
+			t.Errorf("the relay listens on %s for %s, want %s", address, name, want)
 		}
-		*address = "127.0.0.1:0"
 	}
-	url, admin := runRelayOf(t, cfg)
+	url, admin, _ := startRelay(t, append(args, "-listen", "127.0.0.1:0", "-admin", "127.0.0.1:0")...)
 	for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe} {
 		portOf(t, c, probe.HTTPGet.Port.StrVal)
 		testkit.WantOK(t, admin+probe.HTTPGet.Path)
@@ -76,28 +72,4 @@ func portOf(t *testing.T, c corev1.Container, name string) int32 {
 	}
 	t.Fatalf("the container has no port %s", name)
 	return 0
-}
-
-// runRelayOf runs a relay until the test ends, and returns the URLs for clients and operators.
-func runRelayOf(t *testing.T, cfg relay.Config) (url, admin string) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	started, ended := make(chan [2]net.Addr, 1), make(chan error, 1)
-	go func() {
-		ended <- relay.Run(ctx, cfg, func(listen, admin net.Addr) { started <- [2]net.Addr{listen, admin} })
-	}()
-	select {
-	case err := <-ended:
-		cancel()
-		t.Fatal(err)
-	case addresses := <-started:
-		url, admin = cfg.URL(addresses[0]), "http://"+addresses[1].String()
-	}
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-	return url, admin
 }

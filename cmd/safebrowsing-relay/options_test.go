@@ -52,14 +52,8 @@ func newRelay(t *testing.T, cfg relay.Config) protocol.Client {
 	client, err := protocol.NewV5(protocol.Config{Endpoint: server.URL, UserAgent: "test/1"})
 	testkit.Must(t, err)
 	t.Cleanup(client.Close)
-	for range 4000 {
-		if r.Ready() {
-			return client
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	t.Fatal("the relay has no lists")
-	return nil
+	testkit.Until(t, "the lists of the relay", r.Ready)
+	return client
 }
 
 // ask searches for an expression by way of a relay.

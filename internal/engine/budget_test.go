@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -30,9 +29,7 @@ func TestTheStartSaysWhatTheBudgetAllows(t *testing.T) {
 			lines := testkit.Capture(t)
 			synctest.Test(t, func(t *testing.T) {
 				s := Settings{Endpoint: "http://budget.example", Protocol: protocol.DialectWebRisk.Name, Lists: "se-4b", DB: t.TempDir(), Budget: test.budget, Share: 100}
-				google := protocoltest.New(t)
-				google.SetMinimumWait("", time.Hour)
-				google.Publish("se-4b", [][]byte{{1, 2, 3, 4}})
+				google := listing(t, time.Hour)
 				_, end := life(t, s, google, 0) // fetches the list
 				end()
 				if test.file != "" {
@@ -52,10 +49,7 @@ func TestTheStartSaysWhatTheBudgetAllows(t *testing.T) {
 }
 
 func TestLinesOfTheBudgetSayWhatToDo(t *testing.T) {
-	schedule, err := updater.NewSchedule(nil)
-	testkit.Must(t, err)
-	r := newReporter(Settings{Protocol: protocol.DialectWebRisk.Name}, func() {})
-	r.schedule = schedule
+	r := reporting(t, Settings{Protocol: protocol.DialectWebRisk.Name})
 	due := time.Date(2026, 5, 2, 0, 0, 0, 0, time.UTC)
 	for name, test := range map[string]struct {
 		event updater.Event

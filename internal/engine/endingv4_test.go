@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
@@ -16,8 +15,7 @@ func TestTheEndOfVersion4IsAWarningUntilTheDayAndAnErrorFromThenOn(t *testing.T)
 	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(end.Add(-10 * time.Hour)))
-		google := protocoltest.New(t)
-		google.Publish("se-4b", [][]byte{{1, 2, 3, 4}})
+		google := listing(t, 0)
 		e, stop := life(t, s, google, 0)
 		testkit.WantParts(t, lines.Only(t, "Google ends"), "[WARNING]", "Safe Browsing v4 on 31 March 2027, tomorrow", "Change protocol v4 to v5: the lists stay in force")
 		if got := e.Standing(time.Now()); got.Ending != s.Ending().Text(time.Now()) || got.Ended {

@@ -51,9 +51,7 @@ func TestANewTokenIsTriedAtOnce(t *testing.T) {
 				put := func(token string) {
 					testkit.Must(t, os.WriteFile(file, []byte(token), 0o600))
 				}
-				google := protocoltest.New(t)
-				google.SetMinimumWait("", time.Hour)
-				google.Publish("se-4b", [][]byte{{1, 2, 3, 4}})
+				google := listing(t, time.Hour)
 				google.SetToken("NEW")
 				if test.status != 0 {
 					google.SetToken("OLD")
@@ -61,9 +59,7 @@ func TestANewTokenIsTriedAtOnce(t *testing.T) {
 				}
 				put("OLD")
 				s := Settings{Endpoint: "http://token.example", Protocol: protocol.DialectWebRisk.Name, Lists: "se-4b", DB: dir, Budget: 5, Share: 100, KeyFile: file, Token: true}
-				e, err := newEngine(s, "OLD", Edge{Transport: google, FirstContact: func() time.Duration { return 0 }}, past{ledgers: make(ledgers)}, func() {})
-				testkit.Must(t, err)
-				e.start("OLD")
+				e := started(t, s, "OLD", Edge{Transport: google, FirstContact: func() time.Duration { return 0 }})
 				time.Sleep(time.Minute)
 				cure := ". Put a new token into " + file + "; it is tried within a minute"
 				if line := lines.Only(t, "Cannot update lists se-4b"); strings.Contains(line, cure) != test.want {
@@ -140,9 +136,7 @@ func TestANewKeyIsInUseWithItsClockOnly(t *testing.T) {
 					return s
 				}}
 				s := Settings{Endpoint: "http://key.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b", KeyFile: file, Token: token}
-				e, err := newEngine(s, "OLD", edge, past{ledgers: make(ledgers)}, func() {})
-				testkit.Must(t, err)
-				e.start("OLD")
+				e := started(t, s, "OLD", edge)
 				defer e.stop()
 				search := func(prefix lookup.Prefix) {
 					if _, err := searcher.Search(t.Context(), []lookup.Prefix{prefix}); err != nil {

@@ -148,14 +148,10 @@ func TestAServerWithoutANetworkSaysThatNothingProtects(t *testing.T) {
 	s := Settings{Endpoint: "http://away.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b"}
 	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
-		google := protocoltest.New(t)
-		google.SetMinimumWait("", 30*time.Minute)
-		google.Publish("se-4b", [][]byte{{1, 2, 3, 4}})
+		google := listing(t, 30*time.Minute)
 		w := &wire{server: google}
 		w.cut.Store(true)
-		e, err := newEngine(s, "key", Edge{Transport: w, FirstContact: func() time.Duration { return 0 }}, past{ledgers: make(ledgers)}, func() {})
-		testkit.Must(t, err)
-		e.start("key")
+		e := started(t, s, "key", Edge{Transport: w, FirstContact: func() time.Duration { return 0 }})
 		defer e.stop()
 		time.Sleep(2*time.Hour + time.Second)
 		line := lines.Only(t, "Cannot update lists")
@@ -181,8 +177,7 @@ func TestARefusedKeyIsToldWhenTheNextTryIs(t *testing.T) {
 	s := Settings{Endpoint: "http://disabled.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b"}
 	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
-		google := protocoltest.New(t)
-		google.Publish("se-4b", [][]byte{{1, 2, 3, 4}})
+		google := listing(t, 0)
 		google.Break("update", 1, protocoltest.Fault{Status: 403})
 		e, end := life(t, s, google, 0)
 		defer end()

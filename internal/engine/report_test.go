@@ -19,12 +19,37 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
+// listing returns a server whose list se-4b has one entry and is to be asked for after a wait; 0: it does not say.
+func listing(t *testing.T, wait time.Duration) *protocoltest.Server {
+	google := protocoltest.New(t)
+	google.SetMinimumWait("", wait)
+	google.Publish("se-4b", [][]byte{{1, 2, 3, 4}})
+	return google
+}
+
+// started returns an engine that has just started.
+func started(t *testing.T, s Settings, key string, edge Edge) *Engine {
+	t.Helper()
+	e, err := newEngine(s, key, edge, past{ledgers: make(ledgers)}, func() {})
+	testkit.Must(t, err)
+	e.start(key)
+	return e
+}
+
+// reporting returns a reporter with a schedule in memory.
+func reporting(t *testing.T, s Settings) *reporter {
+	t.Helper()
+	schedule, err := updater.NewSchedule(nil)
+	testkit.Must(t, err)
+	r := newReporter(s, func() {})
+	r.schedule = schedule
+	return r
+}
+
 // life starts the engine of a bubble, and ends it.
 func life(t *testing.T, s Settings, google *protocoltest.Server, contact time.Duration) (e *Engine, end func()) {
 	t.Helper()
-	e, err := newEngine(s, "key", Edge{Transport: google, FirstContact: func() time.Duration { return contact }}, past{ledgers: make(ledgers)}, func() {})
-	testkit.Must(t, err)
-	e.start("key")
+	e = started(t, s, "key", Edge{Transport: google, FirstContact: func() time.Duration { return contact }})
 	synctest.Wait()
 	return e, func() { e.stop(); google.ClientStarted() }
 }
@@ -33,9 +58,7 @@ func TestTheStartSaysWhatProtects(t *testing.T) {
 	s := Settings{Endpoint: "http://start.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b mw-4b", DB: t.TempDir()}
 	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
-		google := protocoltest.New(t)
-		google.SetMinimumWait("", 30*time.Minute)
-		google.Publish("se-4b", [][]byte{{1, 2, 3, 4}})
+		google := listing(t, 30*time.Minute)
 		google.Publish("mw-4b", [][]byte{{1, 2, 3, 4}, {1, 2, 3, 5}})
 
 		_, end := life(t, s, google, 40*time.Second)
@@ -80,9 +103,7 @@ func TestAFollowerSaysWhomItFollowsAndTellsTheTrueTimes(t *testing.T) {
 	s := Settings{Endpoint: "http://follower.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b", DB: t.TempDir()}
 	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
-		google := protocoltest.New(t)
-		google.SetMinimumWait("se-4b", 30*time.Minute)
-		google.Publish("se-4b", [][]byte{{1, 2, 3, 4}})
+		google := listing(t, 30*time.Minute)
 		_, endFirst := life(t, s, google, 0)
 		fetched := time.Now()
 		time.Sleep(time.Minute)
@@ -109,9 +130,7 @@ func TestAListThatTheServerDoesNotHaveIsNamed(t *testing.T) {
 	s := Settings{Endpoint: "http://unknown.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b pha4-4b mw-4b"}
 	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
-		google := protocoltest.New(t)
-		google.SetMinimumWait("", 30*time.Minute)
-		google.Publish("se-4b", [][]byte{{1, 2, 3, 4}})
+		google := listing(t, 30*time.Minute)
 		google.Publish("mw-4b", [][]byte{{1, 2, 3, 4}, {5, 6, 7, 8}})
 		_, end := life(t, s, google, 0)
 		testkit.WantParts(t, lines.Only(t, "Cannot update lists"), "[ERROR]", "se-4b, pha4-4b, mw-4b", "status 400", "each list is requested by itself")
@@ -133,10 +152,8 @@ func TestModeRealtimeBehindARelayThatCannotSaysWhatToDo(t *testing.T) {
 	s := Settings{Endpoint: "http://relay.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b", Mode: lookup.RealTime}
 	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
-		relay := protocoltest.New(t)
+		relay := listing(t, 30*time.Minute)
 		relay.ActAsRelay()
-		relay.SetMinimumWait("", 30*time.Minute)
-		relay.Publish("se-4b", [][]byte{{1, 2, 3, 4}})
 		_, end := life(t, s, relay, 0)
 		time.Sleep(time.Minute)
 		lines.Only(t, "List se-4b now has 1 entry")
@@ -157,9 +174,7 @@ func wantLongWaits(t *testing.T, d *protocol.Dialect, warnings int, lists string
 	s := Settings{Endpoint: "http://longwait.example", Protocol: d.Name, Lists: "se-4b mw-4b"}
 	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
-		google := protocoltest.New(t)
-		google.SetMinimumWait("", 48*time.Hour)
-		google.Publish("se-4b", [][]byte{{1, 2, 3, 4}})
+		google := listing(t, 48*time.Hour)
 		google.Publish("mw-4b", [][]byte{{1, 2, 3, 4}})
 		_, end := life(t, s, google, 0)
 		got := lines.About("minimum wait of 48h0m0s")
@@ -176,9 +191,7 @@ func TestADayWithoutListUpdatesIsTwoLines(t *testing.T) {
 	s := Settings{Endpoint: "http://day.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b"}
 	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
-		google := protocoltest.New(t)
-		google.SetMinimumWait("se-4b", 30*time.Minute)
-		google.Publish("se-4b", [][]byte{{1, 2, 3, 4}})
+		google := listing(t, 30*time.Minute)
 		_, end := life(t, s, google, 0)
 		defer end()
 		google.Break("update", 1000, protocoltest.Fault{Status: 503})
@@ -217,15 +230,12 @@ func (o *outcomes) Search(_ context.Context, _ []lookup.Prefix) (lookup.Answer, 
 func TestAPauseOfConfirmationsIsSaidOnceAndItsEndOnce(t *testing.T) {
 	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
-		schedule, err := updater.NewSchedule(nil)
-		testkit.Must(t, err)
-		r := newReporter(Settings{Endpoint: "http://pause.example", Protocol: protocol.DialectV5.Name}, func() {})
-		r.schedule = schedule
-		e := &Engine{Service: Service{settings: r.settings, Schedule: schedule}, reporter: r}
+		r := reporting(t, Settings{Endpoint: "http://pause.example", Protocol: protocol.DialectV5.Name})
+		e := &Engine{Service: Service{settings: r.settings, Schedule: r.schedule}, reporter: r}
 		running.add(e)
 		defer running.remove(e)
 		server := &outcomes{err: &updater.StatusError{Code: http.StatusBadGateway}}
-		searcher := updater.Pace(server, schedule, updater.SearchRules{Backoff: updater.Strikes}, r.report)
+		searcher := updater.Pace(server, r.schedule, updater.SearchRules{Backoff: updater.Strikes}, r.report)
 		gauge := func() float64 {
 			return testkit.Metric(t, "search_not_before_timestamp_seconds", "endpoint", "http://pause.example")
 		}
@@ -242,7 +252,7 @@ func TestAPauseOfConfirmationsIsSaidOnceAndItsEndOnce(t *testing.T) {
 		if got := gauge(); got != unixSeconds(until) {
 			t.Errorf("Expected the gauge to be %v, got %v", unixSeconds(until), got)
 		}
-		if hold := schedule.SearchHold(); !hold.Until.Equal(until) {
+		if hold := r.schedule.SearchHold(); !hold.Until.Equal(until) {
 			t.Errorf("Expected the schedule to tell the same end, %v, got %v", until, hold.Until)
 		}
 		for range 20 { // the server is down for hours
@@ -255,7 +265,7 @@ func TestAPauseOfConfirmationsIsSaidOnceAndItsEndOnce(t *testing.T) {
 		time.Sleep(31 * time.Minute)
 		searches(r, searcher, 5)
 		testkit.WantParts(t, lines.Only(t, "Confirmations work again"), "[INFO]")
-		if hold := schedule.SearchHold(); hold.Active(time.Now()) || gauge() > unixSeconds(time.Now()) {
+		if hold := r.schedule.SearchHold(); hold.Active(time.Now()) || gauge() > unixSeconds(time.Now()) {
 			t.Errorf("Expected no pause any more, got %v", hold)
 		}
 		server.err = &updater.StatusError{Code: http.StatusTooManyRequests}
@@ -271,12 +281,9 @@ func TestAPauseOfConfirmationsIsSaidOnceAndItsEndOnce(t *testing.T) {
 func TestARelayThatAnswersInPartIsTwoLines(t *testing.T) {
 	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
-		schedule, err := updater.NewSchedule(nil)
-		testkit.Must(t, err)
-		r := newReporter(Settings{Endpoint: "http://part.example", Protocol: protocol.DialectV5.Name}, func() {})
-		r.schedule = schedule
+		r := reporting(t, Settings{Endpoint: "http://part.example", Protocol: protocol.DialectV5.Name})
 		server := new(outcomes)
-		searcher := updater.Pace(server, schedule, updater.SearchRules{Backoff: updater.Strikes}, r.report)
+		searcher := updater.Pace(server, r.schedule, updater.SearchRules{Backoff: updater.Strikes}, r.report)
 		for i := range 120 {
 			server.err = nil
 			if i%3 > 0 {
@@ -286,7 +293,7 @@ func TestARelayThatAnswersInPartIsTwoLines(t *testing.T) {
 			time.Sleep(10 * time.Second)
 		}
 		testkit.WantParts(t, lines.Only(t, "in part"), "[WARNING]", "budget of searches is spent for this client", "Suspected names that the relay does not know pass", "1m0s at most")
-		if hold := schedule.SearchHold(); hold.Failures != 0 || hold.Active(time.Now()) {
+		if hold := r.schedule.SearchHold(); hold.Failures != 0 || hold.Active(time.Now()) {
 			t.Errorf("Expected no wait and no failure, got %+v", hold)
 		}
 		server.err = nil
@@ -304,12 +311,9 @@ func TestARelayThatAnswersInPartIsTwoLines(t *testing.T) {
 func TestMinimumWaitsOfSearchesAreOneState(t *testing.T) {
 	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
-		schedule, err := updater.NewSchedule(nil)
-		testkit.Must(t, err)
-		r := newReporter(Settings{Endpoint: "http://waits.example", Protocol: protocol.DialectV5.Name}, func() {})
-		r.schedule = schedule
+		r := reporting(t, Settings{Endpoint: "http://waits.example", Protocol: protocol.DialectV5.Name})
 		server := &outcomes{wait: time.Minute}
-		searcher := updater.Pace(server, schedule, updater.SearchRules{Backoff: updater.Strict}, r.report)
+		searcher := updater.Pace(server, r.schedule, updater.SearchRules{Backoff: updater.Strict}, r.report)
 		for range 10 {
 			searches(r, searcher, 3)
 			time.Sleep(61 * time.Second)

@@ -18,8 +18,7 @@ import (
 
 // server is one that lists evil.example.com.
 func server(t *testing.T) *protocoltest.Server {
-	google := protocoltest.New(t)
-	google.SetMinimumWait("", time.Hour)
+	google := listing(t, time.Hour)
 	hash := sha256.Sum256([]byte("evil.example.com/"))
 	google.Publish("se-4b", [][]byte{hash[:4]})
 	return google
@@ -305,8 +304,7 @@ func TestEqualSettingsShareAnEngineUntilTheLastHoldEnds(t *testing.T) {
 	other := s
 	other.Cache = 7
 	synctest.Test(t, func(t *testing.T) {
-		google := protocoltest.New(t)
-		google.Publish("se-4b", [][]byte{{1, 2, 3, 4}})
+		google := listing(t, 0)
 		r := ForTests{NewRegistry(Edge{Transport: google, FirstContact: func() time.Duration { return 0 }})}
 		want := func(engines, holders int) {
 			t.Helper()

@@ -155,10 +155,7 @@ func TestWhatARelayRaisesOrReplacesEndsTheWaitsOfItsClients(t *testing.T) {
 // lists have n hosts, and a client.
 func limitedWorld(t *testing.T, n int, threshold float64) (*world, *replica) {
 	w := newWorld(t)
-	var all []string
-	for i := range n {
-		all = append(all, hostName(i)+"/")
-	}
+	all := hosts(n)
 	w.suspect(all...)
 	w.cfg.Rate, w.cfg.Burst, w.cfg.EMA = DefaultRate, DefaultBurst, threshold
 	w.start()

@@ -18,10 +18,7 @@ import (
 func TestARelayTellsWhatItCosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		var expressions []string
-		for i := range 12 {
-			expressions = append(expressions, hostName(i)+"/")
-		}
+		expressions := hosts(12)
 		w.suspect(expressions...)
 		w.google.SetNegativeCacheDuration(5 * time.Minute)
 		w.cfg.Settings.Protocol = protocol.DialectWebRisk.Name

@@ -100,14 +100,10 @@ type flooded struct {
 }
 
 // start starts the relay, with lists unless the flood is for the first ones.
-func (f relayFlood) start(t *testing.T, hosts, connections int) *flooded {
+func (f relayFlood) start(t *testing.T, prefixes, connections int) *flooded {
 	t.Helper()
 	w := newWorld(t)
-	var all []string
-	for i := range hosts {
-		all = append(all, hostName(i)+"/")
-	}
-	w.suspect(append(all, "evil.example/")...)
+	w.suspect(append(hosts(prefixes), "evil.example/")...)
 	r := &flooded{gate: make(chan struct{}), counts: testkit.FreeAddress(t, "127.0.0.1")}
 	var slow atomic.Bool
 	slow.Store(f.lists)

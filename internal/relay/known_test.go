@@ -42,10 +42,7 @@ func (c *replica) mustBe(t *testing.T, want lookup.Verdict, qname string) {
 func TestAClientThatHasSpentItsShareLearnsWhatTheRelayKnows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		names := []string{"evil.example/"}
-		for i := range 40 {
-			names = append(names, hostName(i)+"/")
-		}
+		names := append(hosts(40), "evil.example/")
 		w.threaten(names...)
 		w.google.SetCacheDuration(30 * time.Minute)
 		w.cfg.Settings.Budget, w.cfg.Settings.Share = 100, 10
@@ -242,10 +239,7 @@ func TestAnAnswerWithoutAKnownThreatWaitsForTheServer(t *testing.T) {
 func TestAClientThatHasSpentItsShareLearnsWhatARelayFartherAwayKnows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		names := []string{"evil.example/"}
-		for i := range 60 {
-			names = append(names, hostName(i)+"/")
-		}
+		names := append(hosts(60), "evil.example/")
 		w.threaten(names...)
 		w.google.SetCacheDuration(30 * time.Minute)
 		w.cfg.Settings.Budget, w.cfg.Settings.Share = 200, 20

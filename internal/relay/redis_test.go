@@ -57,10 +57,7 @@ func TestRelaysOnOneRedisSearchLikeOne(t *testing.T) {
 	fmt.Fprintln(out, "relays\tclients\tprefixes searched\ttime for all clients to have an answer\t")
 	for _, n := range []int{1, 2, 4} {
 		w := newWorld(t)
-		var all []string
-		for i := range names {
-			all = append(all, hostName(i)+"/")
-		}
+		all := hosts(names)
 		w.threaten(all...)
 		server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			if strings.Contains(r.URL.Path, "search") {
@@ -116,15 +113,7 @@ func askTogether(t *testing.T, relays []*running, clients int, expressions []str
 // What one relay admits counts at the other one, until Redis is away.
 func TestTheRateOfAClientHoldsOverRelays(t *testing.T) {
 	testkit.Long(t)
-	w := newWorld(t)
-	var all []string
-	for i := range 20 {
-		all = append(all, hostName(i)+"/")
-	}
-	w.threaten(all...)
-	server := httptest.NewServer(w.google)
-	t.Cleanup(server.Close)
-	w.cfg.Settings.Endpoint, w.cfg.Edge.Transport, w.cfg.Settings.DB = server.URL, nil, t.TempDir()
+	w, all := judged(t, 20), hosts(20)
 	s := testkit.StartRedis(t)
 	w.cfg.Redis, w.cfg.Rate, w.cfg.Burst = redisOf(t, s), 0.001, 4
 	relays := w.relays(2)

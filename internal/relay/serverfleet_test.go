@@ -193,16 +193,13 @@ func (w *world) firstEntries(within time.Duration) int {
 var quick = sharing.StoreConfig{Lease: 3 * time.Second, Beat: 100 * time.Millisecond, Settle: 600 * time.Millisecond, Spread: 100 * time.Millisecond}
 
 // judged returns a judging server on a socket whose list has names.
-func judged(t *testing.T, names int) (*world, string) {
+func judged(t *testing.T, names int) *world {
 	w := newWorld(t)
-	var all []string
-	for i := range names {
-		all = append(all, hostName(i)+"/")
-	}
-	w.threaten(all...)
-	s := httptest.NewServer(w.google)
-	t.Cleanup(s.Close)
-	return w, s.URL
+	w.threaten(hosts(names)...)
+	server := httptest.NewServer(w.google)
+	t.Cleanup(server.Close)
+	w.cfg.Settings.Endpoint, w.cfg.Edge.Transport, w.cfg.Settings.DB = server.URL, nil, t.TempDir()
+	return w
 }
 
 // A relay starts without Redis, serves the lists of its folder, and asks for none. When Redis is
@@ -210,9 +207,8 @@ func judged(t *testing.T, names int) (*world, string) {
 func TestARelayWithListsStartsWithoutRedis(t *testing.T) {
 	testkit.Long(t)
 	lines := testkit.Capture(t)
-	w, url := judged(t, 20)
-	w.cfg.Settings.Endpoint, w.cfg.Edge.Transport, w.cfg.Admin = url, nil, "127.0.0.1:0"
-	w.cfg.Settings.DB = t.TempDir()
+	w := judged(t, 20)
+	w.cfg.Admin = "127.0.0.1:0"
 	alone := run(t, w.cfg)
 	testkit.Until(t, "lists in the folder", func() bool {
 		l, err := updater.Status(w.cfg.Settings.DB)

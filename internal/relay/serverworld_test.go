@@ -90,6 +90,14 @@ func (w *world) suspect(expressions ...string) {
 // hostName returns the i-th of many hosts.
 func hostName(i int) string { return fmt.Sprintf("h%d.example", i) }
 
+// hosts returns the expressions of the first n of them.
+func hosts(n int) (all []string) {
+	for i := range n {
+		all = append(all, hostName(i)+"/")
+	}
+	return all
+}
+
 // start starts the relay in a bubble, without sockets, and waits until it does nothing. It ends
 // with the test.
 func (w *world) start() {

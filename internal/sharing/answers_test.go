@@ -128,6 +128,7 @@ func TestAValueThatCannotBeUsedIsAMiss(t *testing.T) {
 		{"garbage", "garbage", 1, false},
 		{"empty", "", 1, false},
 		{"about another prefix", string(foreign), 1, false},
+		{"too large for any relay", strings.Repeat("x", 2<<20), 1, false},
 		{"too old", string(old.encode(p)), 1, true},
 		{"of a newer format", string(newer), 1, true},
 	} {
@@ -292,9 +293,7 @@ func TestAThreatOfRedisKeepsItsAge(t *testing.T) {
 	s := testkit.StartRedis(t)
 	srv, bad := threatening(24 * time.Hour)
 	a := NewAnswers(openRedis(t, s.URL()), srv)
-	checker, err := lookup.NewChecker(lookup.Config{Database: new(lookup.Database), Searcher: a})
-	testkit.Must(t, err)
-	defer checker.Close()
+	checker := checkerOf(t, a)
 	const left = time.Minute
 	received := time.Now().Add(left - maxAge)
 	ahead := received.Add(time.Hour) // the writer's clock
@@ -372,21 +371,6 @@ func TestAnOlderFormatDoesNotReplaceANewerOne(t *testing.T) {
 	stored(t, s, "done")
 	if got := s.Do("GET", key); !strings.HasSuffix(got, string(newer)) {
 		t.Errorf("Expected the newer value, got %q", got)
-	}
-}
-
-// A value that is too large for any relay is removed, and costs no connection.
-func TestAValueThatIsTooLargeIsRemoved(t *testing.T) {
-	testkit.Long(t)
-	t.Parallel()
-	s := testkit.StartRedis(t)
-	srv, bad := threatening(0)
-	a := NewAnswers(openRedis(t, s.URL()), srv)
-	key := a.keysOf([]lookup.Prefix{bad})[0]
-	s.Do("SET", key, strings.Repeat("x", 2<<20))
-	search(t, a, bad)
-	if got := s.Do("EXISTS", key); got != ":0" || srv.count() != 1 {
-		t.Errorf("Expected a miss that is removed, got %s and %d searches", got, srv.count())
 	}
 }
 

@@ -2,7 +2,6 @@ package sharing
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -12,7 +11,6 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
-	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 // checkerOf returns a checker of names that a list holds.
@@ -43,35 +41,6 @@ func decideOn(t *testing.T, c *lookup.Checker, qname string) lookup.Decision {
 		d = c.Confirm(candidates, nil).Wait(t.Context())
 	}
 	return d
-}
-
-// One relay knows a threat. Another one, whose cache is empty, must decide by it although it
-// cannot ask about the parent of the name, which a list holds, too.
-func TestAThreatThatRedisKnowsIsBlockedWhateverTheSearchForOthersSays(t *testing.T) {
-	for name, reason := range map[string]error{
-		"back-off":         lookup.ErrBackoff,
-		"budget":           lookup.ErrBudget,
-		"an error":         &updater.StatusError{Code: 500},
-		"a relay's answer": &lookup.UnansweredError{Until: time.Now().Add(time.Minute), Reason: lookup.ErrBackoff},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := testkit.StartRedis(t)
-			evil, parent := hashOf("evil.bad.example/"), hashOf("bad.example/")
-			srv := &server{answer: lookup.Answer{TTL: time.Hour, Threats: []lookup.ThreatHash{{Hash: evil, Threats: lookup.AllThreats, TTL: time.Hour}}}}
-			search(t, NewAnswers(openRedis(t, s.URL()), srv), evil.Prefix(4)) // another client asked about this prefix only
-			testkit.Until(t, "the answer in Redis", func() bool { return stored(t, s, evil.Prefix(4)) != "" })
-
-			c := checkerOf(t, NewAnswers(openRedis(t, s.URL()), &server{err: reason}), evil, parent)
-			for _, by := range []lookup.Decider{lookup.ByServer, lookup.ByCache} {
-				if d := decideOn(t, c, "evil.bad.example."); d.Verdict != lookup.Unsafe || d.By != by {
-					t.Errorf("a threat that Redis knows is %s by %s (%v), want unsafe by %s", d.Verdict, d.By, d.Err, by)
-				}
-			}
-			if d := decideOn(t, c, "bad.example."); d.Verdict != lookup.Unsure || !errors.Is(d.Err, reason) && !errors.Is(d.Err, lookup.ErrBackoff) {
-				t.Errorf("a name that nobody knows is %s (%v), want unsure for %v", d.Verdict, d.Err, reason)
-			}
-		})
-	}
 }
 
 // Two relays share a Redis, and start again with an empty cache in any order. Whatever their servers
