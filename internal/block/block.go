@@ -128,8 +128,8 @@ func (b *Block) open(fetch bool) error {
 	var early opening
 	lists, err := openOwn(&b.Config.Block, fetch, func(e ownlist.Event) {
 		reportOwn(e)
-		if loaded, ok := e.(ownlist.Loaded); ok && early.ended(loaded.Named) {
-			b.reportNeeded(loaded.Named)
+		if e.Err == nil && early.ended(e.Named) {
+			b.reportNeeded(e.Named)
 		}
 	})
 	if err != nil {

@@ -125,20 +125,14 @@ func (o *own) close() {
 	}
 }
 
-// reportOwn turns what happens to a list into log lines.
+// reportOwn writes one line about what happens to a list, and another one if that has been read
+// and is about very many names.
 func reportOwn(e ownlist.Event) {
-	switch e := e.(type) {
-	case ownlist.Loaded:
-		reportLoaded(e)
-	case ownlist.Failed:
+	if e.Err != nil {
 		log.Errorf("List %s cannot be used: %v. The %s in force; the file is looked at again every few seconds",
 			e.Path, reasonOf(e.Err), say.Count(e.InForce(), "name read before stays", "names read before stay"))
+		return
 	}
-}
-
-// reportLoaded writes one line about a list that has been read, and another one if
-// it is about very many names.
-func reportLoaded(e ownlist.Loaded) {
 	does := map[bool]string{false: "blocks", true: "allows"}[e.Allow]
 	again := ""
 	if e.Again {

@@ -207,22 +207,13 @@ func (r *registry) forget(s *source, o *opener) (last bool) {
 // once.
 func (f *File) Close() { f.close() }
 
-// Event is a change that a caller may want to log: Loaded or Failed.
-type Event interface{ event() }
-
-// Loaded says that a file has been read and that queries use its content.
-type Loaded struct {
+// Event is a change that a caller may want to log: without an Err, that a file has been read and
+// that queries use its content; else that it cannot be used, while queries still use the content
+// before. An error is reported once for each new reason, and its end too.
+type Event struct {
 	State
-	Again bool // the file could not be used before
+	Again bool // it has been read, and could not be used before
 }
-
-// Failed says that a file cannot be used, for the reason in State.Err. Queries still use
-// the content before. It is reported once for each new reason; Loaded reports the end of
-// the trouble.
-type Failed struct{ State }
-
-func (Loaded) event() {}
-func (Failed) event() {}
 
 // ErrEmpty says that a file has no usable entry any more, and had some before. The reason
 // is more often an accident than an intention: a failed download, or a writer that has
@@ -335,22 +326,16 @@ func (s *source) take(c *content, version fs.FileInfo, steady bool) {
 	again := s.err != nil
 	s.err = nil
 	s.mu.Unlock()
-	s.loaded(again)
+	s.report(Event{s.state(), again})
 }
 
 // reportFirst reports the result of the first load. A file that is not there yet is no
 // event.
 func (s *source) reportFirst() {
-	switch st := s.state(); {
-	case st.Err != nil:
-		s.report(Failed{st})
-	case !s.missing():
-		s.report(Loaded{st, false})
+	if st := s.state(); st.Err != nil || !s.missing() {
+		s.report(Event{State: st})
 	}
 }
-
-// loaded reports that queries use the content.
-func (s *source) loaded(again bool) { s.report(Loaded{s.state(), again}) }
 
 // fail reports an error, unless the last report had the same one.
 func (s *source) fail(err error) {
@@ -359,7 +344,7 @@ func (s *source) fail(err error) {
 	s.err = err
 	s.mu.Unlock()
 	if !same {
-		s.report(Failed{s.state()})
+		s.report(Event{State: s.state()})
 	}
 }
 

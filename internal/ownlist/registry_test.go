@@ -99,7 +99,7 @@ func TestReadersWhileTheFileChanges(t *testing.T) {
 	var loads atomic.Int64
 	r := newRegistry(time.Millisecond)
 	f, err := r.open(Config{Path: path}, func(e Event) {
-		if _, ok := e.(Loaded); ok {
+		if e.Err == nil {
 			loads.Add(1)
 		} else {
 			t.Errorf("%+v", e)

@@ -41,23 +41,21 @@ func (e *events) take() string {
 }
 
 func word(event Event) string {
-	failed, ok := event.(Failed)
-	loaded, _ := event.(Loaded)
 	switch {
-	case !ok && loaded.Again:
+	case event.Again:
 		return "loaded again"
-	case !ok:
+	case event.Err == nil:
 		return "loaded"
-	case errors.Is(failed.Err, fs.ErrNotExist):
+	case errors.Is(event.Err, fs.ErrNotExist):
 		return "vanished"
-	case errors.Is(failed.Err, ErrEmpty):
+	case errors.Is(event.Err, ErrEmpty):
 		return "empty"
-	case errors.Is(failed.Err, files.ErrIrregular):
+	case errors.Is(event.Err, files.ErrIrregular):
 		return "irregular"
-	case errors.Is(failed.Err, fs.ErrPermission):
+	case errors.Is(event.Err, fs.ErrPermission):
 		return "forbidden"
 	}
-	return failed.Err.Error()
+	return event.Err.Error()
 }
 
 var must = testkit.Must
@@ -301,7 +299,7 @@ func TestCloseDoesNotWaitForADiskThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hung := make(chan struct{})
 		f, err := newRegistry(pollInterval).open(Config{Path: path}, func(e Event) {
-			if loaded, ok := e.(Loaded); !ok || loaded.Again {
+			if e.Err != nil || e.Again {
 				<-hung
 			}
 		})
