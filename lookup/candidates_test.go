@@ -47,26 +47,17 @@ func TestLimitedCandidatesAreThoseOfWhichNoneIsAdmitted(t *testing.T) {
 	}
 }
 
-func TestFirstIsThatOfTheFirstCandidate(t *testing.T) {
-	database := databaseOf(listOf("domain", "example.com/"), listOf("host", "www.example.com/"))
+// The exact host comes first. A name and its subdomains have the prefix of the shortest listed expression in common.
+func TestFirstAndShortestOfTheCandidates(t *testing.T) {
+	c := checkerOf(t, Config{Database: databaseOf(listOf("domain", "example.com/"), listOf("host", "a.example.com/", "b.a.example.com/"))})
+	shortest := HashExpression("example.com/").Prefix(4)
 	for name, want := range map[string][2]string{
-		"www.example.com.":  {"host", "www.example.com/"},
-		"mail.example.com.": {"domain", "example.com/"},
+		"a.example.com.": {"host", "a.example.com/"}, "b.a.example.com.": {"host", "b.a.example.com/"},
+		"example.com.": {"domain", "example.com/"}, "other.example.com.": {"domain", "example.com/"},
 	} {
-		c := checkerOf(t, Config{Database: database})
-		if list, expression := suspect(t, c, name).First(); list != want[0] || expression != want[1] {
-			t.Errorf("%s: list %q, expression %q, want %q", name, list, expression, want)
-		}
-	}
-}
-
-// A name and its subdomains have the prefix of the shortest listed expression in common.
-func TestSubdomainsHaveTheShortestExpressionInCommon(t *testing.T) {
-	c := checkerOf(t, Config{}, "example.com/", "a.example.com/", "b.a.example.com/")
-	want := HashExpression("example.com/").Prefix(4)
-	for _, name := range []string{"example.com.", "a.example.com.", "b.a.example.com.", "other.example.com."} {
-		if got := suspect(t, c, name).Shortest(); got != want {
-			t.Errorf("%s: %x, want %x", name, got, want)
+		candidates := suspect(t, c, name)
+		if list, expression := candidates.First(); list != want[0] || expression != want[1] || candidates.Shortest() != shortest {
+			t.Errorf("%s: list %q, expression %q, want %q; the shortest is %x", name, list, expression, want, candidates.Shortest())
 		}
 	}
 }

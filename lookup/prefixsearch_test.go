@@ -31,41 +31,47 @@ func oneAnswer(t testing.TB, c *Checker, expression string) PrefixAnswer {
 	return answers[0]
 }
 
+// A client may get the answer 10 seconds later, and a threat must not be older than 30
+// minutes then. If the client answers others, that takes up to 10 seconds again.
 func TestAPrefixAnswerTellsItsRemainingTTL(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := &server{t: t}
-		srv.knows(5*time.Minute, isThreat("bad.example/", Malware))
-		c := checkerOf(t, Config{Searcher: srv}, "bad.example/", "good.example/")
-		for _, step := range []struct {
-			after time.Duration
-			ttl   time.Duration // of an answer without threats; with one it is 10 seconds shorter
-			from  Origin
-		}{
-			{0, 5 * time.Minute, FromServer},
-			{0, 5 * time.Minute, FromCache},
-			{time.Minute, 4 * time.Minute, FromCache},
-			{4 * time.Minute, 0, FromCache},
-			{time.Nanosecond, 5 * time.Minute, FromServer},
-		} {
-			time.Sleep(step.after)
-			for expression, threats := range map[string]int{"bad.example/": 1, "good.example/": 0} {
-				got, ttl := oneAnswer(t, c, expression), step.ttl
-				if threats > 0 {
-					ttl = max(0, ttl-10*time.Second)
-				}
-				if got.TTL != ttl || got.From != step.from || len(got.Threats) != threats {
-					t.Errorf("%s after %s: %+v, want TTL %s from %s and threats: %d", expression, step.after, got, ttl, step.from, threats)
+	type step struct {
+		after     time.Duration
+		bad, good time.Duration // TTL of an answer with a threat, and without
+		asked     int           // searches in all
+	}
+	const half = 29*time.Minute + 50*time.Second
+	for ttl, steps := range map[time.Duration][]step{
+		5 * time.Minute: {
+			{0, 5*time.Minute - 10*time.Second, 5 * time.Minute, 2}, {0, 5*time.Minute - 10*time.Second, 5 * time.Minute, 2},
+			{time.Minute, 4*time.Minute - 10*time.Second, 4 * time.Minute, 2}, {4 * time.Minute, 0, 0, 2},
+			{time.Nanosecond, 5*time.Minute - 10*time.Second, 5 * time.Minute, 4},
+		},
+		24 * time.Hour: {
+			{0, half - 10*time.Second, 24 * time.Hour, 2}, {half, 0, 24*time.Hour - half, 2}, {time.Nanosecond, half - 10*time.Second, 24*time.Hour - half - 1, 3},
+		},
+	} {
+		inBubble(t, ttl.String(), func(t *testing.T) {
+			asked := 0
+			c := checkerOf(t, Config{Searcher: searchFunc(func(context.Context, []Prefix) (Answer, error) {
+				asked++
+				return Answer{TTL: ttl, Threats: []ThreatHash{lasting(ttl, isThreat("bad.example/", Malware))}}, nil
+			})}, "bad.example/", "good.example/")
+			for i, step := range steps {
+				time.Sleep(step.after)
+				before := asked
+				bad := oneAnswer(t, c, "bad.example/")
+				from := map[bool]Origin{true: FromServer, false: FromCache}[asked > before]
+				good := oneAnswer(t, c, "good.example/")
+				if bad.TTL != step.bad || good.TTL != step.good || bad.From != from || len(bad.Threats) != 1 || len(good.Threats) != 0 || asked != step.asked {
+					t.Errorf("step %d: %+v, %+v and %d searches, want %+v", i+1, bad, good, asked, step)
 				}
 			}
-		}
-		unlisted := oneAnswer(t, c, "other.example/")
-		if unlisted.From != FromLists || unlisted.TTL != time.Minute || len(unlisted.Threats) != 0 {
-			t.Errorf("a prefix in no list: %+v", unlisted)
-		}
-		if n := len(srv.searches()); n != 4 {
-			t.Errorf("%d searches, want 4", n)
-		}
-	})
+			unlisted := oneAnswer(t, c, "other.example/")
+			if unlisted.From != FromLists || unlisted.TTL != time.Minute || len(unlisted.Threats) != 0 {
+				t.Errorf("a prefix in no list: %+v", unlisted)
+			}
+		})
+	}
 }
 
 // A search is new, or for a name that is popular again within another life of its answer, or expired.
@@ -89,34 +95,6 @@ func TestAPrefixAnswerTellsWhyTheServerWasAsked(t *testing.T) {
 				if got := oneAnswer(t, c, expression); got.From != FromServer || got.Reason != step.want {
 					t.Errorf("%s after %s: from %s, %s, want %s", expression, step.after, got.From, got.Reason, step.want)
 				}
-			}
-		}
-	})
-}
-
-// A client may get the answer 10 seconds later, and a threat must not be older than 30
-// minutes then. If the client answers others, that takes up to 10 seconds again.
-func TestAThreatIsNotToldForMoreThan30Minutes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		asked := 0
-		c := checkerOf(t, Config{Searcher: searchFunc(func(context.Context, []Prefix) (Answer, error) {
-			asked++
-			threat := lasting(24*time.Hour, isThreat("bad.example/", Malware))
-			return Answer{TTL: 24 * time.Hour, Threats: []ThreatHash{threat}}, nil
-		})}, "bad.example/", "good.example/")
-		for _, step := range []struct {
-			after     time.Duration
-			bad, good time.Duration
-			asked     int
-		}{
-			{0, 29*time.Minute + 40*time.Second, 24 * time.Hour, 2},
-			{29*time.Minute + 50*time.Second, 0, 24*time.Hour - 29*time.Minute - 50*time.Second, 2},
-			{time.Nanosecond, 29*time.Minute + 40*time.Second, 24*time.Hour - 29*time.Minute - 50*time.Second - 1, 3},
-		} {
-			time.Sleep(step.after)
-			bad, good := oneAnswer(t, c, "bad.example/"), oneAnswer(t, c, "good.example/")
-			if bad.TTL != step.bad || good.TTL != step.good || asked != step.asked {
-				t.Errorf("after %s: %s, %s and %d searches, want %+v", step.after, bad.TTL, good.TTL, asked, step)
 			}
 		}
 	})

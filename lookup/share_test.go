@@ -33,6 +33,16 @@ func walled(n int) *Shares {
 	return s
 }
 
+// takes returns how many of n searches a client may begin.
+func takes(s *Shares, client string, now time.Time, n int) (got int) {
+	for range n {
+		if s.Take(netip.MustParseAddr(client), now) {
+			got++
+		}
+	}
+	return got
+}
+
 func TestAShareIsForASiteAndADay(t *testing.T) {
 	s := walled(3)
 	midnight := time.Date(2026, 11, 23, 0, 0, 0, 0, time.Local)
@@ -55,13 +65,7 @@ func TestAShareIsForASiteAndADay(t *testing.T) {
 		{"and forward again", "192.0.2.1", midnight, 1, 0},
 	}
 	for _, step := range steps {
-		got := 0
-		for range step.asked {
-			if s.Take(netip.MustParseAddr(step.client), step.now) {
-				got++
-			}
-		}
-		if got != step.want {
+		if got := takes(s, step.client, step.now, step.asked); got != step.want {
 			t.Errorf("%s: %d of %d, want %d", step.name, got, step.asked, step.want)
 		}
 	}
@@ -69,18 +73,10 @@ func TestAShareIsForASiteAndADay(t *testing.T) {
 
 // A clock that was ahead for a while must not leave a client without a share until a restart.
 func TestAClientHasItsShareEachDayAfterAClockThatWasAhead(t *testing.T) {
-	client := netip.MustParseAddr("192.0.2.1")
 	for name, ahead := range map[string]time.Duration{"73 years": 73 * 365 * 24 * time.Hour, "a day": 24 * time.Hour, "an hour, over midnight": 11 * time.Hour} {
 		s := walled(3)
 		day := time.Date(2026, 11, 22, 13, 30, 0, 0, time.Local)
-		take := func(now time.Time) (got int) {
-			for range 9 {
-				if s.Take(client, now) {
-					got++
-				}
-			}
-			return got
-		}
+		take := func(now time.Time) int { return takes(s, "192.0.2.1", now, 9) }
 		take(day)
 		take(day.Add(ahead))
 		if got := take(day); got != 0 {
@@ -101,13 +97,7 @@ func TestAShareIsGivenBackOnTheSameDayOnly(t *testing.T) {
 	tomorrow := today.AddDate(0, 0, 1)
 	take := func(now time.Time, want int) {
 		t.Helper()
-		got := 0
-		for range 5 {
-			if s.Take(client, now) {
-				got++
-			}
-		}
-		if got != want {
+		if got := takes(s, client.String(), now, 5); got != want {
 			t.Errorf("%d are taken, want %d", got, want)
 		}
 	}
