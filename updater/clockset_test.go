@@ -391,6 +391,7 @@ func TestAHoldIsOneSentence(t *testing.T) {
 		{Hold{Until: until, Failures: 2, Failed: failed, Cause: "x"}, "back-off after 2 failures in a row, the last at 2026-05-01T11:30:00Z: x"},
 		{Hold{Until: until, Budget: 1, Failures: 3}, "the day's budget of 1 search is spent"},
 		{Hold{Until: until, Budget: 2}, "the day's budget of 2 searches is spent"},
+		{Hold{Until: until, Budget: 100, Portion: AnHour}, "the 25 searches that one hour may take of the day's 100 are spent"},
 	} {
 		if got := test.hold.String(); got != testkit.LocalTimes(test.want) {
 			t.Errorf("%+v: %q, want %q", test.hold, got, test.want)
