@@ -49,3 +49,11 @@ func TestTheEndOfVersion4IsAWarningUntilTheDayAndAnErrorFromThenOn(t *testing.T)
 		}
 	})
 }
+
+func TestEnginesOfTwoVersionsAtGooglesServerWaitForEachOther(t *testing.T) {
+	pair{Settings{Protocol: protocol.DialectV4.Name}, Settings{Protocol: protocol.DialectV5.Name}, true}.try(t)
+}
+
+func TestAMinimumWaitOfVersion4AboveADayIsOneWarning(t *testing.T) {
+	wantLongWaits(t, protocol.DialectV4, 1, "for lists se-4b, mw-4b. ")
+}

@@ -1,20 +1,27 @@
 package protocol
 
 import (
+	"bufio"
+	"cmp"
+	"context"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -187,5 +194,189 @@ func TestFetchInAnotherProcess(t *testing.T) {
 	testkit.Must(t, err)
 	if _, err := fetch(t, c, updater.Want{List: "se-4b"}); err == nil {
 		t.Error("fetched through a proxy that refuses")
+	}
+}
+
+// secretPrefix is asked for in the tests of this file; its base64 must be in no
+// error.
+const secretPrefix = lookup.Prefix("\xfb\xef\xfe\x00")
+
+// checkSecrets fails if an error tells the key, the URL of a request, or what was
+// asked for.
+func checkSecrets(t *testing.T, err error) {
+	t.Helper()
+	for _, form := range []string{"%v", "%+v", "%q"} {
+		text := fmt.Sprintf(form, err)
+		for _, secret := range []string{testKey, url.QueryEscape(testKey), "://", "/v5/", "/v1/", "hashPrefix", "versionToken", "alt=proto", "--_-AA"} {
+			if strings.Contains(text, secret) {
+				t.Errorf("%q is in the error %s", secret, text)
+			}
+		}
+	}
+}
+
+// fetchError fetches all lists and returns what is wrong with the answer or with
+// the first list that cannot be applied.
+func fetchError(ctx context.Context, c Client) error {
+	var wanted []updater.Want
+	for _, width := range widths {
+		wanted = append(wanted, updater.Want{List: fmt.Sprintf("x-%db", width)})
+	}
+	broken := make([]error, len(wanted))
+	_, err := c.Fetch(ctx, wanted, func(i int, u *updater.Update) {
+		_, _, broken[i] = updater.Apply(updater.List{Name: wanted[i].List}, u, 1000)
+	})
+	return cmp.Or(err, cmp.Or(broken...))
+}
+
+func searchError(ctx context.Context, c Client) error {
+	_, err := c.Search(ctx, []lookup.Prefix{secretPrefix})
+	return err
+}
+
+func TestEveryFaultIsAnErrorWithoutSecretsOverASocket(t *testing.T) {
+	risk := func(t *testing.T, endpoint string) Client {
+		return riskClientOf(t, Config{Endpoint: endpoint, Key: testKey})
+	}
+	searchRisk := func(ctx context.Context, c Client) error {
+		return cmp.Or(firstFetchError(ctx, c), searchError(ctx, c)) // only entries of lists may be asked for
+	}
+	for _, service := range []struct {
+		name, method string
+		faults       map[string]protocoltest.Fault
+		client       func(t *testing.T, endpoint string) Client
+		ask          func(context.Context, Client) error
+	}{
+		{"lists", "update", protocoltest.ListFaults(), func(t *testing.T, endpoint string) Client { return clientOf(t, endpoint) }, fetchError},
+		{"search", "search", protocoltest.SearchFaults(), func(t *testing.T, endpoint string) Client { return clientOf(t, endpoint) }, searchError},
+		{"lists of Web Risk", "computeDiff", protocoltest.ListFaultsWebRisk(), risk, firstFetchError},
+		{"search of Web Risk", "searchOne", protocoltest.SearchFaultsWebRisk(), risk, searchRisk},
+	} {
+		for name, f := range service.faults {
+			t.Run(service.name+", "+name, func(t *testing.T) {
+				s := riskServer(t)
+				for _, width := range widths {
+					s.Publish(fmt.Sprintf("x-%db", width), [][]byte{make([]byte, width), append(make([]byte, width-1), 1)})
+				}
+				s.Break(service.method, 1, f)
+				socket := httptest.NewServer(s)
+				defer socket.Close()
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if f.Delay > 0 {
+					ctx, cancel = context.WithTimeout(ctx, 200*time.Millisecond)
+					defer cancel()
+				}
+				c := service.client(t, socket.URL)
+				defer c.Close()
+				err := service.ask(ctx, c)
+				if err == nil {
+					t.Error("no error")
+				}
+				checkSecrets(t, err)
+			})
+		}
+	}
+}
+
+// clientOf returns a client with the transport of production.
+func clientOf(t *testing.T, endpoint string) *V5 {
+	t.Helper()
+	c, err := NewV5(Config{Endpoint: endpoint, Key: testKey, UserAgent: "test/1"})
+	testkit.Must(t, err)
+	c.cfg.Transport.(*http.Transport).Proxy = nil // whatever the environment says
+	return c
+}
+
+// A server that knows the key, as it must, may repeat it in whatever words an
+// error quotes.
+func TestAServerThatRepeatsTheKeyDoesNotGetItIntoErrors(t *testing.T) {
+	named := marshal(t, &sbv5.BatchGetHashListsResponse{HashLists: []*sbv5.HashList{{Name: testKey}, {Name: "x-8b"}, {Name: "x-16b"}, {Name: "x-32b"}}})
+	one := marshal(t, &sbv5.HashList{Name: testKey})
+	saying := func(message string) answering {
+		return func(r *http.Request) (*http.Response, error) {
+			return response(r, 403, nil, []byte(`{"error":{"message":"`+message+`"}}`)), nil
+		}
+	}
+	with := func(status int, header, value string) answering {
+		return func(r *http.Request) (*http.Response, error) {
+			return response(r, status, http.Header{header: {value}}, nil), nil
+		}
+	}
+	for name, answer := range map[string]answering{
+		"in the error message":           saying("the key " + testKey + " is not valid"),
+		"in the error message, escaped":  saying(`the key \u0041` + testKey[1:] + " is not valid"),
+		"across the end of the message":  saying(strings.Repeat("x", 290) + testKey),
+		"as the type of the answer":      with(200, "Content-Type", "x-"+testKey+"/plain"),
+		"as an enum in JSON":             always(jsonForm, []byte(`{"fullHashes":[{"fullHashDetails":[{"threatType":"`+testKey+`"}]}],"hashLists":"`+testKey+`","name":[]}`)),
+		"as an enum in JSON of Web Risk": always(jsonForm, []byte(`{"responseType":"`+testKey+`","threats":"`+testKey+`"}`)),
+		"as a time of Web Risk":          always(jsonForm, []byte(`{"recommendedNextDiff":"`+testKey+`","negativeExpireTime":"`+testKey+`"}`)),
+		"as a compression":               with(200, "Content-Encoding", testKey),
+		"as the name of a list": func(r *http.Request) (*http.Response, error) {
+			if strings.HasPrefix(r.URL.Path, "/v5/hashList/") {
+				return always(binaryForm, one)(r)
+			}
+			return always(binaryForm, named)(r)
+		},
+		"in a redirect that is no URL": with(302, "Location", "https://[::1/?key="+testKey),
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newClient(t, answer)
+			_, one := fetch(t, c, updater.Want{List: "x-4b"})
+			_, lists := c.Lists(t.Context())
+			errs := []error{fetchError(t.Context(), c), searchError(t.Context(), c), one, lists}
+			for _, c := range riskClients(t, Config{Key: testKey, Transport: c.cfg.Transport}) {
+				errs = append(errs, firstFetchError(t.Context(), c), searchError(t.Context(), c))
+			}
+			for _, err := range errs {
+				if text := fmt.Sprint(err); strings.Contains(strings.ToLower(text), strings.ToLower(testKey)) || strings.Contains(text, testKey[:8]) {
+					t.Errorf("the key is in the error %s", text)
+				}
+			}
+		})
+	}
+}
+
+// An error must still be known for what it is when its words have been changed.
+func TestAnErrorWithoutTheKeyIsStillTheSame(t *testing.T) {
+	header := http.Header{"Content-Type": {"x-" + testKey + "/plain"}}
+	c := newClient(t, answering(func(r *http.Request) (*http.Response, error) { return response(r, 200, header, nil), nil }))
+	if err := searchError(t.Context(), c); !errors.Is(err, updater.ErrMalformed) {
+		t.Errorf("got %v", err)
+	}
+	c.keys.Store(new(keys))
+	if err := searchError(t.Context(), c); !strings.Contains(fmt.Sprint(err), testKey) {
+		t.Errorf("got %v, want the type of the answer in it: there is no key to hide", err)
+	}
+}
+
+// What is not HTTP is quoted by the transport.
+func TestAServerThatRepeatsTheKeyInNoHTTP(t *testing.T) {
+	for name, answer := range map[string]string{
+		"as the first line": "%s nonsense\r\n\r\n",
+		"as a header line":  "HTTP/1.1 200 OK\r\n%s\r\n\r\n",
+		"as a length":       "HTTP/1.1 200 OK\r\nContent-Length: %s\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			endpoint := "http://" + tcpServer(t, func(conn net.Conn) {
+				defer conn.Close()
+				if _, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
+					fmt.Fprintf(conn, answer, testKey)
+				}
+			})
+			clients := []Client{clientOf(t, endpoint)}
+			for _, c := range riskClients(t, Config{Key: testKey, Endpoint: endpoint}) {
+				c.cfg.Transport.(*http.Transport).Proxy = nil
+				clients = append(clients, c)
+			}
+			for _, c := range clients {
+				defer c.Close()
+				err := searchError(t.Context(), c)
+				if err == nil {
+					t.Error("no error")
+				}
+				checkSecrets(t, err)
+			}
+		})
 	}
 }

@@ -30,19 +30,18 @@ type Server struct {
 	tokens       map[string]string         // the same for version tokens of Web Risk
 	threats      map[string]*sbv5.FullHash // by raw hash bytes
 	extended     map[string]bool           // likewise, see AddExtendedThreat
-	foreign      []*sbv5.FullHash
-	loaded       map[string][]string // list -> expressions put in by the last Load
-	cacheFor     time.Duration       // cache_duration; negative: absent
-	negativeFor  time.Duration       // negative_cache_duration; negative: absent
-	waitFor      time.Duration       // minimum_wait_duration of lists that have none of their own
-	rawRemovals  bool                // see SetRawRemovals
-	rawAdditions bool                // see SetRawAdditions
-	json         bool                // answer in JSON though protobuf is asked for
-	key          string              // empty: no key wanted
-	token        string              // see SetToken; empty: no token wanted
-	faults       []queuedFault       // oldest first
-	requests     []*Request          // oldest first
-	last         *exchange           // the youngest one
+	loaded       map[string][]string       // list -> expressions put in by the last Load
+	cacheFor     time.Duration             // cache_duration; negative: absent
+	negativeFor  time.Duration             // negative_cache_duration; negative: absent
+	waitFor      time.Duration             // minimum_wait_duration of lists that have none of their own
+	rawRemovals  bool                      // see SetRawRemovals
+	rawAdditions bool                      // see SetRawAdditions
+	json         bool                      // answer in JSON though protobuf is asked for
+	key          string                    // empty: no key wanted
+	token        string                    // see SetToken; empty: no token wanted
+	faults       []queuedFault             // oldest first
+	requests     []*Request                // oldest first
+	last         *exchange                 // the youngest one
 	referee      *referee
 	v4           serverV4
 }

@@ -43,27 +43,12 @@ func (s *Server) AddFullHash(hash []byte, details ...*ThreatDetail) {
 	})
 }
 
-// SetForeignHashes makes every later answer of a search, if it is one about lists of
-// social engineering, carry these hashes too, as social engineering, although no request
-// asked for their prefixes. Google's server does that sometimes.
-func (s *Server) SetForeignHashes(hashes ...[]byte) {
-	var foreign []*sbv5.FullHash
-	for _, h := range hashes {
-		foreign = append(foreign, &sbv5.FullHash{
-			FullHash:        bytes.Clone(h),
-			FullHashDetails: []*ThreatDetail{{ThreatType: sbv5.ThreatType_SOCIAL_ENGINEERING}},
-		})
-	}
-	s.locked(func() { s.foreign = foreign })
-}
-
 // SetCacheDuration sets the cache_duration of later answers of searches, or of each match
 // in them, 300 seconds at the start; in Web Risk expire_time is so much later than the
 // answer. A negative one leaves the field out.
 func (s *Server) SetCacheDuration(d time.Duration) { s.locked(func() { s.cacheFor = d }) }
 
-// search returns the answer of hashes.search for some prefixes, ordered by hash
-// and foreign hashes last.
+// search returns the answer of hashes.search for some prefixes, ordered by hash.
 func (s *Server) search(prefixes [][]byte) *sbv5.SearchHashesResponse {
 	m := &sbv5.SearchHashesResponse{}
 	var found []string
@@ -76,7 +61,6 @@ func (s *Server) search(prefixes [][]byte) *sbv5.SearchHashesResponse {
 	for _, hash := range found {
 		m.FullHashes = append(m.FullHashes, s.threats[hash])
 	}
-	m.FullHashes = append(m.FullHashes, s.foreign...)
 	if s.cacheFor >= 0 {
 		m.CacheDuration = durationpb.New(s.cacheFor)
 	}

@@ -193,26 +193,6 @@ func TestLongerEntriesAreServedAsStored(t *testing.T) {
 	}
 }
 
-func TestGetRefusesWhatTheProtocolDoesNotAllow(t *testing.T) {
-	l := newLists(t, "")
-	publish(t, l, "se-4b", setOf(t, "aaaa"))
-	for _, test := range []struct {
-		name       string
-		list       string
-		maxEntries int
-		want       error
-	}{
-		{"no limit", "se-4b", 0, nil},
-		{"the least database", "se-4b", 1, nil},
-		{"another list", "mw-4b", 0, ErrUnknownList},
-		{"a negative database", "se-4b", -1, ErrConstraint},
-	} {
-		if _, err := l.Get(t.Context(), netip.Addr{}, test.list, nil, test.maxEntries); !errors.Is(err, test.want) {
-			t.Errorf("%s: got %v, want %v", test.name, err, test.want)
-		}
-	}
-}
-
 func TestMinimumWaitsKeepClientsWithinAMinute(t *testing.T) {
 	for _, test := range []struct {
 		r    float64

@@ -2,16 +2,20 @@ package relay
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -232,4 +236,161 @@ func memory(b *testing.B) (resident, peak float64) {
 		return kib / 1024
 	}
 	return of("VmRSS"), of("VmHWM")
+}
+
+var greedy, modest = netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
+
+// One client has asked for many updates that nobody else wants, with limits of its own. All of
+// them wait.
+func TestAClientThatWantsManyUpdatesDelaysAnotherByOne(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		limited int // of what the other client wants
+	}{
+		{"another update", 0},
+		{"the one that the first client wants last", 80 * 1024},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLists(t, "")
+				publish(t, l, "se-4b", numbered(0, 200_000, 10))
+				l.turns.take(netip.Addr{}, nil, nil) // all others wait
+				ask := func(client netip.Addr, limit int) {
+					go func() {
+						if _, err := l.Get(t.Context(), client, "se-4b", nil, limit); err != nil {
+							t.Error(err)
+						}
+					}()
+					synctest.Wait()
+				}
+				for n := range 64 {
+					ask(greedy, (17+n)*1024)
+				}
+				ask(modest, tc.limited)
+				want := request{state: (*l.current.Load())["se-4b"]}
+				want.want = want.view(tc.limited)
+				l.turns.leave()
+				synctest.Wait()
+				if made := l.kept.Keys(); !slices.Contains(made[:2], want.key()) {
+					t.Errorf("The update for the other client is number %d of %d", 1+slices.Index(made, want.key()), len(made))
+				}
+			})
+		})
+	}
+}
+
+func TestTurnsThatAreGivenUpAreNobodys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s turns
+		s.take(greedy, nil, nil)
+		gone, came := make(chan struct{}), 0
+		for n := range 10 {
+			go func() {
+				if s.take([]netip.Addr{greedy, modest}[n%2], gone, nil) {
+					came++
+					s.leave()
+				}
+			}()
+		}
+		synctest.Wait()
+		close(gone)
+		synctest.Wait()
+		go s.take(modest, nil, nil)
+		synctest.Wait()
+		if s.leave(); came != 0 || len(s.sites) != 0 || len(s.waiting) != 0 || !s.busy {
+			t.Errorf("Expected the turn of the one that has stayed, got %d others, and %v waiting", came, s.waiting)
+		}
+		if s.leave(); s.busy {
+			t.Error("Expected nobody's turn")
+		}
+	})
+}
+
+func TestUpdatesForOneClientDoNotDisplaceThoseOfOthers(t *testing.T) {
+	e := newEncodings()
+	s := &state{name: "se-4b"}
+	e.forget(map[string]*state{"se-4b": s})
+	message := Answer{Message: make([]byte, maxEncodedBytes/8)}
+	e.keep("modest's", kept{of: s, answer: message, site: lookup.Site(modest)})
+	e.keep("of many", kept{of: s, answer: message, site: lookup.Site(modest)})
+	e.find("of many", lookup.Site(netip.MustParseAddr("192.0.2.3")))
+	e.keep("wanted again", kept{of: s, answer: message, site: lookup.Site(greedy)})
+	e.find("wanted again", lookup.Site(modest))
+	for n := range 100 {
+		e.keep(fmt.Sprint("invented ", n), kept{of: s, answer: message, site: lookup.Site(greedy)})
+	}
+	for _, key := range []string{"modest's", "of many", "wanted again", "invented 99"} {
+		if _, ok := e.find(key, lookup.Site(modest)); !ok {
+			t.Errorf("The update %q has been displaced", key)
+		}
+	}
+	if e.bytes > maxEncodedBytes {
+		t.Errorf("%d bytes kept, want %d at most", e.bytes, maxEncodedBytes)
+	}
+}
+
+// The limit of a view comes from the client. An int of 32 bits has no room for the bytes of so
+// many entries.
+func TestAVersionMayNameMoreEntriesThanThereAre(t *testing.T) {
+	l := newLists(t, "")
+	publish(t, l, "se-4b", setOf(t, "aaaa", "bbbb", "cccc"))
+	s := (*l.current.Load())["se-4b"]
+	for _, limit := range []uint32{4, 0x2000_0000, 0x4000_0001, 0x8000_0000, 0xffff_ffff} {
+		a, err := l.Get(t.Context(), greedy, "se-4b", versionOf(s.tag, view{id: s.id, limit: limit}), 0)
+		if err != nil || !a.Partial {
+			t.Errorf("limit %x: got %+v, %v, want an update without changes", limit, a, err)
+		}
+	}
+}
+
+// The history has the content that a client names, but damaged.
+func TestAClientWhoseBaseIsLostStartsAgain(t *testing.T) {
+	l := newLists(t, "")
+	publish(t, l, "se-4b", setOf(t, "aaaa", "bbbb"))
+	publish(t, l, "se-4b", setOf(t, "aaaa", "cccc"))
+	s := (*l.current.Load())["se-4b"]
+	s.history[0].from = id{1}
+	a, err := l.Get(t.Context(), modest, "se-4b", versionOf(s.tag, view{id: id{1}}), 0)
+	if err != nil || a.Partial || len(a.Message) == 0 {
+		t.Errorf("got %+v, %v, want a full update", a, err)
+	}
+}
+
+// Nothing is made for a client that goes away before its turn. Those that wait with it get
+// their answer all the same.
+func TestNothingIsMadeForClientsThatHaveGoneAway(t *testing.T) {
+	l := newLists(t, "")
+	for round := range 200 {
+		others := round % 4
+		publish(t, l, "se-4b", setOf(t, fmt.Sprintf("%04d", round)))
+		gone, leave := context.WithCancel(t.Context())
+		errs := make(chan error, others)
+		alone := make(chan error, 1)
+		ask := func(ctx context.Context, errs chan error) {
+			a, err := l.Get(ctx, netip.Addr{}, "se-4b", nil, 0)
+			if err == nil && len(a.Message) == 0 {
+				err = errors.New("an empty answer")
+			}
+			errs <- err
+		}
+		l.turns.take(netip.Addr{}, nil, nil) // another encoder's turn
+		go ask(gone, alone)
+		for range others {
+			go ask(t.Context(), errs)
+		}
+		runtime.Gosched() // any of them may be the first
+		leave()
+		l.turns.leave()
+		for range others {
+			if err := <-errs; err != nil {
+				t.Errorf("round %d: a client that stays: %v", round, err)
+			}
+		}
+		if err := <-alone; err != nil && !errors.Is(err, context.Canceled) || err == nil && others == 0 {
+			t.Errorf("round %d: the client that has gone away: %v", round, err)
+		}
+		if got := l.kept.Len(); got != min(others, 1) {
+			t.Errorf("round %d: %d answers made for %d clients", round, got, others)
+		}
+	}
 }
