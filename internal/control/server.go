@@ -103,7 +103,10 @@ func handler(s Server) http.Handler {
 		})
 	}
 	get("/status", func(*http.Request) (any, error) { return s.Report().Shown(), nil })
-	get("/lists", func(*http.Request) (any, error) { return ListsOf(s.Report()), nil })
+	get("/lists", func(*http.Request) (any, error) {
+		r := s.Report()
+		return Lists{r.At, r.Services, r.Blocks}, nil
+	})
 	get("/blocked", func(*http.Request) (any, error) { return s.Report().Names, nil })
 	get("/why", func(r *http.Request) (any, error) {
 		q := r.URL.Query()
@@ -138,9 +141,6 @@ type Lists struct {
 	Services []status.Service `json:"services"`
 	Own      []status.Block   `json:"blocks"`
 }
-
-// ListsOf returns the lists of a report.
-func ListsOf(r status.Report) Lists { return Lists{r.At, r.Services, r.Blocks} }
 
 // readBody reads the body of a call, which may be empty and has most bytes at most, into v.
 func readBody(w http.ResponseWriter, r *http.Request, most int64, v any) error {

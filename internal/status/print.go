@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -41,6 +42,9 @@ func (p *Printer) line(colour, format string, args ...any) {
 	_, p.Err = io.WriteString(p.W, text+"\n")
 }
 
+// mostShort is the most names of a kind that Short prints.
+const mostShort = 3
+
 // Short prints what matters in a few lines: the state, the lists, the day, the last names.
 func (p *Printer) Short(r *Report) {
 	p.headline(r)
@@ -52,20 +56,14 @@ func (p *Printer) Short(r *Report) {
 	if len(r.Services) > 0 {
 		p.line(plain, "  Threats  %s", r.Today.InWords())
 	}
-	for i, l := range r.Late {
-		if i == 3 {
-			break
-		}
+	for _, l := range r.Late[:min(len(r.Late), mostShort)] {
 		p.line(yellow, "  Late     %s", l)
 	}
 	if r.Devices.Left > 0 {
 		p.line(yellow, "  Devices  %s", r.Devices.InWords())
 		p.devices(r, func(d Device) bool { return d.Left })
 	}
-	for i, b := range r.Names {
-		if i == 3 {
-			break
-		}
+	for _, b := range r.Names[:min(len(r.Names), mostShort)] {
 		p.line(plain, "  Blocked  %s (%s), %s ago", b.Name, shortList(b.List), say.Age(r.At.Sub(b.Last)))
 		p.line(plain, "           why: %s why %s", p.Tool, b.Name)
 		if allow := Allowing(p.Tool, "1h", b.Name); allow != "" {
@@ -197,7 +195,7 @@ func (p *Printer) Lists(r *Report) {
 
 func (p *Printer) service(s *Service, now time.Time) {
 	p.gap()
-	p.line(plain, "%s, mode %s, %s, db %s", s.Title, s.Mode, s.Address, orOff(s.Folder))
+	p.line(plain, "%s, mode %s, %s, db %s", s.Title, s.Mode, s.Address, cmp.Or(s.Folder, "off"))
 	var table strings.Builder
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	for _, l := range s.Lists {
@@ -225,13 +223,6 @@ func (p *Printer) service(s *Service, now time.Time) {
 
 // gap prints an empty line.
 func (p *Printer) gap() { p.line(plain, "") }
-
-func orOff(folder string) string {
-	if folder == "" {
-		return "off"
-	}
-	return folder
-}
 
 func (p *Printer) own(r *Report) {
 	for _, b := range r.Blocks {
