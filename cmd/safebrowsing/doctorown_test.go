@@ -33,6 +33,8 @@ func TestDoctorOfOwnLists(t *testing.T) {
 		"good":              {"block", "a.example\nb.example\n", 0, isOK, " blocks 2 names, last changed TIME", ""},
 		"bad lines":         {"block", "a.example\na b\nc d\n", 0, isWarning, ` blocks 1 name, last changed TIME; 2 lines are not list entries (first at line 2: "a b")`, "correct the lines"},
 		"HTML":              {"block", "<html>\nerror\n", 1, isProblem, " blocks nothing: it looks like an HTML page, last changed TIME", "download the list again"},
+		"machines":          {"block", "a.example\n10.0.0.1 nas\n", 0, isWarning, ` blocks 1 name, last changed TIME; 1 line has an address other than`, "0.0.0.0"},
+		"empty":             {"block", "", 1, isProblem, " blocks nothing: it is empty, last changed TIME", "replace it with a list"},
 		"top-level domain":  {"block", "a.example\n||de^\n", 0, isWarning, " blocks 2 names, last changed TIME; line 2 blocks the whole top-level domain de", "unless you want them"},
 		"empty, to allow":   {"allow", "# none\n", 0, isOK, " allows nothing: it has only comments, last changed TIME", ""},
 		"some have ended":   {"allow", "a.example # until 2020-01-31\nb.example # until 2099-01-31\n", 0, isWarning, " allows 1 name, last changed TIME; 1 entry has ended", "a later date"},

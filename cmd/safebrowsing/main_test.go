@@ -48,6 +48,7 @@ func TestMisuseHasStatus2AndAHint(t *testing.T) {
 		"validate":                              "there is no Corefile here: use -corefile",
 		"doctor -corefile x y":                  `no argument such as "y"`,
 		"completion":                            "completion takes the name of one shell: bash, zsh or fish",
+		"completion bash zsh":                   "completion takes the name of one shell",
 		"completion tcsh":                       `there is no completion for "tcsh", only for bash, zsh and fish`,
 		"version x":                             `no argument such as "x"`,
 		"testserver -lists none.txt":            "there, go run ./test/server -h",
