@@ -1,12 +1,9 @@
 package main
 
 import (
-	"archive/tar"
 	"bytes"
 	"crypto/x509"
 	"encoding/pem"
-	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -20,42 +17,20 @@ import (
 // images returns the images of a release by their platforms, read from its archive.
 func images(t *testing.T, r *release, suffix string, targets []target) map[string]v1.Image {
 	t.Helper()
-	if err := r.image(suffix, targets); err != nil {
-		t.Fatal(err)
-	}
-	archive, err := os.Open(filepath.Join(r.out, "coredns-safebrowsing_1.2.3"+suffix+"_image.tar"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer archive.Close()
+	must(t, r.image(suffix, targets))
 	folder := t.TempDir()
-	for in := tar.NewReader(archive); ; {
-		h, err := in.Next()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		content, err := io.ReadAll(in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		write(t, filepath.Join(folder, h.Name), string(content))
+	for name, f := range contents(t, open(t, filepath.Join(r.out, "coredns-safebrowsing_1.2.3"+suffix+"_image.tar"))) {
+		write(t, filepath.Join(folder, name), f.text)
 	}
 	top, err := layout.ImageIndexFromPath(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := validate.Index(top); err != nil {
 		t.Errorf("The layout is not valid: %v", err)
 	}
 	all := make(map[string]v1.Image)
 	for _, m := range manifests(t, top) {
 		index, err := top.ImageIndex(m.Digest)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, m := range manifests(t, index) {
 			if all[m.Platform.String()], err = index.Image(m.Digest); err != nil {
 				t.Fatal(err)
@@ -68,9 +43,7 @@ func images(t *testing.T, r *release, suffix string, targets []target) map[strin
 func manifests(t *testing.T, index v1.ImageIndex) []v1.Descriptor {
 	t.Helper()
 	m, err := index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return m.Manifests
 }
 
@@ -85,9 +58,7 @@ func TestTheImageIsForEachPlatform(t *testing.T) {
 			t.Fatalf("Expected 4 platforms, with %s, got %v", platform, all)
 		}
 		file, err := img.ConfigFile()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if c := file.Config; file.Platform().String() != platform || c.User != "65532:65532" || c.Labels["org.opencontainers.image.version"] != "1.2.3" {
 			t.Errorf("%s: got %s with the configuration %+v", platform, file.Platform(), c)
 		}
@@ -133,7 +104,7 @@ func TestTheImageOfAClusterHasItsServer(t *testing.T) {
 		if all[platform] == nil || len(all) != 2 {
 			t.Fatalf("Expected two platforms, with %s, got %v", platform, all)
 		}
-		if h := contents(t, mutate.Extract(all[platform]))["coredns"]; h == nil || h.Size != int64(len("coredns of a cluster")) {
+		if h := contents(t, mutate.Extract(all[platform]))["coredns"]; h == nil || h.text != "coredns of a cluster" {
 			t.Errorf("%s: got the server %+v", platform, h)
 		}
 	}
@@ -145,17 +116,13 @@ func TestTheImageTrustsTheAuthoritiesOfMozilla(t *testing.T) {
 		t.Errorf("Expected more than 100 authorities, got %d", bytes.Count(all, []byte("BEGIN CERTIFICATE")))
 	}
 	for _, root := range []string{"GTS Root R1", "GTS Root R4"} { // of googleapis.com
-		if !hasRoot(all, root) {
+		found := false
+		for block, rest := pem.Decode(all); block != nil; block, rest = pem.Decode(rest) {
+			c, err := x509.ParseCertificate(block.Bytes)
+			found = found || err == nil && c.Subject.CommonName == root
+		}
+		if !found {
 			t.Errorf("Expected %s", root)
 		}
 	}
-}
-
-func hasRoot(bundle []byte, name string) bool {
-	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
-		if c, err := x509.ParseCertificate(block.Bytes); err == nil && c.Subject.CommonName == name {
-			return true
-		}
-	}
-	return false
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
 	"fmt"
@@ -50,16 +49,12 @@ func published(t *testing.T) *repositories {
 	}
 	r := unbuilt(t, "linux/amd64,linux/arm64,linux/mipsle+router")
 	for _, target := range r.targets {
-		if err := r.packages(target); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.packages(target))
 	}
 	routerPackages(t, r)
 	keys := t.TempDir()
 	home := []string{"GNUPGHOME=" + filepath.Join(keys, "home")}
-	if err := os.Mkdir(filepath.Join(keys, "home"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(filepath.Join(keys, "home"), 0o700))
 	t.Cleanup(func() { output(t, keys, home, "gpgconf", "--kill", "all") })
 	output(t, keys, home, "gpg", "--batch", "--quiet", "--passphrase", "", "--quick-generate-key", "Test <test@example.com>", "ed25519", "sign", "0")
 	secret := output(t, keys, home, "gpg", "--batch", "--quiet", "--armor", "--export-secret-keys")
@@ -77,9 +72,7 @@ func published(t *testing.T) *repositories {
 func (p *repositories) apt(dir, arch string, args ...string) (string, error) {
 	p.t.Helper()
 	for _, name := range []string{"state/lists/partial", "cache/archives/partial", "etc/preferences.d"} {
-		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
-			p.t.Fatal(err)
-		}
+		must(p.t, os.MkdirAll(filepath.Join(dir, name), 0o755))
 	}
 	write(p.t, filepath.Join(dir, "status"), "")
 	options := []string{"-q", "-o", "APT::Sandbox::User=root", "-o", "APT::Architecture=" + arch, "-o", "APT::Architectures=" + arch,
@@ -95,13 +88,10 @@ func (p *repositories) apt(dir, arch string, args ...string) (string, error) {
 // refused.
 func TestAptTakesThePackageOfTheRepository(t *testing.T) {
 	p := published(t)
-	sources, err := os.ReadFile(filepath.Join(p.out, "apt/coredns-safebrowsing.sources"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	sources := read(t, filepath.Join(p.out, "apt/coredns-safebrowsing.sources"))
 	for i, arch := range []string{"amd64", "arm64"} {
 		dir := t.TempDir()
-		write(t, filepath.Join(dir, "sources/coredns-safebrowsing.sources"), string(sources))
+		write(t, filepath.Join(dir, "sources/coredns-safebrowsing.sources"), sources)
 		for _, args := range [][]string{{"update"}, {"download", "coredns-safebrowsing"}} {
 			if out, err := p.apt(dir, arch, args...); err != nil || strings.Contains(out, "W:") {
 				t.Fatalf("apt-get %q for %s: %v\n%s", args, arch, err, out)
@@ -114,26 +104,19 @@ func TestAptTakesThePackageOfTheRepository(t *testing.T) {
 		same(t, got[0], p.dist.packageName(p.dist.targets[i], ".deb"))
 	}
 	packages := filepath.Join(p.out, "apt/dists/stable/main/binary-amd64/Packages")
-	raw, err := os.ReadFile(packages)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := read(t, packages)
 	for name, change := range map[string]func(){
 		"a list of packages that was changed": func() {
-			write(t, packages, strings.Replace(string(raw), "1.2.3", "1.2.4", 1))
-			if err := os.Remove(packages + ".gz"); err != nil {
-				t.Fatal(err)
-			}
+			write(t, packages, strings.Replace(raw, "1.2.3", "1.2.4", 1))
+			must(t, os.Remove(packages+".gz"))
 		},
 		"a release without a signature": func() {
-			if err := os.Remove(filepath.Join(p.out, "apt/dists/stable/InRelease")); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Remove(filepath.Join(p.out, "apt/dists/stable/InRelease")))
 		},
 	} {
 		change()
 		dir := t.TempDir()
-		write(t, filepath.Join(dir, "sources/coredns-safebrowsing.sources"), string(sources))
+		write(t, filepath.Join(dir, "sources/coredns-safebrowsing.sources"), sources)
 		if out, err := p.apt(dir, "amd64", "update", "--error-on=any"); err == nil {
 			t.Errorf("Expected apt to refuse %s:\n%s", name, out)
 		}
@@ -144,15 +127,9 @@ func TestAptTakesThePackageOfTheRepository(t *testing.T) {
 func (p *repositories) dnf(dir, arch string, args ...string) (string, error) {
 	p.t.Helper()
 	for _, name := range []string{"repos", "log"} {
-		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
-			p.t.Fatal(err)
-		}
+		must(p.t, os.MkdirAll(filepath.Join(dir, name), 0o755))
 	}
-	repo, err := os.ReadFile(filepath.Join(p.out, "rpm/coredns-safebrowsing.repo"))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	write(p.t, filepath.Join(dir, "repos/coredns-safebrowsing.repo"), string(repo))
+	write(p.t, filepath.Join(dir, "repos/coredns-safebrowsing.repo"), read(p.t, filepath.Join(p.out, "rpm/coredns-safebrowsing.repo")))
 	write(p.t, filepath.Join(dir, "dnf.conf"), "")
 	options := []string{"--config", filepath.Join(dir, "dnf.conf"), "--noplugins", "--installroot", filepath.Join(dir, "root"), "--releasever", "1", "--forcearch", arch,
 		"--setopt=reposdir=" + filepath.Join(dir, "repos"), "--setopt=cachedir=" + filepath.Join(dir, "cache"), "--setopt=logdir=" + filepath.Join(dir, "log"),
@@ -176,8 +153,8 @@ func TestDnfTakesThePackageOfTheRepository(t *testing.T) {
 			t.Fatalf("Expected one package for %s, got %v", arch, got)
 		}
 		same(t, got[0], p.dist.packageName(p.dist.targets[i], ".rpm"))
-		if got, err := os.ReadFile(filepath.Join(dir, "root/usr/bin/coredns-safebrowsing")); string(got) != "program" {
-			t.Errorf("%s: expected the program, got %q, %v", arch, got, err)
+		if got := read(t, filepath.Join(dir, "root/usr/bin/coredns-safebrowsing")); got != "program" {
+			t.Errorf("%s: expected the program, got %q", arch, got)
 		}
 	}
 	repomd, rpm := filepath.Join(p.out, "rpm/repodata/repomd.xml"), filepath.Base(p.dist.packageName(p.dist.targets[0], ".rpm"))
@@ -186,23 +163,17 @@ func TestDnfTakesThePackageOfTheRepository(t *testing.T) {
 		{"a list of packages that was changed", repomd, "<revision>", "<revision>1", "Bad GPG signature"},
 		{"a list of packages without a signature", repomd + ".asc", "", "", "GPG signature is not available"},
 	} {
-		raw, err := os.ReadFile(tc.file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := read(t, tc.file)
 		if tc.from == "" {
-			err = os.Remove(tc.file)
+			must(t, os.Remove(tc.file))
 		} else {
-			err = os.WriteFile(tc.file, bytes.Replace(raw, []byte(tc.from), []byte(tc.to), 1), 0o644)
-		}
-		if err != nil {
-			t.Fatal(err)
+			write(t, tc.file, strings.Replace(raw, tc.from, tc.to, 1))
 		}
 		out, err := p.dnf(t.TempDir(), "x86_64", "install", "coredns-safebrowsing")
 		if err == nil || !strings.Contains(out, tc.want) {
 			t.Errorf("Expected dnf to refuse %s, with %q: %v\n%s", tc.name, tc.want, err, out)
 		}
-		write(t, tc.file, string(raw))
+		write(t, tc.file, raw)
 	}
 }
 
@@ -217,21 +188,13 @@ func TestOpkgTakesThePackageOfTheRepository(t *testing.T) {
 	p, dir := published(t), t.TempDir()
 	root, feed := filepath.Join(dir, "root"), filepath.Join(p.out, "openwrt/mipsel_24kc")
 	for _, name := range []string{"etc/opkg/keys", "tmp", "usr/lib/opkg", "var/lock"} {
-		if err := os.MkdirAll(filepath.Join(root, name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	key, err := os.ReadFile(filepath.Join(p.out, "openwrt.pub"))
-	if err != nil {
-		t.Fatal(err)
+		must(t, os.MkdirAll(filepath.Join(root, name), 0o755))
 	}
 	fingerprint := strings.TrimSpace(output(t, p.out, nil, "usign", "-F", "-p", "openwrt.pub"))
-	write(t, filepath.Join(root, "etc/opkg/keys", fingerprint), string(key))
+	write(t, filepath.Join(root, "etc/opkg/keys", fingerprint), read(t, filepath.Join(p.out, "openwrt.pub")))
 	verify := filepath.Join(dir, "opkg-key")
 	write(t, verify, "#!/bin/sh\nzcat \"$3\" | usign -V -q -P "+filepath.Join(root, "etc/opkg/keys")+" -x \"$2\" -m -\n")
-	if err := os.Chmod(verify, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(verify, 0o755))
 	write(t, filepath.Join(dir, "opkg.conf"), "dest root /\nlists_dir ext /lists\noption check_signature\narch all 1\narch mipsel_24kc 10\n"+
 		"src/gz coredns_safebrowsing "+p.url+"/openwrt/mipsel_24kc\n")
 	opkg := func(args ...string) (string, error) {
@@ -241,16 +204,14 @@ func TestOpkgTakesThePackageOfTheRepository(t *testing.T) {
 		return string(out), err
 	}
 	bundle := filepath.Join(dir, "ca-bundle.ipk")
-	if err := writePackage(&nfpm.Info{Name: "ca-bundle", Arch: "all", Platform: "linux", Version: "1", Description: "fake", Maintainer: "nobody"}, "ipk", bundle); err != nil {
-		t.Fatal(err)
-	}
+	must(t, writePackage(&nfpm.Info{Name: "ca-bundle", Arch: "all", Platform: "linux", Version: "1", Description: "fake", Maintainer: "nobody"}, "ipk", bundle))
 	for _, args := range [][]string{{"update"}, {"install", bundle}, {"install", "coredns-safebrowsing"}} {
 		if out, err := opkg(args...); err != nil || strings.Contains(out, "failed") {
 			t.Fatalf("opkg %q: %v\n%s", args, err, out)
 		}
 	}
-	if got, err := os.ReadFile(filepath.Join(root, "usr/bin/coredns-safebrowsing")); string(got) != "linux/mipsle" {
-		t.Errorf("Expected the program, got %q, %v", got, err)
+	if got := read(t, filepath.Join(root, "usr/bin/coredns-safebrowsing")); got != "linux/mipsle" {
+		t.Errorf("Expected the program, got %q", got)
 	}
 	if out, err := opkg("remove", "coredns-safebrowsing"); err != nil {
 		t.Fatal(err, out)
@@ -269,15 +230,7 @@ func TestOpkgTakesThePackageOfTheRepository(t *testing.T) {
 // same fails unless two files are equal.
 func same(t *testing.T, got, want string) {
 	t.Helper()
-	a, err := os.ReadFile(got)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := os.ReadFile(want)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(a, b) {
+	if read(t, got) != read(t, want) {
 		t.Errorf("%s is not %s", got, want)
 	}
 }
@@ -293,52 +246,32 @@ func TestRepositoriesOfRPMAndOpenWrtAreSigned(t *testing.T) {
 	if len(primary) != 1 {
 		t.Fatalf("Expected one list of packages, got %v", primary)
 	}
-	repomd, err := os.ReadFile(filepath.Join(p.out, "rpm/repodata/repomd.xml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	wantSum(t, string(repomd), primary[0])
-	f, err := os.Open(primary[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	zip, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	list, err := io.ReadAll(zip)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wantSum(t, read(t, filepath.Join(p.out, "rpm/repodata/repomd.xml")), primary[0])
+	zip, err := gzip.NewReader(open(t, primary[0]))
+	must(t, err)
+	all, err := io.ReadAll(zip)
+	must(t, err)
 	for _, target := range p.dist.targets {
-		wantSum(t, string(list), p.dist.packageName(target, ".rpm"))
+		wantSum(t, string(all), p.dist.packageName(target, ".rpm"))
 	}
 
 	for _, arch := range openwrtArchs["linux/mipsle+router"] {
 		folder := filepath.Join(p.out, "openwrt", arch)
 		output(t, folder, nil, "signify-openbsd", "-V", "-q", "-p", filepath.Join(p.out, "openwrt.pub"), "-m", "Packages", "-x", "Packages.sig")
-		list, err := os.ReadFile(filepath.Join(folder, "Packages"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := read(t, filepath.Join(folder, "Packages"))
 		for _, field := range []string{"Package: coredns-safebrowsing\n", "Architecture: " + arch + "\n", "Filename: coredns-safebrowsing_1.2.3_openwrt_" + arch + ".ipk\n"} {
-			if !strings.Contains(string(list), field) {
+			if !strings.Contains(list, field) {
 				t.Errorf("%s: the list of packages has no %q:\n%s", arch, field, list)
 			}
 		}
-		wantSum(t, string(list), p.dist.openwrtName(arch, ".ipk"))
+		wantSum(t, list, p.dist.openwrtName(arch, ".ipk"))
 	}
 }
 
 // wantSum fails unless a list has the SHA-256 of a file.
 func wantSum(t *testing.T, list, file string) {
 	t.Helper()
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if sum := fmt.Sprintf("%x", sha256.Sum256(raw)); !strings.Contains(list, sum) {
+	if sum := fmt.Sprintf("%x", sha256.Sum256([]byte(read(t, file)))); !strings.Contains(list, sum) {
 		t.Errorf("the list does not have the checksum of %s", file)
 	}
 }

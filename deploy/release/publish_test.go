@@ -3,7 +3,10 @@ package main
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -52,9 +55,7 @@ func TestThePublishCheckSaysWhatIsMissing(t *testing.T) {
 					continue
 				}
 				path := filepath.Join(source, name)
-				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
-					t.Fatal(err)
-				}
+				must(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)))
 			}
 			var out strings.Builder
 			complete := publishCheck(&out, source, tag, surroundings{
@@ -88,5 +89,72 @@ func TestThePublishCheckSaysWhatIsMissing(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// find returns what a file of the repository has instead of the group of a pattern.
+func find(t *testing.T, name, pattern string) string {
+	t.Helper()
+	m := regexp.MustCompile("(?m)" + pattern).FindStringSubmatch(read(t, filepath.Join("../..", name)))
+	if m == nil {
+		t.Fatalf("Expected %s to have %s", name, pattern)
+	}
+	return m[1]
+}
+
+// The changelog, OpenWrt's recipe, a build without a tag, and this commit's tag if it has one
+// agree on the newest release.
+func TestTheVersionIsTheSameEverywhere(t *testing.T) {
+	newest := find(t, "CHANGELOG.md", `^## (\d+\.\d+\.\d+)$`)
+	for name, pattern := range map[string]string{
+		"deploy/openwrt/Makefile":              `^PKG_VERSION:=(.*)$`,
+		"internal/say/version.go":              `^const development = "(.*)"$`,
+		"deploy/kubernetes/kustomization.yaml": `^    newTag: (.*)$`,
+		"deploy/helm/values.yaml":              `^  tag: (.*)-cluster$`,
+	} {
+		if got := find(t, name, pattern); got != newest {
+			t.Errorf("%s has version %s, and the newest release of CHANGELOG.md is %s", name, got, newest)
+		}
+	}
+	out, err := exec.Command("git", "-C", "../..", "tag", "--points-at", "HEAD", "--list", "v*").Output()
+	switch {
+	case err != nil && os.Getenv("CI") != "":
+		t.Fatal("git does not tell the tags of this commit: ", err)
+	case err != nil: // the sources without their history
+		t.Skip("git does not tell the tags of this commit: ", err)
+	}
+	for _, tag := range strings.Fields(string(out)) {
+		if _, err := notes("../..", tag); err != nil {
+			t.Error(err)
+		}
+		if !strings.Contains(tag, "-") && tag != "v"+newest {
+			t.Errorf("The tag of this commit is %s, and the newest release of CHANGELOG.md is %s", tag, newest)
+		}
+	}
+}
+
+// The programs of both units tell systemd that they have started. Without a bound of our own, a disk that
+// takes more than systemd's 90 seconds would fail the start, and the next one, too. A small system has a
+// shell, and perhaps no program kill: procps has it.
+func TestUnitsWaitUntilTheirProgramsServe(t *testing.T) {
+	units, err := filepath.Glob("../systemd/*.service")
+	if err != nil || len(units) < 2 {
+		t.Fatal(units, err)
+	}
+	for _, unit := range units {
+		text := read(t, unit)
+		for _, line := range []string{"Type=notify", "TimeoutStartSec=10min"} {
+			if !strings.Contains(text, "\n"+line+"\n") {
+				t.Errorf("%s has no %s", unit, line)
+			}
+		}
+		if !regexp.MustCompile(`(?m)^RestrictAddressFamilies=.*\bAF_UNIX\b`).MatchString(text) {
+			t.Errorf("%s cannot reach the socket of systemd", unit)
+		}
+		for _, m := range regexp.MustCompile(`(?m)^ExecReload=[-+!@:|]*(\S+)`).FindAllStringSubmatch(text, -1) {
+			if !slices.Contains([]string{"/bin/sh", "/usr/bin/coredns-safebrowsing", "/usr/bin/safebrowsing"}, m[1]) {
+				t.Errorf("A reload of %s needs %s", unit, m[1])
+			}
+		}
 	}
 }

@@ -2,7 +2,7 @@ package main
 
 import (
 	"archive/tar"
-	"bytes"
+	"bufio"
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/json"
@@ -16,7 +16,6 @@ import (
 	"testing"
 
 	"aead.dev/minisign"
-	"github.com/blakesmith/ar"
 )
 
 // sources returns a folder like the repository, with what is not built of it: the files of
@@ -24,8 +23,11 @@ import (
 func sources(t *testing.T) string {
 	t.Helper()
 	top := t.TempDir()
-	for _, name := range []string{"deploy/package", "deploy/systemd", "deploy/image", "deploy/openwrt", ".ci/sizes", "LICENSE", "CHANGELOG.md", "README.md", "Corefile.example", "testdata/blocklist.txt"} {
-		copyAll(t, filepath.Join("../..", name), filepath.Join(top, name))
+	for _, name := range []string{"deploy/package", "deploy/systemd", "deploy/image", "deploy/openwrt"} {
+		must(t, os.CopyFS(filepath.Join(top, name), os.DirFS(filepath.Join("../..", name))))
+	}
+	for _, name := range []string{".ci/sizes", "LICENSE", "CHANGELOG.md", "README.md", "Corefile.example", "testdata/blocklist.txt"} {
+		write(t, filepath.Join(top, name), read(t, filepath.Join("../..", name)))
 	}
 	for _, page := range []string{"man1/safebrowsing.1", "man7/coredns-safebrowsing.7"} {
 		write(t, filepath.Join(top, "deploy/man", page), ".TH PAGE\n")
@@ -33,33 +35,24 @@ func sources(t *testing.T) string {
 	return top
 }
 
-func copyAll(t *testing.T, from, to string) {
-	t.Helper()
-	err := filepath.WalkDir(from, func(path string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		name, err := filepath.Rel(from, path)
-		if err != nil {
-			return err
-		}
-		content, err := os.ReadFile(path)
-		if err == nil {
-			write(t, filepath.Join(to, name), string(content))
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must(t, os.WriteFile(path, []byte(text), 0o644))
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	must(t, err)
+	return string(text)
+}
+
+func open(t *testing.T, path string) io.Reader { return strings.NewReader(read(t, path)) }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
 		t.Fatal(err)
 	}
 }
@@ -69,9 +62,7 @@ func unbuilt(t *testing.T, only string) *release {
 	t.Helper()
 	t.Setenv("SOURCE_DATE_EPOCH", "1790000000")
 	r, err := newRelease("v1.2.3", sources(t), filepath.Join(t.TempDir(), "dist"), only)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(r.work) })
 	for _, target := range r.targets {
 		for _, program := range programs {
@@ -81,19 +72,32 @@ func unbuilt(t *testing.T, only string) *release {
 	return r
 }
 
-// contents returns the files of an archive by their names.
-func contents(t *testing.T, r io.Reader) map[string]*tar.Header {
+// member is a file of an archive.
+type member struct {
+	*tar.Header
+	text string
+}
+
+// contents returns the files of an archive, compressed or not, by their names.
+func contents(t *testing.T, r io.Reader) map[string]*member {
 	t.Helper()
-	all := make(map[string]*tar.Header)
+	buffered := bufio.NewReader(r)
+	r = buffered
+	if magic, _ := buffered.Peek(2); string(magic) == "\x1f\x8b" {
+		zip, err := gzip.NewReader(buffered)
+		must(t, err)
+		r = zip
+	}
+	all := make(map[string]*member)
 	for in := tar.NewReader(r); ; {
 		h, err := in.Next()
 		if err == io.EOF {
 			return all
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		all[strings.TrimPrefix(h.Name, "./")] = h
+		must(t, err)
+		text, err := io.ReadAll(in)
+		must(t, err)
+		all[strings.TrimPrefix(h.Name, "./")] = &member{h, string(text)}
 	}
 }
 
@@ -110,9 +114,7 @@ func TestWhatIsNoVersionOrTargetIsRefused(t *testing.T) {
 			t.Errorf("%s for %q: expected an error with %q, got %v", tc.tag, tc.only, tc.want, err)
 		}
 	}
-	if err := os.RemoveAll(filepath.Join(source, "deploy/man")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(filepath.Join(source, "deploy/man")))
 	if _, err := newRelease("v1.2.3", source, t.TempDir(), ""); err == nil || !strings.Contains(err.Error(), "make man") {
 		t.Errorf("Expected that a release without manual pages is refused, got %v", err)
 	}
@@ -124,18 +126,8 @@ func TestAnArchiveHasProgramsPagesAndExamples(t *testing.T) {
 		target target
 		units  bool
 	}{{r.targets[0], true}, {r.targets[1], false}} {
-		if err := r.archive(tc.target); err != nil {
-			t.Fatal(err)
-		}
-		raw, err := os.ReadFile(r.name(tc.target, ".tar.gz"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		zip, err := gzip.NewReader(bytes.NewReader(raw))
-		if err != nil {
-			t.Fatal(err)
-		}
-		files := contents(t, zip)
+		must(t, r.archive(tc.target))
+		files := contents(t, open(t, r.name(tc.target, ".tar.gz")))
 		top := strings.TrimSuffix(filepath.Base(r.name(tc.target, ".tar.gz")), ".tar.gz") + "/"
 		for name, mode := range map[string]int64{"coredns": 0o755, "safebrowsing": 0o755, "safebrowsing-relay": 0o755, "man/man1/safebrowsing.1": 0o644, "Corefile.example": 0o644, "testdata/blocklist.txt": 0o644, "LICENSE": 0o644} {
 			if h := files[top+name]; h == nil || h.Mode != mode || !h.ModTime.Equal(r.time) || h.Uid != 0 || h.Uname != "" {
@@ -148,89 +140,17 @@ func TestAnArchiveHasProgramsPagesAndExamples(t *testing.T) {
 	}
 }
 
-func TestADebHasConffilesScriptsAndUnits(t *testing.T) {
-	r := unbuilt(t, "linux/arm/6,linux/mipsle")
-	for _, target := range r.targets {
-		if err := r.packages(target); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if made, _ := filepath.Glob(filepath.Join(r.out, "*")); len(made) != 2 {
-		t.Errorf("Expected a .deb and an .rpm of the first target only, got %v", made)
-	}
-	deb, err := os.Open(r.packageName(r.targets[0], ".deb"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer deb.Close()
-	parts := make(map[string][]byte)
-	for in := ar.NewReader(deb); ; {
-		h, err := in.Next()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		zipped, err := io.ReadAll(in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if zip, err := gzip.NewReader(bytes.NewReader(zipped)); err == nil {
-			if parts[strings.TrimSuffix(h.Name, "/")], err = io.ReadAll(zip); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	control := string(parts["control.tar.gz"])
-	for _, want := range []string{"Package: coredns-safebrowsing\n", "Architecture: armhf\n", "Version: 1.2.3-1\n", "<coredns-safebrowsing@users.noreply.github.com>\n", "/etc/coredns-safebrowsing/Corefile\n", "/etc/coredns-safebrowsing/allow.txt\n"} {
-		if !strings.Contains(control, want) {
-			t.Errorf("Expected %q in the control files", want)
-		}
-	}
-	scripts := contents(t, bytes.NewReader(parts["control.tar.gz"]))
-	for _, name := range []string{"conffiles", "postinst", "prerm", "postrm"} {
-		if scripts[name] == nil {
-			t.Errorf("Expected %s in the control files", name)
-		}
-	}
-	files := contents(t, bytes.NewReader(parts["data.tar.gz"]))
-	for name, mode := range map[string]int64{
-		"usr/bin/coredns-safebrowsing": 0o755, "usr/bin/safebrowsing": 0o755, "usr/bin/safebrowsing-relay": 0o755, "etc/coredns-safebrowsing/Corefile": 0o644,
-		"lib/systemd/system/coredns-safebrowsing.service": 0o644, "lib/systemd/system/safebrowsing-relay.service": 0o644, "usr/share/man/man1/safebrowsing.1": 0o644,
-		"usr/share/doc/coredns-safebrowsing/CHANGELOG.md": 0o644, "usr/share/doc/coredns-safebrowsing/README.md": 0o644, "usr/share/doc/coredns-safebrowsing/Corefile.example": 0o644,
-	} {
-		if h := files[name]; h == nil || h.Mode&0o7777 != mode {
-			t.Errorf("Expected %s with mode %o, got %+v", name, mode, h)
-		}
-	}
-	if files["usr/bin/coredns"] != nil {
-		t.Error("The package has the file of another package of CoreDNS")
-	}
-}
-
 // The program tells its modules; here it is this test, which has this module's.
 func TestTheBillNamesEachModuleOnce(t *testing.T) {
 	r := unbuilt(t, "linux/amd64")
 	for _, program := range programs {
-		if err := os.Remove(r.binary(r.targets[0], program)); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Symlink("/proc/self/exe", r.binary(r.targets[0], program)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Remove(r.binary(r.targets[0], program)))
+		must(t, os.Symlink("/proc/self/exe", r.binary(r.targets[0], program)))
 	}
-	if err := r.bill(r.targets[0]); err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(r.name(r.targets[0], ".spdx.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.bill(r.targets[0]))
+	text := read(t, r.name(r.targets[0], ".spdx.json"))
 	var doc spdxDocument
-	if err := json.Unmarshal(text, &doc); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(text), &doc))
 	seen := make(map[string]bool)
 	for _, p := range doc.Packages {
 		if seen[p.ID] {
@@ -253,13 +173,9 @@ func TestTheBillNamesEachModuleOnce(t *testing.T) {
 func TestChecksumsAreSigned(t *testing.T) {
 	r := unbuilt(t, "linux/amd64")
 	public, private, err := minisign.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	key, err := minisign.EncryptKey("secret", private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	file := filepath.Join(t.TempDir(), "key")
 	write(t, file, string(key))
 	t.Setenv("MINISIGN_KEY_FILE", file)
@@ -268,13 +184,9 @@ func TestChecksumsAreSigned(t *testing.T) {
 	if err := r.checksums(); err == nil || !strings.Contains(err.Error(), "MINISIGN_KEY_FILE") {
 		t.Errorf("Expected an error about the key, got %v", err)
 	}
-	if err := os.Remove(filepath.Join(r.out, "SHA256SUMS")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(filepath.Join(r.out, "SHA256SUMS")))
 	t.Setenv("MINISIGN_PASSWORD", "secret")
-	if err := r.checksums(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.checksums())
 	sums, _ := os.ReadFile(filepath.Join(r.out, "SHA256SUMS"))
 	if want := fmt.Sprintf("%x  a.deb\n", sha256.Sum256([]byte("package"))); string(sums) != want {
 		t.Errorf("Expected %q, got %q", want, sums)
@@ -298,14 +210,8 @@ func TestTwoReleasesAreEqualByteForByte(t *testing.T) {
 		top := checkout(t, os.FileMode(0o644-i*0o040))
 		write(t, filepath.Join(top, "deploy/man/man1/safebrowsing.1"), ".TH PAGE\n")
 		out := filepath.Join(t.TempDir(), "dist")
-		if err := run("v1.2.3", top, out, "linux/amd64"); err != nil {
-			t.Fatal(err)
-		}
-		all, err := os.ReadFile(filepath.Join(out, "SHA256SUMS"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		sums = append(sums, string(all))
+		must(t, run("v1.2.3", top, out, "linux/amd64"))
+		sums = append(sums, read(t, filepath.Join(out, "SHA256SUMS")))
 		if i == 0 {
 			checkPrograms(t, filepath.Join(out, "coredns-safebrowsing_1.2.3_linux_amd64.tar.gz"), "1.2.3")
 		}
@@ -330,9 +236,7 @@ func checkout(t *testing.T, mode os.FileMode) string {
 			continue // deleted
 		}
 		write(t, filepath.Join(top, name), string(content))
-		if err := os.Chmod(filepath.Join(top, name), mode); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(filepath.Join(top, name), mode))
 	}
 	return top
 }
