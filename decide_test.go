@@ -66,89 +66,6 @@ func checking(t testing.TB, list string, searcher lookup.Searcher, hashes ...loo
 	return checker
 }
 
-func TestDecideReturnsTheWayOfAQuery(t *testing.T) {
-	blocks := map[string]config.Block{
-		"default": {}, "monitor": {Monitor: true}, "inspect": {Inspect: true}, "both": {Monitor: true, Inspect: true},
-	}
-	for _, tc := range []struct {
-		name                           string
-		qtype, qclass                  uint16
-		byDefault, monitor, insp, both way
-	}{
-		{"clean.example.", dns.TypeA, dns.ClassINET, passed, passed, inspect, inspect},
-		{"allowed.example.", dns.TypeA, dns.ClassINET, passed, passed, passed, passed},
-		{"blocked.example.", dns.TypeA, dns.ClassINET, answered, passed, answered, passed},
-		{"suspected.example.", dns.TypeA, dns.ClassINET, confirm, watch, confirm, watch},
-		{"suspected.example.", dns.TypeTXT, dns.ClassINET, passed, passed, passed, passed},
-		{"suspected.example.", dns.TypeA, dns.ClassHESIOD, passed, passed, passed, passed},
-		{"blocked.lan.", dns.TypeA, dns.ClassINET, passed, passed, passed, passed},
-		{"suspected.example.why.safebrowsing.", dns.TypeTXT, dns.ClassCHAOS, answered, answered, answered, answered},
-	} {
-		for mode, want := range map[string]way{"default": tc.byDefault, "monitor": tc.monitor, "inspect": tc.insp, "both": tc.both} {
-			t.Run(tc.name+" "+dns.TypeToString[tc.qtype]+" "+mode, func(t *testing.T) {
-				m := new(dns.Msg).SetQuestion(tc.name, tc.qtype)
-				m.Question[0].Qclass = tc.qclass
-				w := new(recorder)
-				block := blocks[mode]
-				block.Except = []string{"lan."}
-				on, q := oneListed(t, block).decide(t.Context(), w, m)
-				if on != want {
-					t.Errorf("Expected way %d, got %d", want, on)
-				}
-				if slow := want == inspect || want == confirm || want == watch; slow != (q != nil) {
-					t.Errorf("Expected a query only if it takes longer, got %v", q)
-				}
-				if q != nil && (want == inspect) != (q.suspect == nil) {
-					t.Errorf("Expected a suspect unless the answer is inspected, got %v", q.suspect)
-				}
-				if (len(w.msgs) == 1) != (want == answered) || len(w.msgs) > 1 {
-					t.Errorf("Expected one message only if answered, got %d", len(w.msgs))
-				}
-			})
-		}
-	}
-}
-
-// In monitor mode a decision outlives its query, unless metadata is read: that is
-// done when the query ends.
-func TestOnlyMetadataWaitsForADecisionInMonitorMode(t *testing.T) {
-	for name, tc := range map[string]struct {
-		ctx  context.Context
-		wait bool
-	}{
-		"without metadata": {t.Context(), false},
-		"with metadata":    {metadata.ContextWithMetadata(t.Context()), true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := oneListed(t, config.Block{Monitor: true})
-			m := new(dns.Msg).SetQuestion("suspected.example.", dns.TypeA)
-			_, q := s.decide(tc.ctx, &test.ResponseWriter{}, m)
-			decide, joined := make(chan struct{}), make(chan struct{})
-			join := q.detach(func() { <-decide })
-			go func() {
-				defer close(joined)
-				join()
-			}()
-			atMost := 10 * time.Second
-			if tc.wait {
-				atMost = 20 * time.Millisecond
-			}
-			waited := false
-			select {
-			case <-joined:
-			case <-time.After(atMost):
-				waited = true
-			}
-			if waited != tc.wait {
-				t.Errorf("Expected the query to wait for the decision: %v, got %v", tc.wait, waited)
-			}
-			close(decide)
-			<-joined
-			s.detached.end()
-		})
-	}
-}
-
 // A device that asks this server for a resolver is counted by its queries that a browser would send, whether the
 // block checks the name or not.
 func TestDevicesThatAskForResolversAreCounted(t *testing.T) {
@@ -176,12 +93,42 @@ func TestDevicesThatAskForResolversAreCounted(t *testing.T) {
 	}
 }
 
+// In monitor mode a decision outlives its query, unless metadata is read: that is
+// done when the query ends.
+func TestOnlyMetadataWaitsForADecisionInMonitorMode(t *testing.T) {
+	for name, wait := range map[string]time.Duration{"without metadata": 0, "with metadata": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := suspecting(t, true, func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
+					return dns.RcodeSuccess, w.WriteMsg(reply300(r))
+				})
+				s.block.Config.Monitor = true
+				ctx, w, begun := t.Context(), new(recorder), time.Now()
+				if wait > 0 {
+					ctx = metadata.ContextWithMetadata(ctx)
+				}
+				s.ServeDNS(ctx, w, aboutEvil.Copy())
+				if took := time.Since(begun); took != wait || len(w.msgs) != 1 || w.msgs[0].Rcode != dns.RcodeSuccess {
+					t.Errorf("Expected to pass after %s, took %s and got %v", wait, took, w.msgs)
+				}
+				s.detached.end()
+			})
+		})
+	}
+}
+
+// Also with look-back, for a pair that is there.
 func TestCleanNameAllocatesAtMostOnce(t *testing.T) {
-	s := oneListed(t, config.Block{})
-	m := new(dns.Msg).SetQuestion("www.static.example.com.", dns.TypeA)
-	w := newOneClient()
-	if n := testing.AllocsPerRun(100, func() { s.ServeDNS(t.Context(), w, m) }); n > 1 {
-		t.Errorf("Expected at most one allocation, got %v", n)
+	for _, keep := range []time.Duration{0, time.Hour} {
+		s := oneListed(t, config.Block{LookBack: keep})
+		s.block.Config.Online = keep > 0
+		end := s.block.LookBack()
+		m := new(dns.Msg).SetQuestion("www.static.example.com.", dns.TypeA)
+		w := newOneClient()
+		if n := testing.AllocsPerRun(100, func() { s.ServeDNS(t.Context(), w, m) }); n > 1 {
+			t.Errorf("Expected at most one allocation with look-back of %s, got %v", keep, n)
+		}
+		end()
 	}
 }
 
@@ -231,4 +178,82 @@ func TestQueryIsLoggedAsBlockedOnce(t *testing.T) {
 			t.Errorf("Expected one line for three decisions about a query, got %d", got)
 		}
 	})
+}
+
+// BenchmarkServeDNS is what the plugin adds to the handling of a clean name.
+func BenchmarkServeDNS(b *testing.B) {
+	s, passed := clean(b, 0), 0
+	s.Next = plugin.HandlerFunc(func(context.Context, dns.ResponseWriter, *dns.Msg) (int, error) {
+		passed++
+		return dns.RcodeSuccess, nil
+	})
+	m := new(dns.Msg).SetQuestion("www.static.example.com.", dns.TypeA)
+	w := newOneClient()
+	b.ReportAllocs()
+	for b.Loop() {
+		s.ServeDNS(context.Background(), w, m)
+	}
+	if passed < b.N {
+		b.Errorf("%d of %d queries passed", passed, b.N)
+	}
+}
+
+type noSearcher struct{}
+
+func (noSearcher) Search(context.Context, []lookup.Prefix) (lookup.Answer, error) {
+	return lookup.Answer{}, lookup.ErrBackoff
+}
+
+// oneClient is a writer that knows its client's address, as a server's writer does. The one that it is made
+// from makes it anew for each call.
+type oneClient struct {
+	test.ResponseWriter
+	from *net.UDPAddr
+}
+
+func newOneClient() *oneClient {
+	return &oneClient{from: &net.UDPAddr{IP: net.IPv4(192, 0, 2, 20), Port: 53053}}
+}
+
+// RemoteAddr implements dns.ResponseWriter.
+func (w *oneClient) RemoteAddr() net.Addr { return w.from }
+
+func TestLogOfNamesIsBoundedAndSaysWhatItLeavesOut(t *testing.T) {
+	q := dns.Question{Name: "x.example.", Qtype: dns.TypeA, Qclass: dns.ClassINET}
+	d := lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByBlock}
+	for name, tc := range map[string]struct {
+		monitor, json        bool
+		line, left, atTheEnd string
+	}{
+		"log":             {false, false, "Blocked x.example. A for 192.0.2.10", "Blocked 980 more names", "Blocked 1 more name;"},
+		"monitor":         {true, false, "x.example. A for 192.0.2.10 would be blocked", "Monitor: 980 more names would have been", "Monitor: 1 more name would"},
+		"monitor as JSON": {true, true, `"event":"would_block","client":"192.0.2.10"`, `"event":"left_out","left_out":980}`, `"event":"left_out","left_out":1}`},
+		"json":            {false, true, `"event":"blocked","client":"192.0.2.10","name":"x.example.","type":"A","cause":"malware"`, `"event":"left_out","left_out":980}`, `"event":"left_out","left_out":1}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lines := testkit.Capture(t)
+			l := nameLog{monitor: tc.monitor, json: tc.json}
+			now := time.Now()
+			for range 1000 {
+				l.log("192.0.2.10", q, d, "malware", "", "", now)
+			}
+			if n := len(lines.About(tc.line)); n != 20 {
+				t.Errorf("Expected 20 lines, got %d", n)
+			}
+			for range 11 {
+				l.log("192.0.2.10", q, d, "malware", "", "", now.Add(time.Second))
+			}
+			if n := len(lines.About(tc.line)); n != 30 {
+				t.Errorf("Expected 10 lines more after a second, got %d", n-20)
+			}
+			if n := len(lines.About(tc.left)); n != 1 {
+				t.Errorf("Expected one line about those left out, got %d", n)
+			}
+			l.end(now)
+			l.end(now)
+			if n := len(lines.About(tc.atTheEnd)); n != 1 {
+				t.Errorf("Expected one line about the last one left out, got %d", n)
+			}
+		})
+	}
 }

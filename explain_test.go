@@ -28,6 +28,21 @@ func TestAnAnswerThatHasExpiredRemainsForNoTime(t *testing.T) {
 	})
 }
 
+func TestWhyIsRefusedUnlessSet(t *testing.T) {
+	for explain, rcode := range map[bool]int{false: dns.RcodeRefused, true: dns.RcodeSuccess} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBubble(t, 0, func(s *SafeBrowsing) { s.block.Config.Explain = explain })
+			defer b.stop()
+			m, w := new(dns.Msg).SetQuestion("clean.example.why.safebrowsing.", dns.TypeTXT), new(recorder)
+			m.Question[0].Qclass = dns.ClassCHAOS
+			b.plugin.ServeDNS(t.Context(), w, m)
+			if len(w.msgs) != 1 || w.msgs[0].Rcode != rcode || (len(w.msgs[0].Answer) == 1) != explain {
+				t.Errorf("Expected %s, got %v", dns.RcodeToString[rcode], w.msgs)
+			}
+		})
+	}
+}
+
 // A string of a TXT record has at most 255 bytes (RFC 1035 section 3.3). What is longer goes
 // on in the next string, and the strings of a value put together are the value.
 func TestALongNoteIsDividedBetweenWords(t *testing.T) {
@@ -68,4 +83,26 @@ func stringsOf(data []byte) (all []string) {
 		all, data = append(all, string(data[1:end])), data[end:]
 	}
 	return all
+}
+
+func TestWrongPlaceInTheOrderIsRefused(t *testing.T) {
+	tests := []struct {
+		directives string
+		ok         bool
+	}{
+		{"errors acl safebrowsing cache forward", true},
+		{"errors", true}, // not compiled in by name: nothing to say
+		{"errors acl cache safebrowsing forward", false},
+		{"errors cache forward on sign view safebrowsing", false},
+		{"errors hosts safebrowsing", false},
+	}
+	for _, tc := range tests {
+		err := checkPosition(strings.Fields(tc.directives))
+		if (err == nil) != tc.ok {
+			t.Errorf("%s: Expected ok %v, got %v", tc.directives, tc.ok, err)
+		}
+		if err != nil && !strings.Contains(err.Error(), "plugin.cfg") {
+			t.Errorf("%s: Expected advice, got %v", tc.directives, err)
+		}
+	}
 }

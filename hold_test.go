@@ -3,6 +3,7 @@ package safebrowsing
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -413,5 +414,16 @@ func TestShortenedLeavesAllButTTLsAlone(t *testing.T) {
 	}
 	if m.Answer[0].Header().Ttl != 300 {
 		t.Error("Expected the message of the next plugin to stay as it was: it may be in a cache")
+	}
+}
+
+// A client connects to the end of a chain of aliases.
+func TestOfManyTargetsTheLastSixteenAreInspected(t *testing.T) {
+	m := new(dns.Msg)
+	for i := range 40 {
+		m.Answer = append(m.Answer, &dns.CNAME{Target: fmt.Sprintf("n%d.example.", i/2)})
+	}
+	if got := targetsOf(m); len(got) != maxTargets || got[0] != "n19.example." || got[15] != "n4.example." {
+		t.Errorf("Expected the last 16 different targets, got %v", got)
 	}
 }

@@ -80,44 +80,6 @@ func (b *backwards) threaten(expression string) {
 // reported returns how many devices were reported so far.
 func reported(t testing.TB) int { return int(testkit.Metric(t, "listed_late_total", "list", "se-4b")) }
 
-func TestANameThatIsListedLaterIsTold(t *testing.T) {
-	for _, names := range []bool{true, false} {
-		t.Run(fmt.Sprintf("names %v", names), func(t *testing.T) {
-			lines := testkit.Capture(t)
-			synctest.Test(t, func(t *testing.T) {
-				b := newBackwards(t, names, 0)
-				defer b.stop()
-				before := reported(t)
-				b.ask("192.168.1.20", "WWW.late.example.")
-				b.ask("192.168.1.20", "www.late.example.")
-				b.ask("192.168.1.21", "late.example.")
-				b.ask("192.168.1.20", "fine.example.")
-				time.Sleep(10 * time.Minute)
-				b.threaten("late.example/")
-				time.Sleep(21 * time.Minute)
-				if m, _ := b.ask("192.168.1.22", "late.example."); !isBlocked(m) {
-					t.Error("the list is not in force")
-				}
-				time.Sleep(2 * time.Hour)
-				told := lines.About("Listed too late: ")
-				want := []string{"2 devices asked at "}
-				if names {
-					want = []string{"192.168.1.21 asked for late.example at ", "192.168.1.20 asked for www.late.example at "}
-				}
-				if len(told) != len(want) || reported(t)-before != 2 {
-					t.Fatalf("Expected %q, got %q and %d devices", want, told, reported(t)-before)
-				}
-				for i, part := range want {
-					testkit.WantParts(t, told[i], "[WARNING]", part, "phishing")
-				}
-				if n := len(b.google.Requests("search")); n != 1 { // of look-back; the query takes its answer
-					t.Errorf("Expected one search, got %d", n)
-				}
-			})
-		})
-	}
-}
-
 // Look-back keeps the rules of queries: nothing is sent in a back-off, and what is found then is told
 // after it.
 func TestLookBackKeepsTheBackoffAndTellsAfterIt(t *testing.T) {
@@ -387,20 +349,4 @@ func clean(b *testing.B, keep time.Duration) *SafeBrowsing {
 	s.block.Use(engine.ServiceForTests(checking(b, "se-4b", noSearcher{}, lookup.FullHash{})))
 	b.Cleanup(s.block.LookBack())
 	return s
-}
-
-func TestLookBackAllocatesNothingForAPairThatIsThere(t *testing.T) {
-	allocations := make(map[time.Duration]float64)
-	for _, keep := range []time.Duration{0, time.Hour} {
-		s := oneListed(t, config.Block{LookBack: keep})
-		s.block.Config.Online = true
-		end := s.block.LookBack()
-		m := new(dns.Msg).SetQuestion("www.static.example.com.", dns.TypeA)
-		w := &oneClient{from: &net.UDPAddr{IP: net.IPv4(192, 168, 1, 20), Port: 53053}}
-		allocations[keep] = testing.AllocsPerRun(100, func() { s.ServeDNS(t.Context(), w, m) })
-		end()
-	}
-	if allocations[time.Hour] != allocations[0] {
-		t.Errorf("Expected no more allocations than without look-back, got %v", allocations)
-	}
 }

@@ -161,15 +161,6 @@ func (w *world) why(name string) string {
 	return strings.Join(answer.Answer[0].(*dns.TXT).Txt, " ")
 }
 
-func TestWhyIsRefusedUnlessSet(t *testing.T) {
-	w := newWorld(t)
-	w.start(w.corefile())
-	w.updated(1)
-	if got := w.why("clean.example.org"); got != "REFUSED" {
-		t.Errorf("Expected to be refused, got %q", got)
-	}
-}
-
 const metadataOfLog = `log . "{name} verdict={/safebrowsing/verdict} threat={/safebrowsing/threat} list={/safebrowsing/list} expression={/safebrowsing/expression} by={/safebrowsing/decided_by}"`
 
 func TestMetadataReachesTheLog(t *testing.T) {
