@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/relay"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -92,7 +93,7 @@ func checkUpdate(t *testing.T, p place, said []note, _ bool) {
 func inForce(t *testing.T, p place, list string) string {
 	t.Helper()
 	store, err := updater.OpenStore(p.db(), origin)
-	must(t, err)
+	testkit.Must(t, err)
 	l, err := store.LoadList(list)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, updater.ErrDamaged) && !errors.Is(err, syscall.ELOOP) {
@@ -114,7 +115,7 @@ func inForce(t *testing.T, p place, list string) string {
 func wantTidy(t *testing.T, folder string) {
 	t.Helper()
 	files, err := os.ReadDir(folder)
-	must(t, err)
+	testkit.Must(t, err)
 	for _, f := range files {
 		if strings.HasSuffix(f.Name(), ".tmp") {
 			t.Errorf("%s is left", f.Name())
@@ -155,9 +156,7 @@ func checkBudget(t *testing.T, p place, said []note, _ bool) {
 	const reserved = 50 // see maxReserved of the updater
 	most := 0
 	for _, folder := range []string{p.db(), p.other()} {
-		store, err := updater.OpenStore(folder, origin)
-		must(t, err)
-		ledger, err := updater.NewLedger(store)
+		ledger, err := ledgerIn(folder)
 		if err != nil {
 			t.Errorf("the budget: %v", err)
 		}
@@ -166,7 +165,7 @@ func checkBudget(t *testing.T, p place, said []note, _ bool) {
 		if _, err := ledger.Limit(searcher{func() error { return nil }, nil}, budget, func(updater.Event) {}).Search(t.Context(), []lookup.Prefix{"evil"}); err != nil {
 			t.Errorf("the next search: %v", err)
 		}
-		must(t, ledger.Flush())
+		testkit.Must(t, ledger.Flush())
 		wantTidy(t, folder)
 	}
 	if spent := count(said, "spent"); most < spent || most > spent+1+reserved {
@@ -179,7 +178,7 @@ func checkBudget(t *testing.T, p place, said []note, _ bool) {
 func checkHistory(t *testing.T, p place, said []note, lost bool) {
 	t.Helper()
 	lists, err := relay.NewLists(filepath.Dir(p.history()))
-	must(t, err)
+	testkit.Must(t, err)
 	if err := publish(lists, "new"); err != nil && !lost {
 		t.Errorf("the history: %v", err)
 	}

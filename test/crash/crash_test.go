@@ -121,7 +121,7 @@ func (s scenario) eachPoint(t *testing.T, at trouble, check func(t *testing.T, p
 		case s.command == nil && err != nil, reached == nil && err != nil:
 			t.Errorf("point %d, %v: %v", n, reached, err)
 		case s.command != nil && err == nil && !killed:
-			must(t, p.say("done"))
+			testkit.Must(t, p.say("done"))
 		}
 		failed := t.Failed()
 		check(t, p)
@@ -255,7 +255,7 @@ func (s scenario) afterPowerFailure(t *testing.T, p place, left state, said []no
 	after := newPlace(t)
 	moved := make(map[string]string)
 	for i, folder := range after.folders() {
-		must(t, os.MkdirAll(folder, 0o700))
+		testkit.Must(t, os.MkdirAll(folder, 0o700))
 		moved[p.folders()[i]] = folder
 	}
 	left.write(t, moved)

@@ -6,10 +6,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -43,12 +46,26 @@ func complete(t *testing.T) place {
 	t.Helper()
 	p := newPlace(t)
 	for _, folder := range p.folders() {
-		must(t, os.MkdirAll(folder, 0o700))
+		testkit.Must(t, os.MkdirAll(folder, 0o700))
 	}
 	p.enter()
 	oldLists(t, p)
-	must(t, errors.Join(update(p), search(p), spend(p), publishHistory(p)))
+	testkit.Must(t, errors.Join(update(p), search(p), spend(p), publishHistory(p)))
 	return p
+}
+
+// eachDamage damages a file in each way at each page, and calls check.
+func eachDamage(t *testing.T, path string, check func(what string)) {
+	t.Helper()
+	raw := []byte(testkit.Read(t, path))
+	for page := range (len(raw) + pageSize - 1) / pageSize {
+		for what, damaged := range damages(raw, page) {
+			if !bytes.Equal(damaged, raw) {
+				testkit.Must(t, os.WriteFile(path, damaged, 0o600))
+				check(fmt.Sprintf("%s, page %d, %s", filepath.Base(path), page, what))
+			}
+		}
+	}
 }
 
 // A list that is damaged at any page is never in force, and is set aside.
@@ -57,32 +74,19 @@ func TestAListDamagedAtAnyPageIsNotUsed(t *testing.T) {
 	tried := 0
 	for _, list := range []string{large, small} {
 		path := filepath.Join(p.db(), list+".list")
-		raw, err := os.ReadFile(path)
-		must(t, err)
-		for page := range (len(raw) + pageSize - 1) / pageSize {
-			for what, damaged := range damages(raw, page) {
-				if bytes.Equal(damaged, raw) {
-					continue
-				}
-				tried++
-				must(t, os.WriteFile(path, damaged, 0o600))
-				begun := time.Now()
-				if version := inForce(t, p, list); version != "" {
-					t.Errorf("%s, page %d, %s: version %q is in force", list, page, what, version)
-				}
-				if took := time.Since(begun); took > patience {
-					t.Errorf("it took %s", took)
-				}
-				if _, err := os.Stat(path + ".damaged"); err != nil {
-					t.Errorf("%s, page %d, %s: %v", list, page, what, err)
-				}
+		eachDamage(t, path, func(what string) {
+			tried++
+			if version := inForce(t, p, list); version != "" {
+				t.Errorf("%s: version %q is in force", what, version)
 			}
-		}
+			if _, err := os.Stat(path + ".damaged"); err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		})
 	}
 	if tried < 50 {
 		t.Errorf("%d damages are too few", tried)
 	}
-	t.Logf("%d damages", tried)
 }
 
 // A schedule or a clock of searches that is damaged at any bit allows no request that the
@@ -93,19 +97,19 @@ func TestAClockDamagedAtAnyBitKeepsItsWait(t *testing.T) {
 	for name, check := range map[string]func(*testing.T, place){"schedule.json": wantNoUpdate, "searches.json": wantNoSearch} {
 		path := filepath.Join(p.db(), name)
 		raw, err := os.ReadFile(path)
-		must(t, err)
+		testkit.Must(t, err)
 		tried := 0
 		for bit := 0; bit < len(raw)*8; bit += stride() {
 			damaged := bytes.Clone(raw)
 			damaged[bit/8] ^= 1 << (bit % 8)
-			must(t, os.WriteFile(path, damaged, 0o600))
+			testkit.Must(t, os.WriteFile(path, damaged, 0o600))
 			failed := t.Failed()
 			if check(t, p); t.Failed() && !failed {
 				t.Errorf("that was bit %d of byte %d of %s", bit%8, bit/8, raw)
 			}
 			tried++
 		}
-		must(t, os.WriteFile(path, raw, 0o600))
+		testkit.Must(t, os.WriteFile(path, raw, 0o600))
 		t.Logf("%s: %d bits", name, tried)
 	}
 }
@@ -130,25 +134,16 @@ func wantNoSearch(t *testing.T, p place) {
 // A history that is damaged at any page costs full updates, and nothing else.
 func TestAHistoryDamagedAtAnyPageCostsFullUpdatesOnly(t *testing.T) {
 	p := complete(t)
-	path := filepath.Join(p.history(), large+".history")
-	raw, err := os.ReadFile(path)
-	must(t, err)
-	for page := range (len(raw) + pageSize - 1) / pageSize {
-		for what, damaged := range damages(raw, page) {
-			if bytes.Equal(damaged, raw) {
-				continue
-			}
-			must(t, os.WriteFile(path, damaged, 0o600))
-			lists, err := relay.NewLists(filepath.Dir(p.history()))
-			must(t, err)
-			if err := publish(lists, "new"); err == nil {
-				t.Errorf("page %d, %s: no word of the damage", page, what)
-			}
-			if a, err := lists.Get(context.Background(), netip.Addr{}, large, nil, 0); err != nil || len(a.Message) == 0 {
-				t.Errorf("page %d, %s: %d bytes, %v", page, what, len(a.Message), err)
-			}
+	eachDamage(t, filepath.Join(p.history(), large+".history"), func(what string) {
+		lists, err := relay.NewLists(filepath.Dir(p.history()))
+		testkit.Must(t, err)
+		if err := publish(lists, "new"); err == nil {
+			t.Errorf("%s: no word of the damage", what)
 		}
-	}
+		if a, err := lists.Get(context.Background(), netip.Addr{}, large, nil, 0); err != nil || len(a.Message) == 0 {
+			t.Errorf("%s: %d bytes, %v", what, len(a.Message), err)
+		}
+	})
 }
 
 // A program that is stopped at any of its writes does not hold up another one with the same
@@ -203,19 +198,126 @@ func searchBesides(t *testing.T, p place) {
 		}
 		return nil
 	}, nil}, func(updater.Event) {})
-	must(t, err)
+	testkit.Must(t, err)
 	s.Search(context.Background(), nil)
 	schedule.Flush()
 }
 
 // spendBesides is a search within a budget: it is sent, whoever keeps the lock of the count.
 func spendBesides(t *testing.T, p place) {
-	store, err := updater.OpenStore(p.db(), origin)
-	must(t, err)
-	ledger, err := updater.NewLedger(store)
-	must(t, err)
+	ledger, err := ledgerIn(p.db())
+	testkit.Must(t, err)
 	limited := ledger.Limit(searcher{func() error { return nil }, nil}, budget, func(updater.Event) {})
 	if _, err := limited.Search(context.Background(), []lookup.Prefix{"evil"}); err != nil {
 		t.Errorf("the search: %v", err)
+	}
+}
+
+// storeFiles are all files that the store has, and a relay's file.
+var storeFiles = []string{
+	large + ".list", small + ".list", "schedule.json", "searches.json", "budget.json",
+	"lock", "searches.json.lock", "budget.json.lock", "relay/history/" + large + ".history",
+}
+
+// What may be in the place of a file: made by a script, by a restored backup, or by somebody
+// who looks for a weakness.
+var kinds = map[string]func(t *testing.T, path string){
+	"folder": func(t *testing.T, path string) { testkit.Must(t, os.Mkdir(path, 0o700)) },
+	"folder with a file": func(t *testing.T, path string) {
+		testkit.Must(t, os.Mkdir(path, 0o700))
+		testkit.Must(t, os.WriteFile(filepath.Join(path, "x"), nil, 0o600))
+	},
+	"FIFO":           func(t *testing.T, path string) { testkit.Must(t, syscall.Mkfifo(path, 0o600)) },
+	"link to itself": func(t *testing.T, path string) { testkit.Must(t, os.Symlink(path, path)) },
+	"link to nowhere": func(t *testing.T, path string) {
+		testkit.Must(t, os.Symlink(filepath.Join(filepath.Dir(path), "nowhere", "at", "all"), path))
+	},
+	"link to a FIFO": func(t *testing.T, path string) {
+		testkit.Must(t, syscall.Mkfifo(path+"-target", 0o600))
+		testkit.Must(t, os.Symlink(path+"-target", path))
+	},
+	"link to a device": func(t *testing.T, path string) { testkit.Must(t, os.Symlink(os.DevNull, path)) },
+	"file of 64 MiB": func(t *testing.T, path string) {
+		testkit.Must(t, os.WriteFile(path, nil, 0o600))
+		testkit.Must(t, os.Truncate(path, 64<<20))
+	},
+	"empty file": func(t *testing.T, path string) { testkit.Must(t, os.WriteFile(path, nil, 0o600)) },
+}
+
+// A start on a folder with something else in the place of a file ends soon, keeps every other
+// list in force, and asks the server too often in no case.
+func TestSomethingElseInThePlaceOfAFile(t *testing.T) {
+	testkit.Long(t)
+	for kind, put := range kinds {
+		for _, name := range storeFiles {
+			t.Run(kind+"/"+name, func(t *testing.T) {
+				p := newPlace(t)
+				for _, folder := range append(p.folders(), filepath.Join(p.db(), "relay", "history")) {
+					testkit.Must(t, os.MkdirAll(folder, 0o700))
+				}
+				p.enter()
+				oldLists(t, p)
+				path := filepath.Join(p.db(), name)
+				_ = os.Remove(path)
+				put(t, path)
+				within(t, func() { useEverything(t, p, name) })
+			})
+		}
+	}
+}
+
+// within fails the test if f takes longer than a start may.
+func within(t *testing.T, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() { defer close(done); f() }()
+	select {
+	case <-done:
+	case <-time.After(4 * patience): // an edit waits for a lock for 10 seconds
+		t.Fatal("it hangs")
+	}
+}
+
+// useEverything does with a folder what a start and the minutes after it do. name is the file
+// that is something else.
+func useEverything(t *testing.T, p place, name string) {
+	for _, list := range []string{large, small} {
+		if version := inForce(t, p, list); name != list+".list" && version != "old" {
+			t.Errorf("%s: version %q is in force", list, version)
+		}
+	}
+	asked := 0
+	_, err := once(p, source{asked: func() error { asked++; return nil }}, func(updater.Event) {})
+	_, again := once(p, source{asked: func() error { asked++; return nil }}, func(updater.Event) {})
+	if asked > 1 {
+		t.Errorf("two updates ask twice: %v, %v", err, again)
+	}
+	if strings.HasSuffix(name, ".list") && (asked != 1 || inForce(t, p, name[:len(name)-len(".list")]) != "new") {
+		t.Errorf("the update does not replace it: %v", err)
+	}
+	searched := 0
+	for range 2 {
+		if s, schedule, _ := paced(p, searcher{func() error { searched++; return nil }, outOfService}, func(updater.Event) {}); s != nil {
+			s.Search(context.Background(), nil)
+			schedule.Flush()
+		}
+	}
+	if searched > 1 {
+		t.Errorf("%d searches were sent during the back-off", searched)
+	}
+	store, _ := updater.OpenStore(p.db(), origin)
+	ledger, err := updater.NewLedger(store)
+	_, searchErr := ledger.Limit(searcher{func() error { return nil }, nil}, budget, func(updater.Event) {}).Search(context.Background(), []lookup.Prefix{"evil"})
+	if searchErr != nil && (err == nil || !errors.Is(searchErr, lookup.ErrBudget)) {
+		t.Errorf("the budget: %v, and then %v", err, searchErr)
+	}
+	if _, err := updater.Status(p.db()); err != nil && !strings.Contains(name, "schedule") {
+		t.Errorf("the status: %v", err)
+	}
+	lists, err := relay.NewLists(filepath.Join(p.db(), "relay"))
+	testkit.Must(t, err)
+	publish(lists, "new")
+	if a, err := lists.Get(context.Background(), netip.Addr{}, large, nil, 0); err != nil || len(a.Message) == 0 {
+		t.Errorf("the relay serves %d bytes, %v", len(a.Message), err)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // disk is a model of a file system that loses what was not synced, as POSIX allows: fsync
@@ -57,13 +59,13 @@ func newDisk(t *testing.T, folders []string) *disk {
 	for _, folder := range folders {
 		n := &names{synced: make(map[string]*file)}
 		entries, err := os.ReadDir(folder)
-		must(t, err)
+		testkit.Must(t, err)
 		for _, e := range entries {
 			if !e.Type().IsRegular() {
 				continue
 			}
 			raw, err := os.ReadFile(filepath.Join(folder, e.Name()))
-			must(t, err)
+			testkit.Must(t, err)
 			n.synced[e.Name()] = &file{synced: raw, now: raw}
 		}
 		n.now = maps.Clone(n.synced)
@@ -182,6 +184,6 @@ func (f *file) afterPowerFailure() [][]byte {
 func (s state) write(t *testing.T, moved map[string]string) {
 	t.Helper()
 	for path, content := range s {
-		must(t, os.WriteFile(filepath.Join(moved[filepath.Dir(path)], filepath.Base(path)), content, 0o600))
+		testkit.Must(t, os.WriteFile(filepath.Join(moved[filepath.Dir(path)], filepath.Base(path)), content, 0o600))
 	}
 }

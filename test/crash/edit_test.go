@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // Files that commands edit: the operator's own list, and pauses.
@@ -30,7 +31,7 @@ var (
 )
 
 func ownFile(t *testing.T, p place) {
-	must(t, os.WriteFile(p.own(), []byte(ownLines), 0o640))
+	testkit.Must(t, os.WriteFile(p.own(), []byte(ownLines), 0o640))
 }
 
 func allowNew(p place) []string { return []string{"allow", "-file", p.own(), "new.example"} }
@@ -40,12 +41,7 @@ func removeOld(p place) []string {
 }
 
 // setPause is pauseAll with a note.
-func setPause(p place) error {
-	if err := pauseAll(p); err != nil {
-		return err
-	}
-	return p.say("done")
-}
+func setPause(p place) error { return noted(p, pauseAll(p)) }
 
 // pauseAll is what a running server does when it is told to pause.
 func pauseAll(p place) error {

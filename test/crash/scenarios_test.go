@@ -19,6 +19,8 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/relay"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/sharing"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -74,7 +76,7 @@ func (s scenario) newPlace(t *testing.T) place {
 	t.Helper()
 	p := newPlace(t)
 	for _, folder := range p.folders() {
-		must(t, os.MkdirAll(folder, 0o700))
+		testkit.Must(t, os.MkdirAll(folder, 0o700))
 	}
 	p.enter()
 	s.prepare(t, p)
@@ -84,13 +86,6 @@ func (s scenario) newPlace(t *testing.T) place {
 // enter makes the place's folder the first spare folder of this process.
 func (p place) enter() {
 	os.Setenv("RUNTIME_DIRECTORY", p.spare())
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // note is what a program has said before it died: what it had done, and when.
@@ -116,7 +111,7 @@ func parseNotes(t *testing.T, raw []byte) (said []note) {
 	for line := range strings.Lines(string(raw)) {
 		at, what, _ := strings.Cut(strings.TrimSpace(line), " ")
 		nanoseconds, err := strconv.ParseInt(at, 10, 64)
-		must(t, err)
+		testkit.Must(t, err)
 		said = append(said, note{what, time.Unix(0, nanoseconds)})
 	}
 	return said
@@ -170,9 +165,9 @@ func nothing(*testing.T, place) {}
 // oldLists saves the old content of each list, without a schedule: an update is due.
 func oldLists(t *testing.T, p place) {
 	store, err := updater.OpenStore(p.db(), origin)
-	must(t, err)
+	testkit.Must(t, err)
 	for _, list := range []string{large, small} {
-		must(t, store.SaveList(updater.List{Name: list, Version: []byte("old"), Checksum: sha256.Sum256(entries(list, "old")), Set: setOf(list, "old")}))
+		testkit.Must(t, store.SaveList(updater.List{Name: list, Version: []byte("old"), Checksum: sha256.Sum256(entries(list, "old")), Set: setOf(list, "old")}))
 	}
 }
 
@@ -181,9 +176,9 @@ func damagedList(t *testing.T, p place) {
 	oldLists(t, p)
 	path := filepath.Join(p.db(), large+".list")
 	raw, err := os.ReadFile(path)
-	must(t, err)
+	testkit.Must(t, err)
 	raw[len(raw)/2] ^= 1
-	must(t, os.WriteFile(path, raw, 0o600))
+	testkit.Must(t, os.WriteFile(path, raw, 0o600))
 }
 
 // source answers like a server that knows both contents.
@@ -242,17 +237,22 @@ func once(p place, s updater.Source, report func(updater.Event)) (*updater.Store
 
 func update(p place) error {
 	_, err := once(p, source{asked: func() error { return p.say("asked") }}, p.report)
-	if err == nil {
-		err = p.say("done")
+	return noted(p, err)
+}
+
+// noted notes the end of what had no error.
+func noted(p place, err error) error {
+	if err != nil {
+		return err
 	}
-	return err
+	return p.say("done")
 }
 
 // failedUpdate is an update that the server refuses.
 func failedUpdate(p place) error {
 	_, err := once(p, source{
 		asked: func() error { return p.say("asked") },
-		err:   &updater.StatusError{Code: http.StatusServiceUnavailable},
+		err:   outOfService,
 	}, p.report)
 	return err
 }
@@ -264,6 +264,8 @@ func (p place) report(e updater.Event) {
 	}
 }
 
+var outOfService = &updater.StatusError{Code: http.StatusServiceUnavailable}
+
 // searcher fails as a server that is out of service.
 type searcher struct {
 	asked func() error
@@ -274,8 +276,6 @@ type searcher struct {
 func (s searcher) Search(context.Context, []lookup.Prefix) (lookup.Answer, error) {
 	return lookup.Answer{}, errors.Join(s.asked(), s.err)
 }
-
-var outOfService = &updater.StatusError{Code: http.StatusServiceUnavailable}
 
 // paced returns a searcher that keeps the rules of version 4.
 func paced(p place, s lookup.Searcher, report func(updater.Event)) (lookup.Searcher, *updater.Schedule, error) {
@@ -314,25 +314,28 @@ func spendSome(p place, ledger *updater.Ledger) error {
 }
 
 func spend(p place) error {
-	store, err := updater.OpenStore(p.db(), origin)
-	if err != nil {
-		return err
-	}
-	ledger, err := updater.NewLedger(store)
+	ledger, err := ledgerIn(p.db())
 	if err != nil {
 		return err
 	}
 	return spendSome(p, ledger)
 }
 
+func ledgerIn(folder string) (*updater.Ledger, error) {
+	store, err := updater.OpenStore(folder, origin)
+	if err != nil {
+		return nil, err
+	}
+	return updater.NewLedger(store)
+}
+
 // moveBudget spends searches, moves the budget to another folder, and spends again.
 func moveBudget(p place) error {
-	store, err := updater.OpenStore(p.db(), origin)
-	if err != nil {
-		return err
+	ledger, err := ledgerIn(p.db())
+	if err == nil {
+		err = spendSome(p, ledger)
 	}
-	ledger, err := updater.NewLedger(store)
-	if err = errors.Join(err, spendSome(p, ledger)); err != nil {
+	if err != nil {
 		return err
 	}
 	other, err := updater.OpenStore(p.other(), origin)
@@ -349,8 +352,8 @@ func publish(lists *relay.Lists, version string) error {
 
 func oldHistory(t *testing.T, p place) {
 	lists, err := relay.NewLists(filepath.Dir(p.history()))
-	must(t, err)
-	must(t, publish(lists, "old"))
+	testkit.Must(t, err)
+	testkit.Must(t, publish(lists, "old"))
 }
 
 func publishHistory(p place) error {
@@ -366,7 +369,7 @@ func publishHistory(p place) error {
 func newPlace(t *testing.T) place {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "crash")
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() {
 		for range 1000 {
 			if os.RemoveAll(dir) == nil {
@@ -377,4 +380,77 @@ func newPlace(t *testing.T) place {
 		t.Errorf("something writes into %s for ever", dir)
 	})
 	return place{dir}
+}
+
+// The note of a relay about the lease in Redis.
+
+func (p place) lease() string { return filepath.Join(p.root, "lease") }
+
+// Without Redis only the relay fetches that had the lease last.
+func followed(t *testing.T, p place) { putNote(t, p, "false") }
+func led(t *testing.T, p place)      { putNote(t, p, "true") }
+
+func putNote(t *testing.T, p place, heldLast string) {
+	text := `{"held_last":` + heldLast + `,"seen":true,"asker":"asker"}` + "\n"
+	testkit.Must(t, os.WriteFile(filepath.Join(p.lease(), "redis-lease.json"), []byte(text), 0o600))
+}
+
+// withoutRedis opens the store of a relay whose Redis is away.
+func withoutRedis(p place, alone time.Duration, report func(sharing.Event)) (*sharing.Store, func(), error) {
+	target, err := sharing.Parse("redis://127.0.0.1:1") // nothing listens there
+	if err != nil {
+		return nil, nil, err
+	}
+	client, err := sharing.Open(sharing.Config{Target: target})
+	if err != nil {
+		return nil, nil, err
+	}
+	s := sharing.OpenStore(sharing.StoreConfig{
+		Client: client, Origin: updater.Origin{Name: origin.Name, Asker: "asker"}, Folder: p.lease(),
+		Report: report, Beat: 5 * time.Millisecond, Alone: alone,
+	})
+	return s, func() { s.Close(); client.Close() }, nil
+}
+
+// loseRedis makes a relay note that Redis is away.
+func loseRedis(p place) error {
+	lost := make(chan sharing.Event, 100)
+	_, end, err := withoutRedis(p, time.Hour, func(e sharing.Event) { lost <- e })
+	if err != nil {
+		return err
+	}
+	defer end()
+	<-lost // the note is written before
+	return nil
+}
+
+// checkLease says whether the relay fetches without Redis after its start.
+func checkLease(fetches bool) func(*testing.T, place, []note, bool) {
+	return func(t *testing.T, p place, _ []note, _ bool) {
+		t.Helper()
+		alone := make(chan struct{}, 100)
+		s, end, err := withoutRedis(p, time.Millisecond, func(e sharing.Event) {
+			if e.Kind == sharing.Alone {
+				alone <- struct{}{}
+			}
+		})
+		testkit.Must(t, err)
+		defer end()
+		s.TryLock()
+		patience := 100 * time.Millisecond // some beats
+		if fetches {
+			patience = 10 * time.Second
+		}
+		select {
+		case <-alone:
+			if !fetches {
+				t.Error("another relay had the lease last, and this one fetches without Redis")
+			}
+		case <-time.After(patience):
+			if fetches {
+				t.Error("this relay had the lease last, and does not fetch without Redis")
+			}
+		}
+		wantTidy(t, p.lease())
+	}
 }

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // A call is one system call of a traced program that changes a watched folder, or that
@@ -73,9 +75,7 @@ func (tr *tracer) run(t *testing.T, cmd *exec.Cmd) (killed bool, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	output, err := os.CreateTemp(t.TempDir(), "output")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer output.Close()
 	cmd.Stdout, cmd.Stderr = output, output
 	tr.output = output.Name()
@@ -93,9 +93,7 @@ func (tr *tracer) run(t *testing.T, cmd *exec.Cmd) (killed bool, err error) {
 	}
 	const exitKill = 0x100000
 	const options = syscall.PTRACE_O_TRACESYSGOOD | syscall.PTRACE_O_TRACECLONE | exitKill
-	if err := syscall.PtraceSetOptions(pid, options); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, syscall.PtraceSetOptions(pid, options))
 	tr.points, tr.waiting, tr.hanging = 0, make(map[int]*pending), make(map[int]bool)
 	tr.resume(pid, 0)
 	for {
@@ -166,9 +164,7 @@ func (tr *tracer) stopped(t *testing.T, tid int) (kill bool) {
 	case p.call == nil:
 	case p.errno != 0:
 		regs.Rax = uint64(-int64(p.errno))
-		if err := syscall.PtraceSetRegs(tid, &regs); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, syscall.PtraceSetRegs(tid, &regs))
 	case int64(regs.Rax) >= 0 && tr.done != nil:
 		if p.call.name == "write" || p.call.name == "truncate" {
 			p.call.content, _ = os.ReadFile(p.call.path)
@@ -196,9 +192,7 @@ func (tr *tracer) entered(t *testing.T, tid int, regs *syscall.PtraceRegs) (kill
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		p.errno = errno
 		regs.Orig_rax = ^uint64(0) // no such call
-		if err := syscall.PtraceSetRegs(tid, regs); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, syscall.PtraceSetRegs(tid, regs))
 	}
 	return false
 }

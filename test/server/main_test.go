@@ -4,21 +4,16 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
-
-	"github.com/coredns/caddy"
 )
 
 // startServer runs the program and returns the endpoint that it prints.
@@ -48,8 +43,7 @@ func startServer(t *testing.T, complaints *testkit.Output, args ...string) strin
 }
 
 func TestServesTheListsOfAFileAndFollowsIt(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "lists.txt")
-	write(t, file, "se-4b evil.example/ # phishing\nmw-4b harmless.example unconfirmed\n")
+	file := testkit.Write(t, t.TempDir(), "lists.txt", "se-4b evil.example/ # phishing\nmw-4b harmless.example unconfirmed\n")
 	complaints := new(testkit.Output)
 	endpoint := startServer(t, complaints, "-lists", file, "-wait", "1ms", "-key", "SECRET")
 	client, err := protocol.NewV5(protocol.Config{Endpoint: endpoint, Key: "SECRET", UserAgent: "test/1"})
@@ -68,7 +62,7 @@ func TestServesTheListsOfAFileAndFollowsIt(t *testing.T) {
 	}
 
 	time.Sleep(10 * time.Millisecond) // the file needs another modification time, and the minimum wait must end
-	write(t, file, "se-4b evil.example/\nse-4b worse.example/\n")
+	testkit.Write(t, filepath.Dir(file), "lists.txt", "se-4b evil.example/\nse-4b worse.example/\n")
 	if again := fetch(t, client, fetched[0]); again[0].Set.Len() != 2 {
 		t.Errorf("after the file has changed the list has %d entries, want 2", again[0].Set.Len())
 	}
@@ -77,38 +71,14 @@ func TestServesTheListsOfAFileAndFollowsIt(t *testing.T) {
 	}
 }
 
-func TestTheTestServerHasTheListsOfWebRisk(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "lists.txt")
-	write(t, file, "se-4b evil.example/\n")
-	complaints := new(testkit.Output)
-	endpoint := startServer(t, complaints, "-lists", file)
-	for _, threat := range []string{"MALWARE", "SOCIAL_ENGINEERING", "UNWANTED_SOFTWARE", "SOCIAL_ENGINEERING_EXTENDED_COVERAGE"} {
-		url := endpoint + "/v1/threatLists:computeDiff?constraints.supportedCompressions=RAW&constraints.supportedCompressions=RICE&threatType=" + threat
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-		testkit.Must(t, err)
-		request.Header.Set("User-Agent", "test/1")
-		answer, err := http.DefaultClient.Do(request)
-		testkit.Must(t, err)
-		_, _ = io.Copy(io.Discard, answer.Body)
-		answer.Body.Close()
-		if answer.StatusCode != http.StatusOK {
-			t.Errorf("threat type %s: status %d, want 200", threat, answer.StatusCode)
-		}
-	}
-	if text := complaints.String(); text != "" {
-		t.Errorf("the server complains: %s", text)
-	}
-}
-
 func TestATestServerOfOneProtocolRefusesTheOthers(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "lists.txt")
-	write(t, file, "se-4b evil.example/\n")
+	file := testkit.Write(t, t.TempDir(), "lists.txt", "se-4b evil.example/\n")
 	for only := range paths {
 		complaints := new(testkit.Output)
 		endpoint := startServer(t, complaints, "-lists", file, "-protocol", only)
 		for asked, path := range paths {
 			for range 2 {
-				status, body := get(t, endpoint+path, "")
+				status, body := get(t, endpoint+path)
 				want := fmt.Sprintf("this server speaks only protocol %s, and the request is one of protocol %s", only, asked)
 				if only == asked && status != http.StatusOK || only != asked && (status != http.StatusNotFound || !strings.Contains(body, want)) {
 					t.Errorf("%s, asked by %s: status %d, %s", only, asked, status, body)
@@ -131,14 +101,14 @@ var paths = map[string]string{
 	"webrisk": "/v1/threatLists:computeDiff?constraints.supportedCompressions=RAW&constraints.supportedCompressions=RICE&threatType=MALWARE",
 }
 
-// get sends a request with an access token and returns the answer.
-func get(t *testing.T, url, token string) (status int, body string) {
+// get sends a request, perhaps with cookies, and returns the answer.
+func get(t *testing.T, url string, cookies ...*http.Cookie) (status int, body string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	testkit.Must(t, err)
 	r.Header.Set("User-Agent", "test/1")
-	if token != "" {
-		r.Header.Set("Authorization", "Bearer "+token)
+	for _, c := range cookies {
+		r.AddCookie(c)
 	}
 	answer, err := http.DefaultClient.Do(r)
 	testkit.Must(t, err)
@@ -146,27 +116,6 @@ func get(t *testing.T, url, token string) (status int, body string) {
 	raw, err := io.ReadAll(answer.Body)
 	testkit.Must(t, err)
 	return answer.StatusCode, string(raw)
-}
-
-func TestTheTestServerPrintsTheStanza(t *testing.T) {
-	at := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8099}
-	for only, want := range map[*protocol.Dialect]string{
-		nil:                     "\tsafebrowsing {\n\t\tendpoint http://127.0.0.1:8099\n\t}\n",
-		protocol.DialectV5:      "\tsafebrowsing {\n\t\tendpoint http://127.0.0.1:8099\n\t}\n",
-		protocol.DialectWebRisk: "\tsafebrowsing {\n\t\tendpoint http://127.0.0.1:8099\n\t\tprotocol webrisk\n\t\tbudget 200\n\t}\n",
-	} {
-		if got := (&listServer{only: only}).corefile(at); got != want {
-			t.Errorf("%v: got %q, want %q", only, got, want)
-		}
-		if _, err := config.Parse(caddy.NewTestController("dns", want), t.TempDir()); err != nil {
-			t.Errorf("%v: %v", only, err)
-		}
-	}
-}
-
-func write(t *testing.T, file, text string) {
-	t.Helper()
-	testkit.Must(t, os.WriteFile(file, []byte(text), 0o600))
 }
 
 // fetch asks for lists and applies the updates.
@@ -188,8 +137,7 @@ func fetch(t *testing.T, client *protocol.V5, lists ...updater.List) (results []
 }
 
 func TestBreakingARuleIsPrinted(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "lists.txt")
-	write(t, file, "se-4b evil.example/\n")
+	file := testkit.Write(t, t.TempDir(), "lists.txt", "se-4b evil.example/\n")
 	complaints := new(testkit.Output)
 	endpoint := startServer(t, complaints, "-lists", file)
 	client, err := protocol.NewV5(protocol.Config{Endpoint: endpoint, UserAgent: "test/1"})
@@ -210,7 +158,7 @@ func TestBreakingARuleIsPrinted(t *testing.T) {
 		{"an early update", func() { fetch(t, client, l...) }, "RULE BROKEN: Request Frequency, minimum wait: list \"se-4b\" asked for ", " (or the client was restarted and keeps nothing on disk)\n"},
 		{"a search", search, "", ""},
 		{"the same search", search, "RULE BROKEN: Local List Mode, cache: 1 hash prefix asked for again while the answer is fresh, ", " (or the client was restarted)\n"},
-		{"a cookie", func() { getWithCookie(t, endpoint) }, "RULE BROKEN: Privacy: ", " came with cookies\n"},
+		{"a cookie", func() { get(t, endpoint+paths["v5"], &http.Cookie{Name: "a", Value: "b"}) }, "RULE BROKEN: Privacy: ", " came with cookies\n"},
 	} {
 		before := complaints.String()
 		test.ask()
@@ -219,18 +167,6 @@ func TestBreakingARuleIsPrinted(t *testing.T) {
 			t.Errorf("%s: %q, want %s … %s", test.name, got, test.begin, test.end)
 		}
 	}
-}
-
-// getWithCookie sends a request with a cookie, which no client may do.
-func getWithCookie(t *testing.T, endpoint string) {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, endpoint+"/v5/hashLists?alt=proto", nil)
-	testkit.Must(t, err)
-	r.Header.Set("User-Agent", "test/1")
-	r.AddCookie(&http.Cookie{Name: "a", Value: "b"})
-	answer, err := http.DefaultClient.Do(r)
-	testkit.Must(t, err)
-	answer.Body.Close()
 }
 
 func TestControlCharactersOfAClientAreNotPrinted(t *testing.T) {

@@ -2,8 +2,6 @@ package story
 
 import (
 	"cmp"
-	"context"
-	"flag"
 	"fmt"
 	"net"
 	"net/http/httptest"
@@ -11,7 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -22,137 +20,95 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-var (
-	adguardProgram = flag.String("daily.adguardhome", "", "the program of AdGuard Home, for TestDailyQuestions; default: the one in PATH")
-	blockyProgram  = flag.String("daily.blocky", "", "the program of blocky, for TestDailyQuestions; default: the one in PATH")
-)
+// daily is what must follow the line that answers a question of an ordinary day. test/README.md has the lines.
+type daily struct {
+	about  string   // the host that NAME stands for
+	then   string   // what becomes of it: "passes" or "blocked"; "": nothing
+	client string   // only the client with this address gets that; "": all do
+	says   []string // is in the answer
+}
+
+// What is blocked at first is bad.example by the service, and the others by a list of the operator. The lines of
+// questions that are not here cannot be run.
+var dailyQuestions = map[string]daily{
+	"Am I protected now?":                       {says: []string{"Protected by Safe Browsing v5 and own lists, since "}},
+	"What was blocked today?":                   {says: []string{" names blocked, the last ", "Blocked  bad.example (se-4b (phishing)), ", "why: safebrowsing why bad.example"}},
+	"Why is NAME blocked?":                      {about: "bad.example", says: []string{"bad.example is blocked", "List: se-4b (phishing)", "Confirmed by the server: ", "To let it pass: ", "Let it pass for an hour:  safebrowsing allow -for 1h bad.example"}},
+	"Who asked for NAME, which is blocked?":     {about: "bad.example", says: []string{"asked by 127.0.0.1"}},
+	"Who got NAME, which passes?":               {about: "fine.example.com", says: []string{"fine.example.com passes", "1 device (127.0.0.1) asked for it and got it, first at "}},
+	"Are the lists fresh?":                      {says: []string{"1 phishing, ", "(fetched ", " ago)"}},
+	"Which upstream is asked?":                  {says: []string{"ok       upstream  what passes is asked of 192.0.2.53, 192.0.2.54 for lan.example"}},
+	"Let NAME pass for an hour":                 {about: "shop.example", then: "passes", says: []string{"shop.example: allowed until ", "with all names below it"}},
+	"NAME is a mistake: let it pass for ever":   {about: "false.example", then: "passes", says: []string{"false.example: allowed"}},
+	"Let NAME pass for my family only":          {about: "kids.example", then: "passes", client: "127.0.0.2", says: []string{"kids.example: allowed", "kids.txt, line "}},
+	"Stop everything for ten minutes":           {about: "bad.example", then: "passes", says: []string{"Paused until "}},
+	"Go on before they are over":                {about: "bad.example", then: "blocked", says: []string{"Nothing is paused"}},
+	"What does it cost today?":                  {says: []string{"searches left today: at least ", " of 200", "US-$ of at most 10.00"}},
+	"Is the key in order, and who may read it?": {says: []string{"ok       key       present"}},
+}
 
 // Each question of an ordinary day is answered by one command, whose words answer it and which does what it
-// says. Where another server needs fewer letters the row says why. test/README.md has the table.
+// says. The table of test/README.md has the commands and how many letters they have; those of others are a record.
 func TestDailyQuestions(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
-	ours, paid := dailyServers(t)
-	adguard, blocky := dailyAdGuard(t), dailyBlocky(t)
-	table := []string{
-		"| question | this plugin | AdGuard Home | blocky | Pi-hole | not first, because |",
-		"| --- | --- | --- | --- | --- | --- |",
+	ours, paid := startDaily(t, ""), startDaily(t, "protocol webrisk\n\t\tbudget 200\n\t\t")
+	if !ours.blocks("bad.example", "127.0.0.1") || ours.blocks("fine.example.com", "127.0.0.1") {
+		t.Error("bad.example passes, or fine.example.com is blocked")
 	}
-	for _, row := range dailyRows {
+	answered := 0
+	for _, m := range regexp.MustCompile("(?m)^\\| ([^|]+) \\| `(sudo [^`]+)`: ([0-9]+)[, ]").FindAllStringSubmatch(testkit.Read(t, "../README.md"), -1) {
+		asks, line := m[1], m[2]
+		if n := utf8.RuneCountInString(strings.NewReplacer("NAME", "", "FILE", "").Replace(line)); m[3] != strconv.Itoa(n) {
+			t.Errorf("%s: %s has %d letters, and the table says %s", asks, line, n, m[3])
+		}
+		q, ok := dailyQuestions[asks]
+		if !ok {
+			continue
+		}
+		answered++
 		at := ours
-		if strings.Contains(row.asks, "cost") {
+		if strings.Contains(asks, "cost") {
 			at = paid
 		}
-		cells := []string{row.asks, at.answer(row, row.ours), adguard.answer(row, row.adguard), blocky.answer(row, row.blocky), row.pihole.cell(0), cmp.Or(row.notFirst, "–")}
-		table = append(table, "| "+strings.Join(cells, " | ")+" |")
-		mine, theirs := row.ours.letters(), []int{}
-		for _, other := range []typed{row.adguard, row.blocky, row.pihole} {
-			if other.line != "" {
-				theirs = append(theirs, other.letters())
-			}
-		}
-		if beaten := len(theirs) > 0 && slices.Min(theirs) < mine; beaten != (row.notFirst != "") {
-			t.Errorf("%s: ours has %d letters, the others %d, and the reason is %q", row.asks, mine, theirs, row.notFirst)
+		line = strings.NewReplacer("sudo ", "", "NAME", q.about, "FILE", "kids.txt").Replace(line)
+		out := at.run(line)
+		wantAll(t, line, out, q.says...)
+		if q.then != "" && !at.becomes(q) {
+			t.Errorf("%s: %s is not %s after %s, which says:\n%s", asks, q.about, q.then, line, out)
 		}
 	}
-	t.Log("\n" + strings.Join(table, "\n"))
-	written := withoutSeconds(testkit.Read(t, "../README.md"))
-	for _, line := range table {
-		if line = withoutSeconds(line); !strings.Contains(written, line+"\n") {
-			t.Errorf("test/README.md does not have the row\n%s", line)
-		}
+	if answered != len(dailyQuestions) {
+		t.Errorf("Expected %d questions in the table, got %d", len(dailyQuestions), answered)
 	}
 }
 
-// withoutSeconds removes what was measured: it is another one on each machine.
-func withoutSeconds(text string) string {
-	return regexp.MustCompile(`, [0-9.]+ s\b`).ReplaceAllString(text, "")
-}
-
-// letters counts what is typed, with spaces and sudo, and without what stands for something.
-func (w typed) letters() int {
-	return utf8.RuneCountInString(strings.NewReplacer("NAME", "", "FILE", "").Replace(w.line))
-}
-
-// cell is what the table says. 0: not measured.
-func (w typed) cell(took time.Duration) string {
-	var parts []string
-	if w.line != "" {
-		line := "`" + strings.ReplaceAll(w.line, "|", `\|`) + "`"
-		if strings.HasPrefix(w.line, "curl ") { // its lines are in this test
-			line = "API"
-		}
-		line += fmt.Sprintf(": %d", w.letters())
-		if took > 0 {
-			line += fmt.Sprintf(", %.2f s", took.Seconds())
-		}
-		parts = append(parts, line)
-	}
-	switch {
-	case w.clicks == 1:
-		parts = append(parts, "1 click")
-	case w.clicks > 1:
-		parts = append(parts, fmt.Sprintf("%d clicks", w.clicks))
-	case w.instead != "":
-		parts = append(parts, w.instead)
-	}
-	return strings.Join(parts, "; ")
-}
-
-// dailyServer is a server that is asked.
+// dailyServer is our server as a household has it.
 type dailyServer struct {
-	t     *testing.T
-	dir   string   // where commands run
-	paths string   // of programs, before those of the machine
-	env   []string // as the service manager of an installed server has it
-	dns   string   // port
-	web   string   // port, that 3000 in a line stands for
-}
-
-// dailyRuns is how often a line is run: the table has the median.
-const dailyRuns = 3
-
-// answer types a line, looks at the answer, and waits for what it promises. It returns the cell of the table.
-func (s *dailyServer) answer(row dailyRow, w typed) string {
-	if s == nil || w.line == "" || w.says == nil {
-		return w.cell(0)
-	}
-	s.t.Helper()
-	line := strings.NewReplacer("sudo ", "", "NAME", row.about, "FILE", "kids.txt", "localhost:3000", "127.0.0.1:"+s.web).Replace(w.line)
-	var took []time.Duration
-	for range dailyRuns {
-		begun := time.Now()
-		out := s.run(line)
-		if row.then != "" && !s.becomes(row) {
-			s.t.Errorf("%s: %s is not %s after %s, which says:\n%s", row.asks, row.about, row.then, line, out)
-		}
-		took = append(took, time.Since(begun))
-		wantAll(s.t, line, out, w.says...)
-	}
-	slices.Sort(took)
-	return w.cell(took[dailyRuns/2])
+	t   *testing.T
+	dir string // where commands run
+	env string // as the service manager of an installed server has it
+	dns string // port
 }
 
 // run returns what a line writes. Bad news has an exit status other than 0.
 func (s *dailyServer) run(line string) string {
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
-	defer cancel()
-	shell := exec.CommandContext(ctx, "sh", "-c", line)
+	shell := exec.CommandContext(s.t.Context(), "sh", "-c", line)
 	shell.Dir = s.dir
-	shell.Env = append(os.Environ(), append(s.env, "PATH="+s.paths+":"+os.Getenv("PATH"))...)
+	shell.Env = append(os.Environ(), s.env, "PATH="+filepath.Dir(programs(s.t)["safebrowsing"])+":"+os.Getenv("PATH"))
 	out, _ := shell.CombinedOutput()
 	return string(out)
 }
 
-// becomes waits until the host of a row is what the row promises, and for other clients is not.
-func (s *dailyServer) becomes(row dailyRow) bool {
+// becomes waits until the host of a question is what it promises, and for other clients is not.
+func (s *dailyServer) becomes(q daily) bool {
 	s.t.Helper()
-	for end := time.Now().Add(10 * time.Second); s.blocks(row.about, cmp.Or(row.client, "127.0.0.1")) != (row.then == "blocked"); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Second); s.blocks(q.about, cmp.Or(q.client, "127.0.0.1")) != (q.then == "blocked"); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			return false
 		}
 	}
-	return row.client == "" || s.blocks(row.about, "127.0.0.1") != (row.then == "blocked")
+	return q.client == "" || s.blocks(q.about, "127.0.0.1") != (q.then == "blocked")
 }
 
 // blocks asks for a host as a client.
@@ -162,35 +118,15 @@ func (s *dailyServer) blocks(host, client string) bool {
 	return err == nil && r.Rcode == dns.RcodeNameError
 }
 
-// ask asks for what rows are about: a name that is blocked, and one that passes.
-func (s *dailyServer) ask() {
-	s.t.Helper()
-	if !s.blocks("bad.example", "127.0.0.1") || s.blocks("fine.example.com", "127.0.0.1") {
-		s.t.Error("bad.example passes, or fine.example.com is blocked")
-	}
-}
-
-// ownNames are what the operator blocks.
-const ownNames = "0.0.0.0 shop.example\n0.0.0.0 false.example\n0.0.0.0 kids.example\n"
-
-// dailyServers starts our server as a household has it, and one with Web Risk.
-func dailyServers(t *testing.T) (free, paid *dailyServer) {
-	t.Helper()
-	free = startDaily(t, "")
-	free.ask()
-	return free, startDaily(t, "protocol webrisk\n\t\tbudget 200\n\t\t")
-}
-
 // startDaily starts our server, before a service that lists bad.example, and waits until it protects.
 func startDaily(t *testing.T, properties string) *dailyServer {
 	t.Helper()
-	google := serviceWith(t, "bad.example/")
-	service := httptest.NewServer(google)
+	service := httptest.NewServer(serviceWith(t, "bad.example/"))
 	t.Cleanup(service.Close)
 	dir := t.TempDir()
-	s := &dailyServer{t: t, dir: dir, paths: filepath.Dir(programs(t)["safebrowsing"]), env: []string{"RUNTIME_DIRECTORY=" + dir}, dns: testkit.FreePort(t)}
+	s := &dailyServer{t: t, dir: dir, env: "RUNTIME_DIRECTORY=" + dir, dns: testkit.FreePort(t)}
 	testkit.Write(t, dir, "safebrowsing.key", "AIzaRIGHT\n")
-	testkit.Write(t, dir, "block.txt", ownNames)
+	testkit.Write(t, dir, "block.txt", "0.0.0.0 shop.example\n0.0.0.0 false.example\n0.0.0.0 kids.example\n")
 	testkit.Write(t, dir, "kids.txt", "# empty on purpose\n")
 	block := func(view, allow string) string {
 		return fmt.Sprintf(`.:%s {
@@ -213,7 +149,7 @@ func startDaily(t *testing.T, properties string) *dailyServer {
 `, s.dns, view, properties, service.URL, dir, dir, dir, allow)
 	}
 	file := testkit.Write(t, dir, "Corefile", block("view family {\n\t\texpr client_ip() == '127.0.0.2'\n\t}", "allow "+dir+"/kids.txt")+block("", ""))
-	process := testkit.StartWith(t, s.env, programs(t)["coredns"], "-conf", file)
+	process := testkit.StartWith(t, []string{s.env}, programs(t)["coredns"], "-conf", file)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(process.Output())
@@ -221,106 +157,4 @@ func startDaily(t *testing.T, properties string) *dailyServer {
 	})
 	testkit.Until(t, "our server protects", func() bool { return strings.HasPrefix(s.run("safebrowsing"), "Protected by ") })
 	return s
-}
-
-// dailyPeer prepares the folder of another server, "" if its program is not here. The names that ours blocks
-// are in the file names of it.
-func dailyPeer(t *testing.T, name, program string) (s *dailyServer, path, upstream string) {
-	t.Helper()
-	path, err := exec.LookPath(cmp.Or(program, name))
-	if err != nil {
-		if program != "" {
-			t.Fatal(err)
-		}
-		t.Logf("%s is not in PATH, and its seconds are not measured: see -daily.%s", name, strings.ToLower(name))
-		return nil, "", ""
-	}
-	dir := t.TempDir()
-	s = &dailyServer{t: t, dir: dir, paths: dir, dns: testkit.FreePort(t), web: testkit.FreePort(t)}
-	testkit.Must(t, os.Symlink(path, filepath.Join(dir, name)))
-	testkit.Write(t, dir, "names", ownNames+"0.0.0.0 bad.example\n")
-	upstream = testkit.FreePort(t)
-	file := testkit.Write(t, dir, "upstream", ".:"+upstream+" {\n\tbind 127.0.0.1\n\ttemplate ANY ANY {\n\t\tanswer \"{{ .Name }} 60 IN A 192.0.2.7\"\n\t}\n}\n")
-	testkit.Start(t, programs(t)["coredns"], "-conf", file)
-	return s, path, upstream
-}
-
-// startPeer starts another server and waits until it blocks.
-func (s *dailyServer) startPeer(path string, args ...string) *dailyServer {
-	s.t.Helper()
-	process := testkit.Start(s.t, path, args...)
-	s.t.Cleanup(func() {
-		if s.t.Failed() {
-			s.t.Log(process.Output())
-		}
-	})
-	testkit.Until(s.t, filepath.Base(path)+" blocks", func() bool { return s.blocks("bad.example", "127.0.0.1") })
-	s.ask()
-	return s
-}
-
-// dailyAdGuard starts AdGuard Home; nil: it is not here. Nobody has to log in.
-func dailyAdGuard(t *testing.T) *dailyServer {
-	t.Helper()
-	s, path, upstream := dailyPeer(t, "AdGuardHome", *adguardProgram)
-	if s == nil {
-		return nil
-	}
-	file := testkit.Write(t, s.dir, "AdGuardHome.yaml", fmt.Sprintf(`schema_version: 34
-http:
-  address: 127.0.0.1:%s
-users: []
-dns:
-  bind_hosts: [127.0.0.1]
-  port: %s
-  upstream_dns: ["127.0.0.1:%s"]
-  bootstrap_dns: ["127.0.0.1:%s"]
-  ratelimit: 0
-  hostsfile_enabled: false
-querylog:
-  enabled: true
-  file_enabled: false
-  interval: 24h
-  size_memory: 1000
-statistics:
-  enabled: true
-  interval: 24h
-filters:
-  - enabled: true
-    url: %s/names
-    name: names
-    id: 1
-filtering:
-  filtering_enabled: true
-  protection_enabled: true
-  blocking_mode: nxdomain
-  filters_update_interval: 24
-  safe_fs_patterns: ["%s/names"]
-`, s.web, s.dns, upstream, upstream, s.dir, s.dir))
-	filters := filepath.Join(s.dir, "data", "filters")
-	testkit.Must(t, os.MkdirAll(filters, 0o700))
-	testkit.Write(t, filters, "1.txt", testkit.Read(t, filepath.Join(s.dir, "names")))
-	return s.startPeer(path, "-c", file, "-w", s.dir, "--no-check-update", "--no-permcheck")
-}
-
-// dailyBlocky starts blocky; nil: it is not here. Its commands find config.yml in the folder where they run.
-func dailyBlocky(t *testing.T) *dailyServer {
-	t.Helper()
-	s, path, upstream := dailyPeer(t, "blocky", *blockyProgram)
-	if s == nil {
-		return nil
-	}
-	file := testkit.Write(t, s.dir, "config.yml", fmt.Sprintf(`upstreams:
-  groups:
-    default: ["tcp+udp:127.0.0.1:%s"]
-blocking:
-  denylists:
-    lists: ["%s/names"]
-  clientGroupsBlock:
-    default: [lists]
-  blockType: nxDomain
-statistics: {enable: true}
-ports: {dns: "127.0.0.1:%s", http: "127.0.0.1:%s"}
-`, upstream, s.dir, s.dns, s.web))
-	return s.startPeer(path, "--config", file, "serve")
 }

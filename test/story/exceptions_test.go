@@ -1,10 +1,11 @@
 package story
 
 import (
-	"fmt"
-	"os"
+	"encoding/json"
+	"net"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -18,31 +19,14 @@ import (
 func TestExceptionsAndPausesOfARunningServer(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
-	programs := programs(t)
 	dir := t.TempDir()
-	c := &coreDNS{t: t, program: programs["coredns"], file: filepath.Join(dir, "Corefile"), dns: testkit.FreePort(t), ready: testkit.FreePort(t)}
-	for name, text := range map[string]string{"allow.txt": "# empty on purpose\n", "block.txt": "||shop.example^\n"} {
-		testkit.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-	}
-	db := filepath.Join(dir, "db")
-	c.configure(fmt.Sprintf(`.:%s {
-	bind 127.0.0.1
-	ready 127.0.0.1:%s
-	safebrowsing {
-		endpoint http://127.0.0.1:1
-		db %s
-		allow %s/allow.txt
-		block %s/block.txt
-	}
-	template ANY ANY {
-		answer "{{ .Name }} 60 IN A 192.0.2.7"
-	}
-}
-`, c.dns, c.ready, db, dir, dir))
+	c := newCoreDNS(t, dir)
+	allow, block := testkit.Write(t, dir, "allow.txt", "# empty on purpose\n"), testkit.Write(t, dir, "block.txt", "||shop.example^\n")
+	c.configure(answering, "endpoint http://127.0.0.1:1", "db "+filepath.Join(dir, "db"), "allow "+allow, "block "+block)
 	cli := func(args ...string) {
 		t.Helper()
 		args = append([]string{args[0], "-corefile", c.file}, args[1:]...)
-		if status, out := testkit.Run(t, programs["safebrowsing"], args...); status != 0 {
+		if status, out := testkit.Run(t, programs(t)["safebrowsing"], args...); status != 0 {
 			t.Errorf("%v: status %d, %s", args, status, out)
 		}
 	}
@@ -61,10 +45,8 @@ func TestExceptionsAndPausesOfARunningServer(t *testing.T) {
 		{"pause off", "www.game.example.", dns.RcodeNameError},
 		{"pause -keep 1h", "www.game.example.", dns.RcodeSuccess},
 	} {
-		begun := time.Now()
 		cli(strings.Fields(step.args)...)
 		c.want(step.name, step.rcode)
-		t.Logf("%s: in force after %v", step.args, time.Since(begun).Round(10*time.Millisecond))
 	}
 	c.waitFor("Blocking is PAUSED until", 5*time.Second, "[WARNING]", "for all server blocks: every name passes")
 	c.stop()
@@ -78,4 +60,106 @@ func TestExceptionsAndPausesOfARunningServer(t *testing.T) {
 	c.want("www.game.example.", dns.RcodeNameError)
 	c.want("shop.example.", dns.RcodeNameError) // its exception has ended
 	c.stop()
+}
+
+// The story of a machine that boots without a way to Google: the service has started as soon as the port
+// listens, and the service manager shows what status says.
+func TestTheServiceManagerIsTold(t *testing.T) {
+	testkit.Long(t)
+	t.Parallel()
+	dir := t.TempDir()
+	socket := &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"}
+	manager, err := net.ListenUnixgram("unixgram", socket)
+	testkit.Must(t, err)
+	defer manager.Close()
+	var server *testkit.Process
+	hears := func(text string) {
+		t.Helper()
+		buffer := make([]byte, 1000)
+		manager.SetReadDeadline(time.Now().Add(20 * time.Second))
+		n, err := manager.Read(buffer)
+		if got := string(buffer[:n]); err != nil || got != text {
+			t.Fatalf("the service manager heard %q, %v; want %q\n%s", got, err, text, server.Output())
+		}
+	}
+	c, db := newCoreDNS(t, dir), filepath.Join(dir, "db")
+	c.configure(answering, "endpoint http://127.0.0.1:"+testkit.FreePort(t), "api_key AIzaKEY", "db "+db)
+	server = testkit.StartWith(t, []string{"NOTIFY_SOCKET=" + socket.Name}, programs(t)["coredns"], "-conf", c.file)
+	hears("READY=1")
+	// Over TCP no answer is lost on a busy machine: nobody listens, or there is one.
+	if answer, _, err := (&dns.Client{Net: "tcp", Timeout: time.Minute}).Exchange(new(dns.Msg).SetQuestion("example.org.", dns.TypeA), "127.0.0.1:"+c.dns); err != nil || len(answer.Answer) != 1 {
+		t.Errorf("a service that has started answers %v, %v", answer, err)
+	}
+	const headline = "NOT protected: no list of Safe Browsing v5 is in force"
+	hears("READY=1\nSTATUS=" + headline)
+	if _, out := testkit.Run(t, programs(t)["safebrowsing"], "status", "-db", db); !strings.HasPrefix(out, headline+", since ") {
+		t.Errorf("status says otherwise:\n%s", out)
+	}
+	server.Stop()
+	hears("STOPPING=1")
+}
+
+// The story of somebody who asks whether the network is protected, and why a name is blocked: the
+// programs say what the server that runs says, and nothing if it is dead.
+func TestProgramsSayWhatTheServerSaysAndThatItIsDead(t *testing.T) {
+	testkit.Long(t)
+	t.Parallel()
+	programs := programs(t)
+	dir := t.TempDir()
+	db := filepath.Join(dir, "db")
+	testkit.Write(t, dir, "block.txt", "bad.example\n")
+	server := func() *coreDNS {
+		c := newCoreDNS(t, t.TempDir())
+		c.configure(answering, "db "+db, "block "+dir+"/block.txt")
+		c.start()
+		return c
+	}
+	both := func(want int, args ...string) (out string) {
+		t.Helper()
+		for _, program := range []string{"safebrowsing", "coredns"} {
+			status, said := testkit.Run(t, programs[program], append(args, "-db", db)...)
+			if status != want {
+				t.Errorf("%s %v: status %d, want %d: %s", program, args, status, want, said)
+			}
+			said = strings.ReplaceAll(said, program+" ", "TOOL ")
+			if said = strings.ReplaceAll(said, program+":", "TOOL:"); out != "" && out != said && !strings.Contains(said, "ago") {
+				t.Errorf("%v: the programs differ:\n%s\n%s", args, out, said)
+			}
+			out = said
+		}
+		return out
+	}
+	both(1, "status")
+	first := server()
+	first.want("bad.example.", dns.RcodeNameError)
+	wantAll(t, "status", both(1, "status"), "NOT protected: Safe Browsing is off, and your own lists block 1 name", "1 of 1 names blocked", "TOOL why bad.example", "TOOL allow -for 1h bad.example")
+	wantAll(t, "why", both(1, "why", "bad.example"), "bad.example is blocked", "List: block.txt, line 1", "blocked 1 time in the last hour")
+	wantAll(t, "blocked", both(0, "blocked"), "bad.example: blocked 1 time")
+
+	second := server() // with the same db
+	second.want("fine.example.", dns.RcodeSuccess)
+	for _, name := range []string{"control.sock", "control-2.sock"} {
+		var r struct{ State string }
+		if status, out := testkit.Run(t, "curl", "-s", "--unix-socket", filepath.Join(db, name), "http://door/status"); status != 0 || json.Unmarshal([]byte(out), &r) != nil || r.State != "not_protected" {
+			t.Errorf("%s: %d, %s", name, status, out)
+		}
+	}
+	if status, out := testkit.Run(t, programs["coredns"], "allow", "bad.example", "-for", "1h", "-db", db); status != 0 || !strings.Contains(out, "db/allow.txt, line 1") {
+		t.Errorf("allow: %d, %s", status, out)
+	}
+	first.want("bad.example.", dns.RcodeSuccess)
+	second.want("bad.example.", dns.RcodeSuccess)
+
+	first.process.Signal(syscall.SIGKILL)
+	first.process.Wait()
+	wantAll(t, "the other one", both(1, "status"), "NOT protected: Safe Browsing is off")
+	second.process.Signal(syscall.SIGKILL)
+	second.process.Wait()
+	for _, args := range [][]string{{"status"}, {"why", "bad.example"}, {"pause", "10m"}, {"blocked"}} {
+		wantAll(t, args[0], both(1, args...), "TOOL: CoreDNS does not run")
+	}
+	third := server() // in the places of the dead
+	third.want("bad.example.", dns.RcodeSuccess)
+	wantAll(t, "status", both(1, "status"), "0 of 1 names blocked")
+	third.stop()
 }

@@ -60,14 +60,18 @@ func programs(t *testing.T) map[string]string {
 	return paths
 }
 
-// serviceWith returns a service whose only entry is phishing, which it confirms.
-func serviceWith(t *testing.T, expression string) *protocoltest.Server {
+// serviceWith returns a service with phishing, the first of which it confirms.
+func serviceWith(t *testing.T, expressions ...string) *protocoltest.Server {
 	t.Helper()
 	google := protocoltest.New(t)
-	hash := sha256.Sum256([]byte(expression))
-	google.Publish("se-4b", [][]byte{hash[:4]})
+	var entries [][]byte
+	for _, e := range expressions {
+		hash := sha256.Sum256([]byte(e))
+		entries = append(entries, hash[:4])
+	}
+	google.Publish("se-4b", entries)
 	google.Publish("mw-4b", nil)
 	google.Publish("uws-4b", nil)
-	google.AddThreat(expression, sbv5.ThreatType_SOCIAL_ENGINEERING)
+	google.AddThreat(expressions[0], sbv5.ThreatType_SOCIAL_ENGINEERING)
 	return google
 }

@@ -3,7 +3,6 @@ package story
 import (
 	"bytes"
 	"compress/gzip"
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
@@ -24,8 +23,6 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
@@ -71,9 +68,12 @@ func (l *traces) wantNo(t *testing.T, secret string) {
 	}
 }
 
-// keyInHeader serves google and keeps every request but the header of the key. Searches
-// after the first fail, and the answer repeats the key.
-func keyInHeader(t *testing.T, google http.Handler, kept *traces) string {
+// keyInHeader starts a service with two phishing names, one of which it confirms, and keeps every request but
+// the header of the key. Searches after the first fail, and the answer repeats the key.
+func keyInHeader(t *testing.T, kept *traces) string {
+	google := serviceWith(t, "malware.example.net/", "later.example.net/")
+	google.SetKey(markedKey)
+	google.SetMinimumWait("", 30*time.Minute)
 	searches := 0
 	var mu sync.Mutex
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -136,46 +136,12 @@ func TestTheKeyLeavesInItsHeaderOnly(t *testing.T) {
 	t.Parallel()
 	programs := programs(t)
 	kept := new(traces)
-	google := protocoltest.New(t)
-	google.SetKey(markedKey)
-	google.SetMinimumWait("", 30*time.Minute)
-	var entries [][]byte
-	for _, name := range []string{"malware.example.net/", "later.example.net/"} {
-		hash := sha256.Sum256([]byte(name))
-		entries = append(entries, hash[:4])
-	}
-	google.Publish("se-4b", entries)
-	google.Publish("mw-4b", nil)
-	google.Publish("uws-4b", nil)
-	google.AddThreat("malware.example.net/", sbv5.ThreatType_SOCIAL_ENGINEERING)
-
 	dir := t.TempDir()
-	c := &coreDNS{t: t, program: programs["coredns"], file: filepath.Join(dir, "Corefile"), dns: testkit.FreePort(t), ready: testkit.FreePort(t)}
-	db, keyFile := filepath.Join(dir, "db"), filepath.Join(t.TempDir(), "key")
-	block := filepath.Join(dir, "block.txt")
-	for file, text := range map[string]string{keyFile: markedKey + "\n", block: "||blocked.example^\n"} {
-		testkit.Must(t, os.WriteFile(file, []byte(text), 0o600))
-	}
+	c := newCoreDNS(t, dir)
+	db, block, keyFile := filepath.Join(dir, "db"), testkit.Write(t, dir, "block.txt", "||blocked.example^\n"), testkit.Write(t, t.TempDir(), "key", markedKey+"\n")
 	metrics, pprof := testkit.FreePort(t), testkit.FreePort(t)
-	c.configure(fmt.Sprintf(`.:%s {
-	bind 127.0.0.1
-	debug
-	log
-	errors
-	ready 127.0.0.1:%s
-	prometheus 127.0.0.1:%s
-	pprof 127.0.0.1:%s
-	safebrowsing {
-		endpoint %s
-		api_key_file %s
-		db %s
-		block %s
-		log
-		explain
-	}
-	forward . %s
-}
-`, c.dns, c.ready, metrics, pprof, keyInHeader(t, google, kept), keyFile, db, block, recordingUpstream(t, kept)))
+	c.configure("debug\n\tlog\n\terrors\n\tprometheus 127.0.0.1:"+metrics+"\n\tpprof 127.0.0.1:"+pprof+"\n\tforward . "+recordingUpstream(t, kept),
+		"endpoint "+keyInHeader(t, kept), "api_key_file "+keyFile, "db "+db, "block "+block, "log", "explain")
 	c.start()
 	c.waitFor("List se-4b now has 2 entries", firstContact, "[INFO]")
 	c.want("malware.example.net.", dns.RcodeNameError)
@@ -186,11 +152,7 @@ func TestTheKeyLeavesInItsHeaderOnly(t *testing.T) {
 	c.want(forged[:len(forged)-len("blocked.example.")]+"clean.example.", dns.RcodeSuccess)
 
 	for _, name := range []string{"later.example.net", "malware.example.net"} {
-		m := new(dns.Msg).SetQuestion(name+".why.safebrowsing.", dns.TypeTXT)
-		m.Question[0].Qclass = dns.ClassCHAOS
-		answer, err := dns.Exchange(m, "127.0.0.1:"+c.dns)
-		testkit.Must(t, err)
-		kept.add("explain", []byte(answer.String()))
+		kept.add("explain", []byte(explain(t, c.dns, name)))
 	}
 	kept.addURL(t, "metrics", "http://127.0.0.1:"+metrics+"/metrics")
 	for _, profile := range []string{"goroutine?debug=2", "goroutine", "heap", "heap?debug=1", "allocs", "block", "mutex", "threadcreate", "cmdline", "trace?seconds=0.2", "profile?seconds=1"} {

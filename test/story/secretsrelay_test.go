@@ -3,7 +3,6 @@ package story
 import (
 	"bufio"
 	"bytes"
-	"crypto/sha256"
 	"fmt"
 	"net"
 	"os"
@@ -18,8 +17,6 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
@@ -89,30 +86,13 @@ func newSecretWorld(t *testing.T) *secretWorld {
 		admin: testkit.FreePort(t), metrics: testkit.FreePort(t), status: testkit.FreePort(t)}
 	redis := testkit.StartRedis(t, "--requirepass", markedPassword, "--rdbcompression", "no", "--dir", w.redisFolder)
 	w.redisServer, w.toRedis = redis.Addr, newWire(t, redis.Addr)
-	google := protocoltest.New(t)
-	google.SetKey(markedKey)
-	google.SetMinimumWait("", 30*time.Minute)
-	var entries [][]byte
-	for _, name := range []string{"malware.example.net/", "later.example.net/"} {
-		hash := sha256.Sum256([]byte(name))
-		entries = append(entries, hash[:4])
-	}
-	google.Publish("se-4b", entries)
-	google.AddThreat("malware.example.net/", sbv5.ThreatType_SOCIAL_ENGINEERING)
 	for file, secret := range map[string]string{"key": markedKey, "client": markedClient, "password": markedPassword} {
-		w.write(filepath.Join(w.secrets, file), secret+"\n")
+		testkit.Write(t, w.secrets, file, secret+"\n")
 	}
-	w.corefile, w.google = filepath.Join(w.dir, "Corefile.relay"), keyInHeader(t, google, w.kept)
-	w.write(w.corefile, fmt.Sprintf(". {\n\tsafebrowsing {\n\t\tendpoint %s\n\t\tapi_key_file %s\n\t\tlists se-4b\n\t\tdb %s\n\t}\n}\n",
+	w.google = keyInHeader(t, w.kept)
+	w.corefile = testkit.Write(t, w.dir, "Corefile.relay", fmt.Sprintf(". {\n\tsafebrowsing {\n\t\tendpoint %s\n\t\tapi_key_file %s\n\t\tlists se-4b\n\t\tdb %s\n\t}\n}\n",
 		w.google, filepath.Join(w.secrets, "key"), filepath.Join(w.dir, "relay")))
 	return w
-}
-
-func (w *secretWorld) write(file, text string) {
-	w.t.Helper()
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		w.t.Fatal(err)
-	}
 }
 
 // fetch fetches lists, so that the program need not wait for its first contact.
@@ -139,29 +119,10 @@ func (w *secretWorld) startRelay() {
 
 func (w *secretWorld) startClient() *coreDNS {
 	w.t.Helper()
-	c := &coreDNS{t: w.t, program: w.programs["coredns"], file: filepath.Join(w.dir, "Corefile"), dns: testkit.FreePort(w.t), ready: testkit.FreePort(w.t)}
-	c.configure(fmt.Sprintf(`.:%s {
-	bind 127.0.0.1
-	debug
-	log
-	errors
-	ready 127.0.0.1:%s
-	prometheus 127.0.0.1:%s
-	safebrowsing {
-		endpoint http://%s
-		api_key_file %s
-		lists se-4b
-		db %s
-		status 127.0.0.1:%s names
-		confirm_timeout 10s
-		log json
-		explain
-	}
-	template ANY ANY {
-		answer "{{ .Name }} 60 IN A 192.0.2.7"
-	}
-}
-`, c.dns, c.ready, w.metrics, w.toRelay.address, filepath.Join(w.secrets, "client"), filepath.Join(w.dir, "db"), w.status))
+	c := newCoreDNS(w.t, w.dir)
+	c.configure("debug\n\tlog\n\terrors\n\tprometheus 127.0.0.1:"+w.metrics+"\n\t"+answering,
+		"endpoint http://"+w.toRelay.address, "api_key_file "+filepath.Join(w.secrets, "client"), "lists se-4b", "db "+filepath.Join(w.dir, "db"),
+		"status 127.0.0.1:"+w.status+" names", "confirm_timeout 10s", "log json", "explain")
 	w.fetch(c.file)
 	c.start()
 	c.wantReady()
@@ -172,13 +133,9 @@ func (w *secretWorld) startClient() *coreDNS {
 func (w *secretWorld) dump() []byte {
 	w.t.Helper()
 	conn, err := net.Dial("tcp", w.redisServer)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.Must(w.t, err)
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.Must(w.t, conn.SetDeadline(time.Now().Add(time.Minute)))
 	fmt.Fprintf(conn, "AUTH %s\r\nSAVE\r\n", markedPassword)
 	for answers := bufio.NewReader(conn); ; {
 		switch line, err := answers.ReadString('\n'); {

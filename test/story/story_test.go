@@ -4,9 +4,7 @@
 package story
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -30,32 +28,18 @@ func TestAWrongKeyThatIsRepaired(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
 	const wrong, right = "AIzaWRONG", "AIzaRIGHT"
-	programs := programs(t)
 	google := serviceWith(t, "malware.example.net/")
 	google.SetKey(right)
 	google.SetMinimumWait("", 30*time.Minute)
 	server := httptest.NewServer(google)
 	t.Cleanup(server.Close)
 	dir := t.TempDir()
-	c := &coreDNS{t: t, program: programs["coredns"], file: filepath.Join(dir, "Corefile"), dns: testkit.FreePort(t), ready: testkit.FreePort(t)}
-	db := filepath.Join(dir, "db")
+	c, db := newCoreDNS(t, dir), filepath.Join(dir, "db")
 	corefile := func(key string) {
-		c.configure(fmt.Sprintf(`.:%s {
-	bind 127.0.0.1
-	ready 127.0.0.1:%s
-	safebrowsing {
-		endpoint %s
-		api_key %s
-		db %s
-	}
-	template ANY ANY {
-		answer "{{ .Name }} 60 IN A 192.0.2.7"
-	}
-}
-`, c.dns, c.ready, server.URL, key, db))
+		c.configure(answering, "endpoint "+server.URL, "api_key "+key, "db "+db)
 	}
 	cli := func(args ...string) (status int, out string) {
-		return testkit.Run(t, programs["safebrowsing"], args...)
+		return testkit.Run(t, programs(t)["safebrowsing"], args...)
 	}
 
 	// The wrong key.
@@ -105,7 +89,7 @@ func TestAWrongKeyThatIsRepaired(t *testing.T) {
 		t.Errorf("status ends with status %d, want 0:\n%s", status, out)
 	}
 	c.stop()
-	if all := c.everything(); strings.Contains(all, wrong) || strings.Contains(all, right) {
+	if all := c.before + c.process.Output(); strings.Contains(all, wrong) || strings.Contains(all, right) {
 		t.Error("a key is in the log")
 	}
 }
@@ -122,20 +106,25 @@ func wantAll(t *testing.T, what, text string, parts ...string) {
 // coreDNS is a process of the program coredns.
 type coreDNS struct {
 	t          *testing.T
-	program    string
 	file       string // the Corefile
 	dns, ready string // ports
 	process    *testkit.Process
 	before     string // the output of the processes before
 }
 
-func (c *coreDNS) everything() string { return c.before + c.process.Output() }
+func newCoreDNS(t *testing.T, dir string) *coreDNS {
+	t.Helper()
+	return &coreDNS{t: t, file: filepath.Join(dir, "Corefile"), dns: testkit.FreePort(t), ready: testkit.FreePort(t)}
+}
 
-func (c *coreDNS) configure(corefile string) {
+// answering is a plugin that answers for all names.
+const answering = "template ANY ANY {\n\t\tanswer \"{{ .Name }} 60 IN A 192.0.2.7\"\n\t}"
+
+// configure writes a Corefile with plugins and with properties of ours.
+func (c *coreDNS) configure(plugins string, properties ...string) {
 	c.t.Helper()
-	if err := os.WriteFile(c.file, []byte(corefile), 0o600); err != nil {
-		c.t.Fatal(err)
-	}
+	text := fmt.Sprintf(".:%s {\n\tbind 127.0.0.1\n\tready 127.0.0.1:%s\n\t%s\n\tsafebrowsing {\n\t\t%s\n\t}\n}\n", c.dns, c.ready, plugins, strings.Join(properties, "\n\t\t"))
+	testkit.Must(c.t, os.WriteFile(c.file, []byte(text), 0o600))
 }
 
 func (c *coreDNS) start() {
@@ -143,13 +132,10 @@ func (c *coreDNS) start() {
 	if c.process != nil {
 		c.before += c.process.Output()
 	}
-	c.process = testkit.Start(c.t, c.program, "-conf", c.file)
+	c.process = testkit.Start(c.t, programs(c.t)["coredns"], "-conf", c.file)
 }
 
-func (c *coreDNS) stop() {
-	c.t.Helper()
-	c.process.Stop()
-}
+func (c *coreDNS) stop() { c.process.Stop() }
 
 // waitFor waits for a line of the log, which must have these parts.
 func (c *coreDNS) waitFor(text string, timeout time.Duration, parts ...string) {
@@ -160,23 +146,14 @@ func (c *coreDNS) waitFor(text string, timeout time.Duration, parts ...string) {
 // wantReady waits until the server is ready, a moment at most.
 func (c *coreDNS) wantReady() {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
-	defer cancel()
-	for {
-		r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:"+c.ready+"/ready", nil)
-		answer, err := http.DefaultClient.Do(r)
-		if err == nil {
-			io.Copy(io.Discard, answer.Body)
-			answer.Body.Close()
-			if answer.StatusCode == http.StatusOK {
-				return
-			}
+	testkit.Until(c.t, "readiness", func() bool {
+		answer, err := http.Get("http://127.0.0.1:" + c.ready + "/ready")
+		if err != nil {
+			return false
 		}
-		if ctx.Err() != nil {
-			c.t.Fatalf("not ready: %v", err)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+		answer.Body.Close()
+		return answer.StatusCode == http.StatusOK
+	})
 }
 
 // want asks for a name until the answer has the code, for a moment: a list may
