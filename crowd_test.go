@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/coredns/coredns/plugin"
+
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
@@ -29,7 +30,6 @@ type crowdWriter struct {
 	client netip.Addr
 }
 
-// RemoteAddr implements dns.ResponseWriter.
 func (w *crowdWriter) RemoteAddr() net.Addr { return &net.UDPAddr{IP: w.client.AsSlice(), Port: 53053} }
 
 // crowd is a plugin whose next plugin answers at once, and clients that ask it. Its server

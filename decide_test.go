@@ -215,7 +215,6 @@ func newOneClient() *oneClient {
 	return &oneClient{from: &net.UDPAddr{IP: net.IPv4(192, 0, 2, 20), Port: 53053}}
 }
 
-// RemoteAddr implements dns.ResponseWriter.
 func (w *oneClient) RemoteAddr() net.Addr { return w.from }
 
 func TestLogOfNamesIsBoundedAndSaysWhatItLeavesOut(t *testing.T) {

@@ -76,7 +76,6 @@ func TestALongNoteIsDividedBetweenWords(t *testing.T) {
 	}
 }
 
-// stringsOf returns the strings in the data of a TXT record.
 func stringsOf(data []byte) (all []string) {
 	for len(data) > 0 {
 		end := 1 + int(data[0])

@@ -15,9 +15,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/miekg/dns"
-
 	"github.com/coredns/coredns/plugin"
+
+	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"

@@ -4,11 +4,9 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
 	"net/url"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,21 +27,20 @@ const (
 func atOnce() time.Duration { return 0 }
 
 // behindRelays has the world's CoreDNS ask the last of n relays. The first one asks, by a protocol,
-// the server at an endpoint, which is the world's whatever its name.
-func (w *world) behindRelays(n int, d *protocol.Dialect, endpoint, db string) {
+// the server at an endpoint, which is the world's whatever its name. last is the socket of the last relay.
+func (w *world) behindRelays(n int, d *protocol.Dialect, endpoint string) (last *httptest.Server) {
 	w.t.Helper()
 	var transport http.RoundTripper = w.google
 	for range n {
-		settings := engine.Settings{Endpoint: endpoint, Protocol: d.Name, Lists: "se-4b mw-4b uws-4b", DB: db}
+		settings := engine.Settings{Endpoint: endpoint, Protocol: d.Name, Lists: "se-4b mw-4b uws-4b"}
 		r, err := relay.New(relay.Config{Settings: settings, Listen: "127.0.0.1:0", Edge: engine.Edge{FirstContact: atOnce, Transport: transport}})
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		server := httptest.NewServer(r)
-		w.t.Cleanup(func() { server.Close(); r.Close() })
+		testkit.Must(w.t, err)
+		last = httptest.NewServer(r)
+		w.t.Cleanup(func() { last.Close(); r.Close() })
 		testkit.Until(w.t, "the lists of a relay", r.Ready)
-		w.endpoint, endpoint, d, transport, db = server.URL, server.URL, protocol.DialectV5, nil, ""
+		w.endpoint, endpoint, d, transport = last.URL, last.URL, protocol.DialectV5, nil
 	}
+	return last
 }
 
 // advised is what clients are told behind a chain of relays.
@@ -75,7 +72,7 @@ func TestGooglesAdvisoryReachesClientsThroughAnyNumberOfRelays(t *testing.T) {
 			w := newWorld(t)
 			w.threaten("evil.example.com/", "doubted.example.com/")
 			w.google.RemoveThreat("doubted.example.com/")
-			w.behindRelays(tc.relays, tc.dialect, tc.endpoint, "")
+			w.behindRelays(tc.relays, tc.dialect, tc.endpoint)
 			own := writeFile(t, t.TempDir(), "own.txt", "blocked.example.org\n")
 			w.start(w.corefile("explain", "structured 65010", "status 127.0.0.1:0 names", blockList(t, "tested.example"), "block "+own))
 			testkit.Until(w.t, "the lists", func() bool { return strings.Contains(w.why("evil.example.com"), "suspected") })
@@ -134,21 +131,8 @@ func checkWarnings(t *testing.T, w *world, page, service, advisory string) {
 func TestGooglesAdvisorySurvivesARestartWithoutAServer(t *testing.T) {
 	w := newWorld(t)
 	w.threaten("evil.example.com/")
-	w.behindRelays(1, protocol.DialectWebRisk, "", "")
-	var down atomic.Bool
-	up := w.endpoint
-	gate := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if down.Load() {
-			http.Error(rw, "", http.StatusServiceUnavailable)
-			return
-		}
-		r.Host = strings.TrimPrefix(up, "http://")
-		target, _ := url.Parse(up)
-		httputil.NewSingleHostReverseProxy(target).ServeHTTP(rw, r)
-	}))
-	t.Cleanup(gate.Close)
-	w.endpoint = gate.URL
-	settings := engine.Settings{Endpoint: gate.URL, Protocol: protocol.DialectV5.Name, Lists: "se-4b mw-4b uws-4b", DB: t.TempDir()}
+	up := w.behindRelays(1, protocol.DialectWebRisk, "")
+	settings := engine.Settings{Endpoint: up.URL, Protocol: protocol.DialectV5.Name, Lists: "se-4b mw-4b uws-4b", DB: t.TempDir()}
 	second := func() *relay.Relay {
 		r, err := relay.New(relay.Config{Settings: settings, Listen: "127.0.0.1:0", Edge: engine.Edge{FirstContact: atOnce}})
 		testkit.Must(t, err)
@@ -160,7 +144,7 @@ func TestGooglesAdvisorySurvivesARestartWithoutAServer(t *testing.T) {
 	const warning = "warning=suspected, not confirmed (Web Risk); advisory provided by Google, " + onWebRisk
 	testkit.Until(w.t, "the lists", func() bool { return strings.Contains(w.why("evil.example.com"), warning) })
 	w.stop()
-	down.Store(true)
+	up.Close()
 	w.start(w.corefile("explain"))
 	if why := w.why("evil.example.com"); !strings.Contains(why, warning) {
 		t.Errorf("Expected %q, got %q", warning, why)

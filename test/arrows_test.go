@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -53,6 +52,9 @@ var forbidden = []struct{ from, to, why string }{
 	{"cmd/safebrowsing", module + "/internal/relay", "the relay is a program of its own"},
 }
 
+// forTests are packages that no program uses.
+var forTests = []string{module + "/internal/storetest", module + "/internal/testkit"}
+
 // imported is what go list tells of a package. Files and imports are without
 // its tests.
 type imported struct {
@@ -83,7 +85,6 @@ func packagesBelow(t *testing.T, dir string) (all []imported) {
 	}
 }
 
-// layerOf returns the layer of a package of the module, or -1.
 func layerOf(path string) int {
 	name := strings.TrimPrefix(strings.TrimPrefix(path, module), "/")
 	return slices.IndexFunc(layers, func(layer []string) bool { return slices.Contains(layer, name) })
@@ -108,6 +109,9 @@ func TestImportsPointOneWay(t *testing.T) {
 		for _, path := range p.Imports {
 			if ours := path == module || strings.HasPrefix(path, module+"/"); ours && layerOf(path) >= from {
 				t.Errorf("%s imports %s, which is not in a lower layer", p.ImportPath, path)
+			}
+			if slices.Contains(forTests, path) && !slices.Contains(forTests, p.ImportPath) {
+				t.Errorf("%s imports %s, which is for tests", p.ImportPath, path)
 			}
 			for _, f := range forbidden {
 				if p.ImportPath == module+"/"+f.from && strings.HasPrefix(path, f.to) {
@@ -174,36 +178,6 @@ func TestProgramsAreLinkedWithWhatTheyNeed(t *testing.T) {
 				t.Errorf("%s%s is linked with %s", module, path, dependency)
 			}
 		}
-	}
-}
-
-// What is for tests is exported, since it has to be, and is in a file or a package of its
-// own. A program that used it would look into what is not its business.
-func TestNoProgramUsesWhatIsForTests(t *testing.T) {
-	testkit.Long(t)
-	const view = "fortests.go"
-	forTests := []string{module + "/internal/storetest", module + "/internal/testkit"}
-	views := 0
-	for _, p := range packages(t) {
-		for _, path := range forTests {
-			if slices.Contains(p.Imports, path) && !slices.Contains(forTests, p.ImportPath) {
-				t.Errorf("%s imports %s", p.ImportPath, path)
-			}
-		}
-		for _, name := range p.GoFiles {
-			if name == view {
-				views++
-				continue
-			}
-			text, err := os.ReadFile(filepath.Join(p.Dir, name))
-			testkit.Must(t, err)
-			if strings.Contains(string(text), "ForTests") {
-				t.Errorf("%s: %s uses ForTests", p.ImportPath, name)
-			}
-		}
-	}
-	if views != 1 {
-		t.Errorf("Expected one file %s, got %d", view, views)
 	}
 }
 

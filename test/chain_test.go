@@ -109,25 +109,17 @@ func TestChainOfPluginsInEveryOrder(t *testing.T) {
 	})
 	sink := "tcp://" + dnstapSink(t, func([]byte) {})
 	zone := writeFile(t, t.TempDir(), "zone", "wild.example.com. 1 IN SOA a. b. 1 1 1 1 1\n*.wild.example.com. 1 IN A 192.0.2.7\n")
-	certificate, key := testkit.Certificate(t, t.TempDir())
 	for i, order := range orders(6) {
 		stanza := stanzas[i%len(stanzas)]
 		t.Run(strings.Join(order, " ")+" with "+stanza, func(t *testing.T) {
-			var corefile strings.Builder
-			for _, scheme := range []string{"", "tls://", "https://"} {
-				fmt.Fprintf(&corefile, "%s.:0 {\n\tbind %s\n", scheme, ownHost())
-				if scheme != "" {
-					fmt.Fprintf(&corefile, "\ttls %s %s\n", certificate, key)
-				}
-				for _, p := range chain {
-					corefile.WriteString("\t" + p.line + "\n")
-				}
-				corefile.WriteString("}\n")
+			host, lines := ownHost(), ""
+			for _, p := range chain {
+				lines += "\t" + p.line + "\n"
 			}
 			own := fmt.Sprintf("safebrowsing {\n\t\tendpoint %s\n\t\tdb %s\n\t\tlimit off\n\t\tlists se-4b\n\t\tconfirm_timeout 15ms\n\t\t%s\n\t}", w.endpoint, w.db, stanza)
-			text := strings.NewReplacer("SINK", sink, "STANZA", own, "UPSTREAM", w.upstream, "ZONE", zone).Replace(corefile.String())
+			text := strings.NewReplacer("SINK", sink, "STANZA", own, "UPSTREAM", w.upstream, "ZONE", zone).Replace(overAll(t, host, lines))
 			w.google.ClientStarted()
-			w.chainOf(t, order, text, !strings.Contains(stanza, "monitor"))
+			w.chainOf(t, order, host, text, !strings.Contains(stanza, "monitor"))
 		})
 	}
 }
@@ -154,7 +146,7 @@ func (w *world) collide(n int) {
 }
 
 // chainOf starts CoreDNS with its plugins in an order and asks.
-func (w *world) chainOf(t *testing.T, order []string, corefile string, blocks bool) {
+func (w *world) chainOf(t *testing.T, order []string, host, corefile string, blocks bool) {
 	caddyMu.Lock()
 	stock := dnsserver.Directives
 	dnsserver.Directives = append([]string{"root", "bind", "tls"}, order...)
@@ -162,8 +154,8 @@ func (w *world) chainOf(t *testing.T, order []string, corefile string, blocks bo
 	dnsserver.Directives = stock
 	caddyMu.Unlock()
 	testkit.Must(t, err)
-	asks, close := asksOf(t, instance, 30*time.Second)
-	defer close()
+	defer end(instance)
+	asks := asksOf(t, host, 30*time.Second)
 	testkit.Until(w.t, "the lists", w.ready)
 	var clients sync.WaitGroup
 	for transport, ask := range asks {

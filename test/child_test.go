@@ -2,6 +2,7 @@ package test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -17,10 +18,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coredns/caddy"
+	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/coremain"
+	"github.com/coredns/coredns/plugin"
+	clog "github.com/coredns/coredns/plugin/pkg/log"
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
@@ -44,7 +51,6 @@ type child struct {
 	metrics string
 }
 
-// newChild returns a CoreDNS that has not started.
 func newChild(t testing.TB, w *world) *child {
 	if runtime.GOOS != "linux" {
 		t.Skip("reads /proc")
@@ -61,12 +67,8 @@ func (c *child) configure(corefile string) {
 	_, port, _ := net.SplitHostPort(c.address)
 	corefile = strings.NewReplacer(".:0", ".:"+port, "\terrors\n", "\terrors\n\tprometheus "+c.metrics+"\n").Replace(corefile)
 	// As a whole: a reload may read it at any time.
-	if err := os.WriteFile(c.file+".new", []byte(corefile), 0o600); err != nil {
-		c.t.Fatal(err)
-	}
-	if err := os.Rename(c.file+".new", c.file); err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.Must(c.t, os.WriteFile(c.file+".new", []byte(corefile), 0o600))
+	testkit.Must(c.t, os.Rename(c.file+".new", c.file))
 }
 
 func (c *child) start() {
@@ -122,13 +124,9 @@ func (c *child) resources() resources {
 	c.t.Helper()
 	proc := filepath.Join("/proc", strconv.Itoa(c.Pid()))
 	files, err := os.ReadDir(filepath.Join(proc, "fd"))
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.Must(c.t, err)
 	maps, err := os.ReadFile(filepath.Join(proc, "maps"))
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.Must(c.t, err)
 	return resources{int(c.metric("go_goroutines")), len(files), strings.Count(string(maps), "\n")}
 }
 
@@ -196,4 +194,30 @@ func partFlags(t *testing.T) []string {
 		}
 	})
 	return flags
+}
+
+// failing is a plugin whose shutdown fails when a reload would end it.
+const failing = "failing"
+
+func init() {
+	plugin.Register(failing, func(c *caddy.Controller) error {
+		c.Next()
+		c.OnShutdown(func() error { return errors.New("this plugin cannot be shut down") })
+		return nil
+	})
+}
+
+func TestMain(m *testing.M) {
+	clog.Discard()
+	caddy.Quiet = true
+	dnsserver.Quiet = true
+	dnsserver.Directives = []string{
+		"root", "metadata", "proxyproto", "reload", "bind", "ready", "health", "prometheus", "errors", "log", "dnstap", "dns64", "rewrite", "acl", manyClients,
+		say.Plugin, failing, "cache", "tls", "template", "hosts", "forward", "whoami", "view", "multisocket",
+	}
+	engines.SetFirstContact(func() time.Duration { return 0 }) // real seconds are precious
+	runChild()
+	files.WaitLimit = time.Minute // temporary folders are removed after an end
+	testkit.SideBySide(8)
+	m.Run()
 }

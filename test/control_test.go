@@ -29,13 +29,10 @@ import (
 func (w *world) door() *control.Client {
 	w.t.Helper()
 	client, err := control.Find(w.t.Context(), []string{w.db})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.Must(w.t, err)
 	return client
 }
 
-// asked returns what the door says about a name.
 func (w *world) asked(name string) (why truth.Why) {
 	w.t.Helper()
 	if _, err := w.door().Get(w.t.Context(), "/why", url.Values{"name": {name}}, &why); err != nil {
@@ -44,7 +41,6 @@ func (w *world) asked(name string) (why truth.Why) {
 	return why
 }
 
-// told returns what the door says about the server.
 func (w *world) told() (r truth.Report) {
 	w.t.Helper()
 	if _, err := w.door().Get(w.t.Context(), "/status", nil, &r); err != nil {
@@ -67,8 +63,7 @@ func (w *world) order(path, body string) {
 func TestPrefixesAreConfirmedOverTheDoor(t *testing.T) {
 	w := newWorld(t)
 	w.threaten("phishing.example/")
-	w.start(w.corefile("block " + writeFile(t, t.TempDir(), "own.txt", "own.example\n")))
-	w.updated(1)
+	w.run("block " + writeFile(t, t.TempDir(), "own.txt", "own.example\n"))
 	q := block.Question{Hosts: []string{"own.example", "phishing.example"}}
 	for _, expression := range []string{"phishing.example/", "clean.example/"} {
 		q.Prefixes = append(q.Prefixes, lookup.HashExpression(expression).Prefix(4)...)
@@ -96,8 +91,7 @@ func TestAnAliasThatWasBlockedIsNeverDenied(t *testing.T) {
 		return []dns.RR{&dns.CNAME{Hdr: dns.RR_Header{Name: q.Name, Rrtype: dns.TypeCNAME, Class: dns.ClassINET, Ttl: 60}, Target: "www.phishing.example."}}
 	})
 	w.threaten("phishing.example/")
-	w.start(w.corefile("inspect cname", "explain"))
-	w.updated(1)
+	w.run("inspect cname", "explain")
 	if got := w.asked("alias.shop.example"); got.Verdict != truth.VerdictPasses || got.Last != nil {
 		t.Errorf("before: %+v", got)
 	}
@@ -120,7 +114,6 @@ func TestAnAliasThatWasBlockedIsNeverDenied(t *testing.T) {
 	}
 }
 
-// wantAlias expects the answer of the upstream.
 func (w *world) wantAlias(name string) {
 	w.t.Helper()
 	testkit.Until(w.t, name+" to pass", func() bool {
@@ -136,8 +129,7 @@ func TestANameBlockedLatelyIsNoMereSuspicion(t *testing.T) {
 	w := newWorld(t)
 	w.threaten("evil-lately.example/")
 	w.google.SetCacheDuration(time.Second)
-	w.start(w.corefile("explain"))
-	w.updated(1)
+	w.run("explain")
 	testkit.Until(t, "the list", func() bool { return w.asked("evil-lately.example").Verdict == truth.VerdictSuspected })
 	w.wantBlocked("evil-lately.example.", dns.TypeA, phishing)
 	time.Sleep(1100 * time.Millisecond)
@@ -159,8 +151,7 @@ func TestANameBlockedLatelyIsNoMereSuspicion(t *testing.T) {
 func TestAReloadKeepsTheDoorAndWhatWasBlocked(t *testing.T) {
 	w := newWorld(t)
 	lines := testkit.Capture(t)
-	w.start(w.corefile(blockList(t, "sb-reload.example")))
-	w.updated(1)
+	w.run(blockList(t, "sb-reload.example"))
 	w.wantBlocked("sb-reload.example.", dns.TypeA, byOwn)
 	before, err := os.Lstat(w.door().Socket)
 	testkit.Must(t, err)
@@ -186,8 +177,7 @@ func TestAReloadKeepsTheDoorAndWhatWasBlocked(t *testing.T) {
 func TestCallsOfTheDocumentWork(t *testing.T) {
 	testkit.Long(t)
 	w := newWorld(t)
-	w.start(w.corefile())
-	w.updated(1)
+	w.run()
 	calls := regexp.MustCompile(`(?m)^curl -s --unix-socket /run/coredns-safebrowsing/control.sock (?:-d '(.*)' |-X (POST) )?'?http://door(/[a-z]+)(?:\?([^']*))?'?$`)
 	found := make(map[string]bool)
 	lines := shellLines(sectionOf(t, "docs/command-line.md", "The control socket"))
@@ -270,9 +260,7 @@ func TestAllWaysToAskAgreeInRandomStates(t *testing.T) {
 
 func (w *world) mustReload(corefile string) {
 	w.t.Helper()
-	if err := w.reload(corefile); err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.Must(w.t, w.reload(corefile))
 }
 
 // allAnswers asks the door, explain and the page about a name, all while the same is true: with monitor a
@@ -371,12 +359,9 @@ func (w *world) wantDevicesAgree(where, page string, r truth.Report, logs bool) 
 	}
 }
 
-// blocks reports whether a query is blocked.
 func (w *world) blocks(name string) bool {
 	w.t.Helper()
 	m, err := dns.Exchange(new(dns.Msg).SetQuestion(name, dns.TypeA), w.address("udp"))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.Must(w.t, err)
 	return m.Rcode == dns.RcodeNameError
 }

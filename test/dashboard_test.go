@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"net"
-	"net/http"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -105,16 +103,6 @@ func exposed(t *testing.T) map[string][]string {
 		return all["safebrowsing_relay_requests_total"] != nil
 	})
 	return all
-}
-
-func get(t testing.TB, url string) string {
-	t.Helper()
-	response, err := http.Get(url)
-	testkit.Must(t, err)
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	testkit.Must(t, err)
-	return string(text)
 }
 
 func TestDashboardAndAlertsUseMetricsThatExist(t *testing.T) {

@@ -135,7 +135,7 @@ var differentialTransports = []transport{
 		conn, err := new(net.Dialer).DialContext(ctx, "udp", address)
 		return func(query []byte) ([]byte, error) {
 			answer := make([]byte, 1<<16)
-			conn.SetDeadline(time.Now().Add(10 * time.Second))
+			conn.SetDeadline(until(ctx))
 			if _, err := conn.Write(query); err != nil {
 				return nil, err
 			}
@@ -146,14 +146,14 @@ var differentialTransports = []transport{
 	{"TCP", "", 5301, func(ctx context.Context, address string, _ *tls.Config) (exchange, io.Closer, error) {
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 		return func(query []byte) ([]byte, error) {
-			conn.SetDeadline(time.Now().Add(10 * time.Second))
+			conn.SetDeadline(until(ctx))
 			return framed(conn, query)
 		}, conn, err
 	}},
 	{"TLS", "tls://", 5302, func(ctx context.Context, address string, trust *tls.Config) (exchange, io.Closer, error) {
 		conn, err := (&tls.Dialer{Config: trust}).DialContext(ctx, "tcp", address)
 		return func(query []byte) ([]byte, error) {
-			conn.SetDeadline(time.Now().Add(10 * time.Second))
+			conn.SetDeadline(until(ctx))
 			return framed(conn, query)
 		}, conn, err
 	}},
@@ -183,7 +183,7 @@ var differentialTransports = []transport{
 			if err != nil {
 				return nil, err
 			}
-			stream.SetDeadline(time.Now().Add(10 * time.Second))
+			stream.SetDeadline(until(ctx))
 			return framed(struct {
 				io.Reader
 				io.Writer
@@ -219,8 +219,16 @@ func framed(rw io.ReadWriter, query []byte) ([]byte, error) {
 	return answer, err
 }
 
-// overAll is a Corefile that serves every transport.
-func overAll(t *testing.T, host, upstream, stanza string) string {
+// until is when an exchange ends: with its context, or after ten seconds.
+func until(ctx context.Context) time.Time {
+	if end, ok := ctx.Deadline(); ok {
+		return end
+	}
+	return time.Now().Add(10 * time.Second)
+}
+
+// overAll is a Corefile that serves every transport with the same plugins.
+func overAll(t *testing.T, host, plugins string) string {
 	certificate, key := testkit.Certificate(t, t.TempDir())
 	var corefile strings.Builder
 	served := map[int]bool{}
@@ -233,7 +241,7 @@ func overAll(t *testing.T, host, upstream, stanza string) string {
 		if tr.scheme != "" {
 			secure = "tls " + certificate + " " + key
 		}
-		fmt.Fprintf(&corefile, "%s.:%d {\nbind %s\n%s\n%s\nforward . %s\n}\n", tr.scheme, tr.port, host, secure, stanza, upstream)
+		fmt.Fprintf(&corefile, "%s.:%d {\nbind %s\n%s\n%s\n}\n", tr.scheme, tr.port, host, secure, plugins)
 	}
 	return corefile.String()
 }
@@ -267,15 +275,10 @@ func startBoth(t *testing.T, hosts []string, upstream, with string) {
 	t.Helper()
 	for i, stanza := range []string{"", with} {
 		caddyMu.Lock()
-		instance, err := caddy.Start(input(overAll(t, hosts[i], upstream, stanza)))
+		instance, err := caddy.Start(input(overAll(t, hosts[i], stanza+"\nforward . "+upstream)))
 		caddyMu.Unlock()
 		testkit.Must(t, err)
-		t.Cleanup(func() {
-			caddyMu.Lock()
-			defer caddyMu.Unlock()
-			instance.ShutdownCallbacks()
-			instance.Stop()
-		})
+		t.Cleanup(func() { end(instance) })
 	}
 }
 

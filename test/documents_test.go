@@ -3,7 +3,6 @@ package test
 import (
 	"encoding/pem"
 	"io/fs"
-	"maps"
 	"net/http/httptest"
 	"os"
 	"path"
@@ -14,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/coredns/caddy"
+
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
@@ -106,6 +106,9 @@ func TestNoCorefileIsAnOpenResolver(t *testing.T) {
 	tried := 0
 	for name, corefiles := range all {
 		for _, corefile := range corefiles {
+			if strings.HasSuffix(name, "/Corefile") && !regexp.MustCompile(`(?m)^\s+status 127\.0\.0\.1:8053( #.*)?$`).MatchString(corefile) {
+				t.Errorf("%s: expected the status page for this machine only, without names", name)
+			}
 			for _, block := range strings.Split(corefile, "\n}\n") {
 				if strings.TrimSpace(block) == "" {
 					continue
@@ -175,8 +178,7 @@ func TestWordsOfTheDocumentsExist(t *testing.T) {
 	for _, word := range regexp.MustCompile(`[a-z0-9]+(_[a-z0-9]+)+`).FindAllString(text, -1) {
 		known[word] = true
 	}
-	fields := jsonFields(t)
-	found := fieldsIn(t, "cmd/safebrowsing")
+	fields, found := fieldsIn(t, "updater", "lookup", "internal/ownlist", "internal/sharing"), fieldsIn(t, "cmd/safebrowsing")
 	for name, text := range documents(t) {
 		if !strings.HasPrefix(name, "docs/") && name != "README.md" && name != "CHANGELOG.md" {
 			continue
@@ -193,12 +195,6 @@ func TestWordsOfTheDocumentsExist(t *testing.T) {
 
 // formats is the page about files and keys in Redis.
 const formats = "docs/formats.md"
-
-// jsonFields are the fields of the files and of the keys in Redis.
-func jsonFields(t *testing.T) map[string]bool {
-	t.Helper()
-	return fieldsIn(t, "updater", "lookup", "internal/ownlist", "internal/sharing")
-}
 
 // fieldsIn are the fields of JSON that packages write.
 func fieldsIn(t *testing.T, dirs ...string) map[string]bool {
@@ -218,34 +214,6 @@ func fieldsIn(t *testing.T, dirs ...string) map[string]bool {
 		}
 	}
 	return all
-}
-
-// What the page calls a field is one.
-func TestFieldsOfTheFormatsExist(t *testing.T) {
-	fields, tried := jsonFields(t), 0
-	text := documents(t)[formats]
-	for row := range strings.Lines(sectionOf(t, formats, "Files in db")) {
-		if !regexp.MustCompile("^\\| `[a-z_]+`(, `[a-z_]+`)* \\|").MatchString(row) || strings.Contains(row, "`paused`") || strings.Contains(row, "`lock`") {
-			continue
-		}
-		cell, _, _ := strings.Cut(row[2:], " |")
-		for _, m := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(cell, -1) {
-			if tried++; !fields[m[1]] {
-				t.Errorf("Expected a field %s in a file", m[1])
-			}
-		}
-	}
-	if tried < 12 {
-		t.Errorf("Expected to find fields, got %d", tried)
-	}
-	for _, name := range []string{"updater/store.go", "internal/relay/history.go", "internal/sharing/store.go"} {
-		source, err := fs.ReadFile(repository, name)
-		testkit.Must(t, err)
-		found := regexp.MustCompile(`(?:Magic += +|func Prefix.* return )"([^"\\]+)`).FindSubmatch(source)
-		if found == nil || !strings.Contains(text, string(found[1])) {
-			t.Errorf("Expected the page to have the first words of the format of %s, %q", name, found)
-		}
-	}
 }
 
 // Links inside of the repository lead to a file, and to a heading in it; each page
@@ -322,7 +290,12 @@ func TestGoCommandsOfTheDocumentsExist(t *testing.T) {
 			if !sameModule(dir, path.Join(dir, m[1])) {
 				t.Errorf("%s: %s is a module of its own, use go -C", line, m[1])
 			}
-			functions.WriteString(testsOf(t, path.Join(dir, m[1])))
+			tests, _ := fs.Glob(repository, path.Join(dir, m[1], "*_test.go"))
+			for _, name := range tests {
+				text, err := fs.ReadFile(repository, name)
+				testkit.Must(t, err)
+				functions.Write(text)
+			}
 		}
 		for _, m := range regexp.MustCompile(` -(?:run|bench) '?([A-Za-z0-9\\|]+)`).FindAllStringSubmatch(line, -1) {
 			for word := range strings.SplitSeq(strings.ReplaceAll(m[1], `\`, ""), "|") {
@@ -337,7 +310,7 @@ func TestGoCommandsOfTheDocumentsExist(t *testing.T) {
 	}
 }
 
-// A document that says which test holds a promise names one that there is.
+// A document that says which test holds a promise names one that there is. The recipes name files that exist.
 func TestNamesOfTestsInTheDocumentsExist(t *testing.T) {
 	exist := make(map[string]bool)
 	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)`)
@@ -355,6 +328,11 @@ func TestNamesOfTestsInTheDocumentsExist(t *testing.T) {
 		t.Fatalf("Expected to find the tests, got %d: %v", len(exist), err)
 	}
 	named := 0
+	for _, m := range regexp.MustCompile("`([a-zA-Z_./]+\\.go|\\.ci/[a-z]+)`").FindAllStringSubmatch(documents(t)["CONTRIBUTING.md"], -1) {
+		if _, err := fs.Stat(repository, m[1]); err != nil {
+			t.Errorf("CONTRIBUTING.md names a file that is not there: %v", err)
+		}
+	}
 	for name, text := range documents(t) {
 		for _, m := range regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Z]\\w+)`").FindAllStringSubmatch(text, -1) {
 			if named++; !exist[m[1]] {
@@ -378,26 +356,11 @@ func sameModule(module, dir string) bool {
 	return true
 }
 
-// testsOf is the source of the tests of a package.
-func testsOf(t *testing.T, dir string) string {
-	t.Helper()
-	names, err := fs.Glob(repository, path.Join(dir, "*_test.go"))
-	testkit.Must(t, err)
-	all := make(map[string]string)
-	for _, name := range names {
-		text, err := fs.ReadFile(repository, name)
-		testkit.Must(t, err)
-		all[name] = string(text)
-	}
-	return strings.Join(slices.Collect(maps.Values(all)), "\n")
-}
-
 // Whoever finds a file in db can look it up.
 func TestEachFileOfTheDirectoryIsInTheFormats(t *testing.T) {
 	w := newWorld(t)
 	w.threaten("evil.example.com/")
-	w.start(w.corefile("budget 100", "block "+newListServer(t, "blocked.example\n").URL))
-	w.updated(1)
+	w.run("budget 100", "block "+newListServer(t, "blocked.example\n").URL)
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 	testkit.Until(t, "the list by URL", func() bool { return isBlocked(w.ask("blocked.example.", dns.TypeA)) })
 	w.stop()

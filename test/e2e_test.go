@@ -55,8 +55,7 @@ func TestEndToEnd(t *testing.T) {
 
 func confirmedThreatsAreBlockedAndAllElsePasses(t *testing.T, w *world) {
 	w.threaten("evil.example.com/", "bad.example.co.uk/", "d.e.evil.example.net/")
-	w.start(w.corefile())
-	w.updated(1)
+	w.run()
 	for _, name := range []string{
 		"evil.example.com.", "EVIL.exAmple.COM.", "www.evil.example.com.", // listed, and below it
 		"bad.example.co.uk.", "a.bad.example.co.uk.",
@@ -80,8 +79,7 @@ func confirmedThreatsAreBlockedAndAllElsePasses(t *testing.T, w *world) {
 
 func collisionThatIsNotConfirmedPasses(t *testing.T, w *world) {
 	w.publish("se-4b", "harmless.example.org/")
-	w.start(w.corefile())
-	w.updated(1)
+	w.run()
 	w.wantPassed("harmless.example.org.", dns.TypeA)
 	w.wantPassed("www.harmless.example.org.", dns.TypeA)
 	if n := len(w.searches()); n != 1 {
@@ -94,8 +92,7 @@ func onlyThreatsOfTheConfiguredListsBlock(t *testing.T, w *world) {
 	w.google.AddThreat("other.example.org/", sbv5.ThreatType_MALWARE)
 	w.google.AddThreat("both.example.org/", sbv5.ThreatType_MALWARE)
 	w.google.AddThreat("both.example.org/", sbv5.ThreatType_SOCIAL_ENGINEERING)
-	w.start(w.corefile("lists se-4b"))
-	w.updated(1)
+	w.run("lists se-4b")
 	w.wantPassed("other.example.org.", dns.TypeA)
 	w.wantBlocked("both.example.org.", dns.TypeA, w.blames("social engineering"))
 }
@@ -104,8 +101,7 @@ func removedThreatPassesAfterTheNextPartialUpdate(t *testing.T, w *world) {
 	w.google.SetMinimumWait("se-4b", time.Second)
 	w.google.SetCacheDuration(time.Millisecond)
 	w.threaten("evil.example.com/", "worse.example.com/")
-	w.start(w.corefile("lists se-4b"))
-	w.updated(1)
+	w.run("lists se-4b")
 	w.wantBlocked("evil.example.com.", dns.TypeA, w.blames("social engineering"))
 	w.google.RemoveThreat("evil.example.com/")
 	w.publish("se-4b", "worse.example.com/", "new.example.com/")
@@ -148,11 +144,8 @@ func twoServerBlocksAndThreeReloadsMakeOneFirstContact(t *testing.T, w *world) {
 
 func restartUsesTheListsOnDiskAndDoesNotAskEarly(t *testing.T, w *world) {
 	w.threaten("evil.example.com/")
-	w.start(w.corefile())
-	w.updated(1)
-	w.stop()
-	w.google.ClientStarted()
-	w.start(w.corefile())
+	w.run()
+	w.restart(w.corefile())
 	w.wantBlocked("evil.example.com.", dns.TypeA, w.blames("social engineering"))
 	if n, first := len(w.fetches()), w.perUpdate(3); n != first {
 		t.Errorf("Expected no request before the minimum wait has passed, got %d", n-first)
@@ -161,8 +154,7 @@ func restartUsesTheListsOnDiskAndDoesNotAskEarly(t *testing.T, w *world) {
 
 func failedReloadLeavesNothingBehind(t *testing.T, w *world) {
 	w.threaten("evil.example.com/")
-	w.start(w.corefile())
-	w.updated(1)
+	w.run()
 	w.wantBlocked("evil.example.com.", dns.TypeA, w.blames("social engineering")) // by a search, whose connection is kept
 	before := w.engine()
 	taken, err := net.Listen("tcp", w.host+":0")
@@ -202,8 +194,7 @@ func serverThatIsDownDoesNotKeepTheResolverOutOfService(t *testing.T, w *world) 
 func prefixesAreAllThatLeaves(t *testing.T, w *world) {
 	w.google.SetKey("SECRETKEY")
 	w.threaten("evil.example.com/")
-	w.start(w.corefile("api_key SECRETKEY"))
-	w.updated(1)
+	w.run("api_key SECRETKEY")
 	for i := range 50 {
 		w.wantPassed(fmt.Sprintf("host%d.example.org.", i), dns.TypeA)
 	}

@@ -15,14 +15,13 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// fault is a row of the matrix: a transportFault, or one of the next four fields.
+// fault is a row of the matrix: a transportFault, or one of the next three fields.
 type fault struct {
 	transportFault
 
 	spoils map[string]protocoltest.Fault // the content of answers, by column
 	odd    func(*protocoltest.Server)    // gives the server unusual values
 	name   func(*dns.Msg) *dns.Msg       // answers questions for the endpoint's name; a nil answer is none
-	clock  []time.Duration               // what the clock is ahead, in turn
 
 	phases []string // in which it can be seen; nil: all
 	good   bool     // the answer is unusual, and must be used
@@ -58,7 +57,6 @@ func matrixFaults(t *testing.T) map[string]fault {
 	addContent(all, listPhases, listFaults)
 	addContent(all, []string{inSearch}, searchFaults)
 	maps.Copy(all, oddValues())
-	maps.Copy(all, clockFaults())
 	if len(all) < 60 {
 		t.Errorf("Expected many faults, got %d", len(all))
 	}

@@ -64,6 +64,7 @@ func TestTargetsOfAnAnswerAreInspected(t *testing.T) {
 		records []string
 		blocked bool
 	}{
+		"CNAME to an excepted threat": {[]string{"@ 60 IN CNAME evil.Excepted.example."}, false},
 		"CNAME to a threat":           {[]string{"@ 60 IN CNAME Evil.Example.com.", "evil.example.com. 60 IN A 192.0.2.7"}, true},
 		"chain that ends at a threat": {[]string{"@ 60 IN CNAME a.example.org.", "a.example.org. 60 IN CNAME x.evil.example.com."}, true},
 		"HTTPS alias to a threat":     {[]string{"@ 60 IN HTTPS 0 evil.example.com."}, true},
@@ -74,11 +75,11 @@ func TestTargetsOfAnAnswerAreInspected(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			w.publish("se-4b", "evil.example.com/", "shared.example.com/")
+			w.publish("se-4b", "evil.example.com/", "shared.example.com/", "evil.excepted.example/")
+			w.google.AddThreat("evil.excepted.example/", sbv5.ThreatType_SOCIAL_ENGINEERING)
 			w.google.AddThreat("evil.example.com/", sbv5.ThreatType_SOCIAL_ENGINEERING)
 			w.upstream = aliases(t, tc.records...)
-			w.start(w.corefile("inspect cname"))
-			w.updated(1)
+			w.run("inspect cname", "except excepted.example")
 			if m := w.ask("www.innocent.example.", dns.TypeA); isBlocked(m) != tc.blocked {
 				t.Errorf("Expected blocked %v, got\n%v", tc.blocked, m)
 			}
@@ -91,8 +92,7 @@ func TestWhyIsAnsweredFromWhatIsKnown(t *testing.T) {
 	w.threaten("evil.example.com/")
 	w.publish("mw-4b", "collides.example.com/") // its hash has a listed prefix, and that is all
 	own := writeFile(t, t.TempDir(), "own.txt", "# mine\nblocked.example\n")
-	w.start(w.corefile("explain", blockList(t, "sb-test.example"), "block "+own, "allow good.example", "except lan"))
-	w.updated(1)
+	w.run("explain", blockList(t, "sb-test.example"), "block "+own, "allow good.example", "except lan")
 	tests := []struct{ name, want string }{
 		{"clean.example.org", "verdict=safe note=no threat list has it"},
 		{"192.0.2.1", "verdict=safe note=no threat list has it; an IP address: a browser that opens it asks no name server, so no DNS blocks it"},
@@ -137,8 +137,7 @@ func TestWhyTellsOfWaits(t *testing.T) {
 	w.db = t.TempDir()
 	w.threaten("evil.example.com/")
 	w.google.Break("search", 1, protocoltest.Fault{Status: 429})
-	w.start(w.corefile("explain"))
-	w.updated(1)
+	w.run("explain")
 	testkit.Until(w.t, "the list", func() bool { return strings.Contains(w.why("evil.example.com"), "note=suspected") })
 	testkit.WantParts(t, w.why("evil.example.com"), "a query would have it confirmed")
 	w.wantPassed("evil.example.com.", dns.TypeA)
@@ -152,9 +151,7 @@ func (w *world) why(name string) string {
 	m := new(dns.Msg).SetQuestion(name+".why.safebrowsing.", dns.TypeTXT)
 	m.Question[0].Qclass = dns.ClassCHAOS
 	answer, err := dns.Exchange(m, w.address("udp"))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.Must(w.t, err)
 	if len(answer.Answer) != 1 {
 		return dns.RcodeToString[answer.Rcode]
 	}
@@ -200,31 +197,4 @@ func TestTheGravestDecisionAboutAQueryCounts(t *testing.T) {
 	if got := lines.About("shared.example.com.")[0]; !strings.Contains(got, "verdict=unsafe") || !strings.Contains(got, "by=block") {
 		t.Errorf("Expected the decision that the answer follows, got %q", got)
 	}
-}
-
-func TestTargetsInExceptedZonesAreNotInspected(t *testing.T) {
-	w := newWorld(t)
-	w.upstream = aliases(t, "@ 60 IN CNAME evil.Test-Host.example.")
-	w.start(w.corefile("inspect cname", blockList(t, "test-host.example"), "except test-host.example"))
-	w.updated(1)
-	w.wantPassed("www.innocent.example.", dns.TypeA)
-}
-
-// The program sets the order of plugins, not the Corefile, see docs/corefile.md.
-func TestRewriteComesBeforeThePluginAndHostsAfterIt(t *testing.T) {
-	w := newWorld(t)
-	own := writeFile(t, t.TempDir(), "own.txt", "nas.home.example\nasked.example.org\nmade.example.org\n")
-	w.start(strings.Replace(w.corefile("block "+own), "\tcache\n", `	hosts {
-		192.0.2.3 nas.home.example
-		192.0.2.4 tv.home.example
-		fallthrough
-	}
-	rewrite name exact asked.example.org clean.example.org
-	rewrite name exact other.example.org made.example.org
-	cache
-`, 1))
-	w.wantBlocked("nas.home.example.", dns.TypeA, "blocklist own.txt")
-	w.wantPassed("tv.home.example.", dns.TypeA)
-	w.wantPassed("asked.example.org.", dns.TypeA)
-	w.wantBlocked("other.example.org.", dns.TypeA, "blocklist own.txt")
 }

@@ -12,77 +12,65 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
+// A threat that is marked for frames only is blocked and counted, by its own name and as a target; in monitor mode it is
+// counted as passed. Another mark beside it makes it pass, and the same threat without a mark is no such threat.
+func TestFrameOnlyThreatsAreBlockedAndCounted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		property        string
+		records         []string // of the upstream
+		blocked, others []string
+		counted         map[string]float64
+	}{
+		"names":   {"explain", nil, []string{"www.frame.example.com.", "www.frame.example.com.", "both.example.com."}, []string{"canary.example.com."}, map[string]float64{"blocked": 2, "passed": 0}},
+		"monitor": {"monitor", nil, nil, []string{"frame.example.com."}, map[string]float64{"blocked": 0, "passed": 1}},
+		"targets": {"inspect cname", []string{"@ 60 IN CNAME frame.example.com."}, []string{"one.innocent.example.", "two.innocent.example."}, nil, map[string]float64{"blocked": 2, "passed": 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := frameWorld(t)
+			if tc.records != nil {
+				w.upstream = aliases(t, tc.records...)
+			}
+			w.run(tc.property)
+			before := make(map[string]float64)
+			for action := range tc.counted {
+				before[action] = testkit.Metric(t, "frame_only_total", "action", action)
+			}
+			for _, name := range tc.blocked { // the second time from the cache of answers
+				if m := w.ask(name, dns.TypeA); !isBlocked(m) {
+					t.Errorf("Expected %s to be blocked, got\n%v", name, m)
+				}
+			}
+			for _, name := range tc.others {
+				w.wantPassed(name, dns.TypeA)
+			}
+			for action, want := range tc.counted {
+				testkit.Until(t, "the count of "+action, func() bool { return testkit.Metric(t, "frame_only_total", "action", action)-before[action] == want })
+			}
+			if got := w.why("frame.example.com"); tc.property == "explain" && (!strings.Contains(got, "verdict=unsafe") || !strings.Contains(got, "FRAME_ONLY")) {
+				t.Errorf("Expected to be told of the mark, got %s", got)
+			}
+		})
+	}
+}
+
 // frameWorld is a server with one threat for frames, one that has another mark for
 // all, and one that is marked and is not.
 func frameWorld(t *testing.T) *world {
 	w := newWorld(t)
-	w.publish("se-4b", "frame.example.com/", "canary.example.com/", "both.example.com/", "page.frame.example.com/")
-	const phish = sbv5.ThreatType_SOCIAL_ENGINEERING
-	w.google.AddThreat("frame.example.com/", phish, sbv5.ThreatAttribute_FRAME_ONLY)
-	w.google.AddThreat("page.frame.example.com/", phish)
-	w.google.AddThreat("canary.example.com/", phish, sbv5.ThreatAttribute_FRAME_ONLY, sbv5.ThreatAttribute_CANARY)
-	w.google.AddThreat("both.example.com/", phish, sbv5.ThreatAttribute_FRAME_ONLY)
+	w.publish("se-4b", "frame.example.com/", "canary.example.com/", "both.example.com/")
+	const phish, frame = sbv5.ThreatType_SOCIAL_ENGINEERING, sbv5.ThreatAttribute_FRAME_ONLY
+	w.google.AddThreat("frame.example.com/", phish, frame)
+	w.google.AddThreat("canary.example.com/", phish, frame, sbv5.ThreatAttribute_CANARY)
+	w.google.AddThreat("both.example.com/", phish, frame)
 	w.google.AddThreat("both.example.com/", phish)
 	return w
-}
-
-// counted returns a function that tells how often an action has been counted since.
-func counted(t *testing.T, action string) func() float64 {
-	before := testkit.Metric(t, "frame_only_total", "action", action)
-	return func() float64 { return testkit.Metric(t, "frame_only_total", "action", action) - before }
-}
-
-func TestFrameOnlyThreatsAreBlocked(t *testing.T) {
-	w := frameWorld(t)
-	w.start(w.corefile("explain"))
-	w.updated(1)
-	blocked, passed := counted(t, "blocked"), counted(t, "passed")
-	w.wantBlocked("www.frame.example.com.", dns.TypeA, phishing)
-	w.wantBlocked("www.frame.example.com.", dns.TypeA, phishing) // from the cache of answers this time
-	w.wantBlocked("both.example.com.", dns.TypeA, phishing)
-	w.wantPassed("canary.example.com.", dns.TypeA)
-	if m := w.why("frame.example.com"); !strings.Contains(m, "verdict=unsafe") || !strings.Contains(m, "FRAME_ONLY") {
-		t.Errorf("Expected to be told of the mark, got %s", m)
-	}
-	if blocked() != 2 || passed() != 0 {
-		t.Errorf("Expected 2 names to be counted as blocked and none as passed, got %v and %v", blocked(), passed())
-	}
-}
-
-func TestFrameOnlyThreatsPassInMonitorMode(t *testing.T) {
-	w := frameWorld(t)
-	w.start(w.corefile("monitor"))
-	w.updated(1)
-	blocked, passed := counted(t, "blocked"), counted(t, "passed")
-	w.wantPassed("frame.example.com.", dns.TypeA)
-	testkit.Until(w.t, "the counter", func() bool { return passed() == 1 })
-	if blocked() != 0 {
-		t.Errorf("Expected nothing to be counted as blocked, got %v", blocked())
-	}
-}
-
-func TestFrameOnlyTargetsAreBlocked(t *testing.T) {
-	w := frameWorld(t)
-	w.upstream = aliases(t, "@ 60 IN CNAME frame.example.com.", "frame.example.com. 60 IN A 192.0.2.7")
-	w.start(w.corefile("inspect cname"))
-	w.updated(1)
-	blocked, passed := counted(t, "blocked"), counted(t, "passed")
-	for _, name := range []string{"www.innocent.example.", "two.innocent.example."} { // confirmed, and from the cache of answers
-		if m := w.ask(name, dns.TypeA); !isBlocked(m) {
-			t.Errorf("Expected %s to be blocked, got\n%v", name, m)
-		}
-	}
-	if blocked() != 2 || passed() != 0 {
-		t.Errorf("Expected 2 names to be counted as blocked and none as passed, got %v and %v", blocked(), passed())
-	}
 }
 
 func TestUnsureServfailSaysWhy(t *testing.T) {
 	w := newWorld(t)
 	w.threaten("evil.example.com/")
 	w.google.Break("search", 1, protocoltest.Fault{Status: 429})
-	w.start(w.corefile("unsure servfail"))
-	w.updated(1)
+	w.run("unsure servfail")
 	for i, want := range []uint16{dns.ExtendedErrorCodeNetworkError, dns.ExtendedErrorCodeOther} {
 		m := w.ask("evil.example.com.", dns.TypeA)
 		opt := m.IsEdns0()
@@ -100,8 +88,7 @@ func TestAFamiliarNameThatIsListedIsLoud(t *testing.T) {
 	lines := testkit.Capture(t)
 	w := newWorld(t)
 	w.threaten("evil.example.com/")
-	w.start(w.corefile())
-	w.updated(1)
+	w.run()
 	conn, err := dns.Dial("udp", w.address("udp"))
 	testkit.Must(t, err)
 	defer conn.Close()

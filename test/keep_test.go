@@ -60,8 +60,7 @@ func TestClientsAreLedAwayOnlyWhereTheCorefileSaysSo(t *testing.T) {
 			lines := testkit.Capture(t)
 			w := newWorld(t)
 			w.upstream = leadingUpstream(t)
-			w.start(w.corefile(tc.word, "status 127.0.0.1:0"))
-			w.updated(1)
+			w.run(tc.word, "status 127.0.0.1:0")
 			w.wantKept(designation, tc.zone)
 			for _, k := range answer.KeptNames[1:] {
 				w.wantKept(k.Name, tc.canaries)
@@ -96,8 +95,7 @@ func (w *world) wantLedToldAs(lines *testkit.Lines, led bool) {
 func TestKeptNamesAreCountedAndExplained(t *testing.T) {
 	w := newWorld(t)
 	w.upstream = leadingUpstream(t)
-	w.start(w.corefile("keep_clients", "explain", "respond sinkhole 192.0.2.1", "block "+writeFile(t, t.TempDir(), "own.txt", "mask.icloud.com\n")))
-	w.updated(1)
+	w.run("keep_clients", "explain", "respond sinkhole 192.0.2.1", "block "+writeFile(t, t.TempDir(), "own.txt", "mask.icloud.com\n"))
 	before := map[string]float64{}
 	for _, k := range answer.KeptNames {
 		before[k.Reason] = testkit.Metric(t, "kept_total", "reason", k.Reason)

@@ -11,6 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	_ "github.com/coredns/coredns/plugin/health"
+	_ "github.com/coredns/coredns/plugin/reload"
+
 	"github.com/miekg/dns"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -21,9 +24,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
-
-	_ "github.com/coredns/coredns/plugin/health"
-	_ "github.com/coredns/coredns/plugin/reload"
 )
 
 const manifests = "deploy/kubernetes/"

@@ -33,9 +33,7 @@ func TestReadyAfterARestartInTheMiddleOfABackoff(t *testing.T) {
 	w.google.Break("", 1000, protocoltest.Fault{Status: 503})
 	w.start(w.corefile())
 	testkit.Until(w.t, "the first contact", w.ready)
-	w.stop()
-	w.google.ClientStarted()
-	w.start(w.corefile())
+	w.restart(w.corefile())
 	testkit.Until(w.t, "readiness, though nothing may be asked for a quarter of an hour", w.ready)
 	if n := len(w.google.Requests("update")); n != 1 {
 		t.Errorf("Expected one request, got %d", n)
@@ -46,8 +44,7 @@ func TestReloadWithOtherSettingsKeepsWaitsAndListsWithoutADisk(t *testing.T) {
 	w := newWorld(t)
 	w.db = "off"
 	w.threaten("evil.example.com/")
-	w.start(w.corefile())
-	w.updated(1)
+	w.run()
 	for i := range 4 {
 		w.google.ClientStarted()
 		testkit.Must(t, w.reload(w.corefile(fmt.Sprint("cache ", 100+i))))
@@ -84,9 +81,7 @@ func TestShutdownOfAnotherPluginThatFailsDoesNotEndTheEngine(t *testing.T) {
 func (w *world) failReload(corefile string) {
 	w.t.Helper()
 	taken, err := net.Listen("tcp", w.host+":0")
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.Must(w.t, err)
 	defer taken.Close()
 	_, port, _ := net.SplitHostPort(taken.Addr().String())
 	if err := w.reload(strings.Replace(corefile, ".:0", ".:"+port, 1)); err == nil {
@@ -184,8 +179,7 @@ func TestReloadAfterAFailedOneFollowsTheEngineThatWentOn(t *testing.T) {
 	w.db = "off"
 	w.google.SetMinimumWait("se-4b", time.Second)
 	w.threaten("evil.example.com/")
-	w.start(w.corefile("lists se-4b"))
-	w.updated(1)
+	w.run("lists se-4b")
 	w.failReload(w.corefile("lists se-4b", "cache 77"))
 	w.google.Break("update", 1000, protocoltest.Fault{Status: 503}) // the engine that continues backs off
 	w.backedOff()
@@ -197,29 +191,4 @@ func TestReloadAfterAFailedOneFollowsTheEngineThatWentOn(t *testing.T) {
 		t.Errorf("Expected no request during the back-off, got %d", again-n)
 	}
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
-}
-
-// The file of a folder that is taken up again may be older than what is known.
-func TestAnOlderFileDoesNotEndABackoff(t *testing.T) {
-	testkit.Long(t)
-	t.Parallel()
-	w := newWorld(t)
-	one, other := w.db, t.TempDir()
-	w.google.SetMinimumWait("se-4b", time.Second)
-	w.threaten("evil.example.com/")
-	w.start(w.corefile("lists se-4b"))
-	w.updated(1)
-	w.db = other
-	w.google.ClientStarted()
-	w.google.Break("update", 1000, protocoltest.Fault{Status: 503})
-	testkit.Must(t, w.reload(w.corefile("lists se-4b")))
-	w.backedOff()
-	n := len(w.google.Requests("update"))
-	w.db = one
-	w.google.ClientStarted()
-	testkit.Must(t, w.reload(w.corefile("lists se-4b")))
-	w.backedOff()
-	if again := len(w.google.Requests("update")); again != n {
-		t.Errorf("Expected no request during the back-off, got %d", again-n)
-	}
 }

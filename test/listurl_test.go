@@ -25,7 +25,6 @@ type listServer struct {
 	*httptest.Server
 	content  atomic.Pointer[string]
 	requests atomic.Int32
-	status   atomic.Int32 // 0: 200
 }
 
 func newListServer(t *testing.T, content string) *listServer {
@@ -33,10 +32,6 @@ func newListServer(t *testing.T, content string) *listServer {
 	s.content.Store(&content)
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.requests.Add(1)
-		if status := int(s.status.Load()); status != 0 {
-			w.WriteHeader(status)
-			return
-		}
 		fmt.Fprint(w, *s.content.Load())
 	}))
 	t.Cleanup(s.Close)
@@ -106,14 +101,13 @@ func TestAListByURLIsFetchedOnceForAllServerBlocksAndReloads(t *testing.T) {
 func TestAListByURLThatCannotBeFetchedIsAWarning(t *testing.T) {
 	lines := testkit.Capture(t)
 	w := newWorld(t)
-	list := newListServer(t, "")
-	list.status.Store(http.StatusServiceUnavailable)
+	list := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(list.Close)
 	w.start(w.corefile("block " + list.URL + "/list.txt"))
 	w.wantPassed("any.example.", dns.TypeA)
 	w.updated(1)
 	testkit.Until(w.t, "the warning", func() bool { return len(lines.About("/list.txt")) > 0 })
-	line := lines.Only(t, "/list.txt")
-	testkit.WantParts(t, line, "[WARNING]", "List "+list.URL+"/list.txt cannot be updated: the server answered status 503",
+	testkit.WantParts(t, lines.Only(t, "/list.txt"), "[WARNING]", "List "+list.URL+"/list.txt cannot be updated: the server answered status 404",
 		"It was never fetched and has no effect; next attempt at 20", "Check the URL")
 	for metric, want := range map[string]float64{"own_list_entries": 0, "own_list_failing": 1, "own_list_last_success_timestamp_seconds": 0} {
 		if got := testkit.Metric(t, metric, "file", list.URL+"/list.txt"); got != want {

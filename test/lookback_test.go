@@ -42,9 +42,7 @@ func (w *world) lookingBack(properties ...string) (c *child, page string) {
 func (c *child) query(name string) *dns.Msg {
 	c.t.Helper()
 	m, _, err := (&dns.Client{Timeout: 5 * time.Second}).Exchange(new(dns.Msg).SetQuestion(name, dns.TypeA), c.address)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.Must(c.t, err)
 	return m
 }
 
@@ -177,57 +175,4 @@ func TestLookBackKeepsNoNames(t *testing.T) {
 			}
 		})
 	}
-}
-
-// BenchmarkQueryWithLookBack prints the processor time that a CoreDNS takes for a query of a clean name,
-// without look-back and with it: the least of the rounds, which are by turns.
-func BenchmarkQueryWithLookBack(b *testing.B) {
-	const names, round = 10_000, 10_000
-	servers := make(map[string]*child)
-	for _, word := range []string{"off", "on"} {
-		w := newWorld(b)
-		property := "ttl 60"
-		if word == "on" {
-			property = "look_back 24h"
-		}
-		c := newChild(b, w)
-		c.configure(strings.Replace(w.corefile(property), "forward . "+w.upstream, "template ANY ANY {\n\t\tanswer \"{{ .Name }} 60 IN A 192.0.2.7\"\n\t}", 1))
-		c.start()
-		testkit.Until(b, "the first answer", c.answers)
-		servers[word] = c
-	}
-	least := map[string]float64{"off": 1e9, "on": 1e9}
-	for range b.N {
-		for _, word := range []string{"off", "on"} {
-			c := servers[word]
-			conn, err := dns.Dial("udp", c.address)
-			testkit.Must(b, err)
-			begun := processorTime(b, c.Pid())
-			for i := range round {
-				_ = conn.WriteMsg(new(dns.Msg).SetQuestion(fmt.Sprintf("www.n%d.example.com.", i*7919%names), dns.TypeA))
-				if _, err := conn.ReadMsg(); err != nil {
-					b.Fatal(err)
-				}
-			}
-			conn.Close()
-			least[word] = min(least[word], float64(processorTime(b, c.Pid())-begun)/round)
-		}
-	}
-	b.ReportMetric(least["off"], "off-ns/query")
-	b.ReportMetric(least["on"], "on-ns/query")
-	b.ReportMetric(100*(least["on"]-least["off"])/least["off"], "%-more")
-}
-
-// processorTime returns the processor time that the threads of a process have taken.
-func processorTime(t testing.TB, pid int) (sum time.Duration) {
-	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
-	testkit.Must(t, err)
-	for _, task := range tasks {
-		raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/schedstat", pid, task.Name())) // it may have ended
-		if fields := bytes.Fields(raw); len(fields) > 0 {
-			ns, _ := strconv.ParseInt(string(fields[0]), 10, 64)
-			sum += time.Duration(ns)
-		}
-	}
-	return sum
 }

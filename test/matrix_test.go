@@ -2,6 +2,7 @@ package test
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -20,82 +21,58 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// transports starts a CoreDNS that answers over UDP, TCP, TLS and HTTPS, each
-// with the same stanza, and returns how to ask over each.
+// transports starts a CoreDNS that answers over each transport, with the same stanza, and returns how to ask over
+// each but QUIC.
 func transports(t *testing.T, stanza string) map[string]func(*dns.Msg) (*dns.Msg, error) {
 	t.Helper()
-	certificate, key := testkit.Certificate(t, t.TempDir())
 	host := ownHost()
-	var corefile strings.Builder
-	for _, scheme := range []string{"", "tls://", "https://"} {
-		secure := ""
-		if scheme != "" {
-			secure = "tls " + certificate + " " + key
-		}
-		fmt.Fprintf(&corefile, "%s.:0 {\nbind %s\n%s\nsafebrowsing {\n%s\n}\nwhoami\n}\n", scheme, host, secure, stanza)
-	}
 	caddyMu.Lock()
-	instance, err := caddy.Start(input(corefile.String()))
+	instance, err := caddy.Start(input(overAll(t, host, "safebrowsing {\n"+stanza+"\n}\nwhoami")))
 	caddyMu.Unlock()
 	testkit.Must(t, err)
-	asks, stop := asksOf(t, instance, 2*time.Second)
-	t.Cleanup(stop)
-	return asks
+	t.Cleanup(func() { end(instance) })
+	return asksOf(t, host, 2*time.Second)
 }
 
-// asksOf returns how to ask an instance over UDP, TCP, TLS and HTTPS, and what stops
-// it. Who asks waits so long for an answer.
-func asksOf(t *testing.T, instance *caddy.Instance, patience time.Duration) (all map[string]func(*dns.Msg) (*dns.Msg, error), stop func()) {
-	t.Helper()
-	trust := &tls.Config{InsecureSkipVerify: true} // the certificate is our own
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: trust.Clone(), ForceAttemptHTTP2: true}}
-	stop = func() {
-		client.CloseIdleConnections() // else the server waits for them
-		caddyMu.Lock()
-		defer caddyMu.Unlock()
-		instance.ShutdownCallbacks()
-		instance.Stop()
-	}
-	all = map[string]func(*dns.Msg) (*dns.Msg, error){}
-	exchange := func(c *dns.Client, address string) func(*dns.Msg) (*dns.Msg, error) {
-		c.Timeout = patience
-		return func(m *dns.Msg) (*dns.Msg, error) {
-			answer, _, err := c.Exchange(m, address)
+// end ends an instance that is no world's.
+func end(instance *caddy.Instance) {
+	caddyMu.Lock()
+	defer caddyMu.Unlock()
+	instance.ShutdownCallbacks()
+	instance.Stop()
+}
+
+// asksOf returns how to ask a host that serves each transport. Who asks waits so long for an answer.
+func asksOf(t *testing.T, host string, patience time.Duration) map[string]func(*dns.Msg) (*dns.Msg, error) {
+	all := make(map[string]func(*dns.Msg) (*dns.Msg, error))
+	for _, tr := range differentialTransports {
+		if tr.name == "QUIC" { // queries have no ID there
+			continue
+		}
+		all[strings.ToLower(tr.name)] = func(m *dns.Msg) (*dns.Msg, error) {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			exchange, conn, err := tr.dial(ctx, fmt.Sprintf("%s:%d", host, tr.port), &tls.Config{InsecureSkipVerify: true}) // the certificate is our own
+			if err != nil {
+				return nil, err
+			}
+			defer conn.Close()
+			query, err := m.Pack()
+			if err != nil {
+				return nil, err
+			}
+			raw, err := exchange(query)
+			if tr.name == "HTTPS" {
+				_, raw, _ = bytes.Cut(raw, []byte("\n"))
+			}
+			answer := new(dns.Msg)
+			if err == nil {
+				err = answer.Unpack(raw)
+			}
 			return answer, err
 		}
 	}
-	servers := instance.Servers()
-	slices.SortFunc(servers, func(a, b caddy.ServerListener) int {
-		return strings.Compare(fmt.Sprintf("%T", a), fmt.Sprintf("%T", b))
-	})
-	for _, s := range servers {
-		plain, secure := s.LocalAddr() != nil, s.Addr().String()
-		switch {
-		case plain:
-			all["udp"] = exchange(&dns.Client{Net: "udp", UDPSize: 4096}, s.LocalAddr().String())
-			all["tcp"] = exchange(&dns.Client{Net: "tcp"}, s.Addr().String())
-		case speaksHTTP(trust, secure):
-			all["https"] = func(m *dns.Msg) (*dns.Msg, error) { return askHTTPS(client, secure, m) }
-		default:
-			all["tls"] = exchange(&dns.Client{Net: "tcp-tls", TLSConfig: trust}, secure)
-		}
-	}
-	if len(all) != 4 {
-		t.Fatalf("Expected four transports, got %d", len(all))
-	}
-	return all, stop
-}
-
-// speaksHTTP reports whether a TLS server offers HTTP/2.
-func speaksHTTP(trust *tls.Config, address string) bool {
-	trust = trust.Clone()
-	trust.NextProtos = []string{"h2"}
-	conn, err := tls.Dial("tcp", address, trust)
-	if err != nil {
-		return false
-	}
-	defer conn.Close()
-	return conn.ConnectionState().NegotiatedProtocol == "h2"
+	return all
 }
 
 func askHTTPS(client *http.Client, address string, m *dns.Msg) (*dns.Msg, error) {

@@ -1,40 +1,28 @@
 package test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
+	"encoding/binary"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"path"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/miekg/dns"
+	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
-
-// migrate reloads, or restarts, from version 4 of the protocol into version 5, when
-// lists of version 4 are in force.
-func migrate(t *testing.T, w *world, restart bool) {
-	t.Helper()
-	w.protocol = protocol.DialectV4
-	w.start(w.corefile())
-	w.updated(1)
-	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
-	w.protocol = protocol.DialectV5
-	w.google.SetMinimumWait("", time.Second)
-	for _, list := range []string{"se-4b", "mw-4b", "uws-4b"} {
-		w.google.SetMinimumWait(list, time.Second)
-	}
-	if restart {
-		w.stop()
-		w.start(w.corefile())
-		return
-	}
-	testkit.Must(t, w.reload(w.corefile()))
-}
 
 // v5Fetch returns the nth request of version 5 for lists.
 func (w *world) v5Fetch(n int) protocoltest.Request {
@@ -48,60 +36,6 @@ func (w *world) v5Fetch(n int) protocoltest.Request {
 	return found[n]
 }
 
-func TestMigrationKeepsTheLists(t *testing.T) {
-	testkit.Long(t)
-	t.Parallel()
-	for name, test := range map[string]struct{ restart, memory bool }{
-		"by a reload": {}, "by a restart": {restart: true}, "by a reload, lists in memory": {memory: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			if test.memory {
-				w.db = "off"
-			}
-			w.threaten("evil.example.com/")
-			migrate(t, w, test.restart)
-			w.wantBlocked("evil.example.com.", dns.TypeA, phishing) // before the first request of version 5
-			states := w.google.Requests("fetch")[0]
-			if len(states.Versions) != 0 {
-				t.Errorf("Expected the first request of all to have no state, got %x", states.Versions)
-			}
-			first := w.v5Fetch(0)
-			if !slices.Equal(first.Lists, []string{"se-4b", "mw-4b", "uws-4b"}) || len(first.Versions) != 3 {
-				t.Errorf("Expected the states of all lists as versions, got %q and %x", first.Lists, first.Versions)
-			}
-			// The server takes the states: a partial update builds on the list.
-			w.threaten("evil.example.com/", "new.example.com/")
-			testkit.Until(w.t, "the partial update", func() bool { return isBlocked(w.ask("new.example.com.", dns.TypeA)) })
-			w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
-			if second := w.v5Fetch(1); len(second.Versions) != 3 {
-				t.Errorf("Expected versions again, got %x", second.Versions)
-			}
-		})
-	}
-}
-
-func TestMigrationToAServerThatKnowsNoneOfTheStates(t *testing.T) {
-	w := newWorld(t)
-	w.threaten("evil.example.com/")
-	w.protocol = protocol.DialectV4
-	w.start(w.corefile())
-	w.updated(1)
-	for _, list := range []string{"se-4b", "mw-4b", "uws-4b"} {
-		w.google.ForgetVersions(list)
-	}
-	w.threaten("evil.example.com/", "new.example.com/")
-	w.protocol = protocol.DialectV5
-	testkit.Must(t, w.reload(w.corefile()))
-	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
-	testkit.Until(w.t, "the full update", func() bool { return isBlocked(w.ask("new.example.com.", dns.TypeA)) })
-	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
-	if first := w.v5Fetch(0); len(first.Versions) != 3 {
-		t.Errorf("Expected the states as versions, got %x", first.Versions)
-	}
-}
-
 // A list with longer prefixes does not help version 5.
 func TestMigrationOfAListOfMixedLengthsStartsAnew(t *testing.T) {
 	lines := testkit.Capture(t)
@@ -111,8 +45,7 @@ func TestMigrationOfAListOfMixedLengthsStartsAnew(t *testing.T) {
 	w.google.Publish("mw-4b", [][]byte{long[:5]})
 	w.google.AddThreat("long.example.com/", sbv5.ThreatType_MALWARE)
 	w.protocol = protocol.DialectV4
-	w.start(w.corefile())
-	w.updated(1)
+	w.run()
 	w.google.Publish("mw-4b", [][]byte{long[:4]})
 	w.protocol = protocol.DialectV5
 	testkit.Must(t, w.reload(w.corefile()))
@@ -132,8 +65,7 @@ func TestVersion4AsksInTheLengthThatIsStored(t *testing.T) {
 	long := sha256.Sum256([]byte("long.example.com/"))
 	w.google.Publish("se-4b", [][]byte{long[:7]})
 	w.google.AddThreat("long.example.com/", sbv5.ThreatType_SOCIAL_ENGINEERING)
-	w.start(w.corefile())
-	w.updated(1)
+	w.run()
 	w.wantBlocked("www.long.example.com.", dns.TypeA, phishing)
 	searches := w.searches()
 	if len(searches) != 1 || len(searches[0].Prefixes) != 1 || string(searches[0].Prefixes[0]) != string(long[:7]) {
@@ -148,14 +80,11 @@ func TestVersion4WaitsBetweenSearches(t *testing.T) {
 	w.protocol = protocol.DialectV4
 	w.threaten("evil.example.com/", "worse.example.com/")
 	w.google.SetFindWait(time.Hour)
-	w.start(w.corefile())
-	w.updated(1)
+	w.run()
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 	w.wantPassed("worse.example.com.", dns.TypeA)
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing) // from the cache
-	w.stop()
-	w.google.ClientStarted()
-	w.start(w.corefile())
+	w.restart(w.corefile())
 	w.wantPassed("evil.example.com.", dns.TypeA)
 	if n := len(w.searches()); n != 1 {
 		t.Errorf("Expected one search, the wait being kept over a restart, got %d", n)
@@ -166,8 +95,7 @@ func TestVersion4AsksForAPowerOfTwo(t *testing.T) {
 	lines := testkit.Capture(t)
 	w := newWorld(t)
 	w.protocol = protocol.DialectV4
-	w.start(w.corefile("max_entries 5000"))
-	w.updated(1)
+	w.run("max_entries 5000")
 	if got := w.fetches()[0].MaxDatabase; got != 4096 {
 		t.Errorf("Expected to ask for 4096 entries at most, got %d", got)
 	}
@@ -189,8 +117,7 @@ func TestMigrationAfterAFailedOne(t *testing.T) {
 	for _, list := range []string{"", "se-4b", "mw-4b", "uws-4b"} {
 		w.google.SetMinimumWait(list, 2*time.Second)
 	}
-	w.start(w.corefile())
-	w.updated(1)
+	w.run()
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 	w.protocol = protocol.DialectV5
 	w.failReload(w.corefile())
@@ -236,4 +163,86 @@ func init() {
 			{world: w, corefile: v4.plain("max_entries 4096")},
 		}
 	})
+}
+
+// hostileList is an answer about se-4b in version 4, of 700 kB on the wire, with
+// 100,000 sets of one entry: to merge them all takes minutes.
+func hostileList(t *testing.T) []byte {
+	t.Helper()
+	const sets = 100_000
+	update := []byte{0x08, 2, 0x10, 1, 0x18, 6, 0x20, 2} // social engineering, URL, any platform, full
+	for i := range uint32(sets) {
+		update = append(update, 0x2a, 12, 8, 1, 0x12, 8, 8, 4, 0x12, 4) // raw additions
+		update = binary.BigEndian.AppendUint32(update, i)
+	}
+	update = append(update, 0x3a, 1, 'v') // the new state
+	var body bytes.Buffer
+	z := gzip.NewWriter(&body)
+	z.Write(protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), update))
+	testkit.Must(t, z.Close())
+	return body.Bytes()
+}
+
+// A list that takes long to decode must not keep a reload, or readiness, waiting.
+func TestReloadAndReadyDoNotWaitForAHostileList(t *testing.T) {
+	testkit.Long(t)
+	body, asked := hostileList(t), make(chan bool, 100)
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		rw.Header().Set("Content-Type", "application/x-protobuf")
+		rw.Header().Set("Content-Encoding", "gzip")
+		rw.Write(body)
+		asked <- true
+	}))
+	defer server.Close()
+	w := newWorld(t)
+	w.endpoint, w.protocol = server.URL, protocol.DialectV4
+	w.start(w.corefile("lists se-4b mw-4b"))
+	<-asked
+	time.Sleep(time.Second) // the answer is being decoded now
+	begun := time.Now()
+	testkit.Must(t, w.reload(w.corefile("lists se-4b mw-4b", "cache 77")))
+	testkit.Until(w.t, "readiness", w.ready)
+	w.wantPassed("clean.example.com.", dns.TypeA)
+	if took := time.Since(begun); took > files.WaitLimit/2 {
+		t.Errorf("Expected a reload and readiness at once, took %s", took)
+	}
+}
+
+// CONTRIBUTING.md lists what is removed on the day version 4 ends. The list is all that is version
+// 4's alone, and no other file of the programs or of the test server needs it.
+func TestTheListOfVersion4IsWhole(t *testing.T) {
+	page, err := fs.ReadFile(repository, "CONTRIBUTING.md")
+	testkit.Must(t, err)
+	_, list, _ := strings.Cut(string(page), "\n## When version 4 has ended\n")
+	_, list, _ = strings.Cut(list, "\n~~~ txt\n")
+	list, _, _ = strings.Cut(list, "~~~")
+	listed := strings.Fields(list)
+	const generated = "internal/protocol/pb/sbv4"
+	var own []string
+	err = fs.WalkDir(repository, ".", func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			if err == nil && file == ".git" {
+				return fs.SkipDir
+			}
+			return err
+		}
+		if strings.HasSuffix(file, "v4.go") || strings.HasSuffix(file, "v4_test.go") || path.Dir(file) == generated {
+			own = append(own, file)
+			return nil
+		}
+		if path.Ext(file) != ".go" {
+			return nil
+		}
+		text, err := fs.ReadFile(repository, file)
+		if err == nil && strings.Contains(string(text), generated+"\"\n") {
+			t.Errorf("%s imports %s: move what needs it into a file whose name ends in v4", file, generated)
+		}
+		return err
+	})
+	testkit.Must(t, err)
+	slices.Sort(listed)
+	slices.Sort(own)
+	if !slices.Equal(listed, own) {
+		t.Errorf("CONTRIBUTING.md lists %q, and version 4 has %q", listed, own)
+	}
 }

@@ -64,8 +64,7 @@ func TestLogAsJSONIsAsDocumented(t *testing.T) {
 	lines := testkit.Capture(t)
 	w := newWorld(t)
 	own := writeFile(t, t.TempDir(), "blocklist.txt", "malware.example\n")
-	w.start(w.corefile("log json", "block "+own))
-	w.updated(1)
+	w.run("log json", "block "+own)
 	w.wantBlocked("malware.example.", dns.TypeA, "blocklist blocklist.txt")
 	testkit.Until(w.t, "the line", func() bool { return len(lines.About(`{"time"`)) > 0 })
 	logged := lines.Only(t, `{"time"`)
@@ -88,8 +87,7 @@ func TestLogAsJSONIsAsDocumented(t *testing.T) {
 func TestShutdownSaysHowManyNamesWereLeftOutOfTheLog(t *testing.T) {
 	lines := testkit.Capture(t)
 	w := newWorld(t)
-	w.start(w.corefile("log", blockList(t, "sb-test.example")))
-	w.updated(1)
+	w.run("log", blockList(t, "sb-test.example"))
 	for range 60 {
 		w.wantBlocked("sb-test.example.", dns.TypeA, byOwn)
 	}

@@ -65,12 +65,12 @@ func TestHostileNamesAreEscapedEverywhere(t *testing.T) {
 	for _, form := range []string{"log", "log json"} {
 		t.Run(form, func(t *testing.T) {
 			lines := testkit.Capture(t)
-			extras := dnstapExtras(t)
+			sink, extras := dnstapExtras(t)
 			w := newWorld(t)
 			w.threaten("evil.example.com/")
 			own := writeFile(t, t.TempDir(), "own.txt", "||blocked.example.org^\n")
 			w.start(strings.Replace(w.corefile(form, "explain", "status 127.0.0.1:0 names", "structured 65010 mailto:help@example.org", "block "+own),
-				"errors", "errors\n\tmetadata\n\tdnstap tcp://"+extras.address+" full {\n\t\textra \"{/safebrowsing/expression} {/safebrowsing/list}\"\n\t}", 1))
+				"errors", "errors\n\tmetadata\n\tdnstap tcp://"+sink+" full {\n\t\textra \"{/safebrowsing/expression} {/safebrowsing/list}\"\n\t}", 1))
 			w.updated(1)
 			page := w.pageURL(lines)
 			n := 0
@@ -88,7 +88,8 @@ func TestHostileNamesAreEscapedEverywhere(t *testing.T) {
 			wantEscaped(t, "the status page", get(t, page), true)
 			wantNoNamesInMetrics(t)
 			for range n {
-				extra := extras.next(t)
+				testkit.Until(t, "a frame", func() bool { return len(extras) > 0 })
+				extra := <-extras
 				wantEscaped(t, "dnstap", extra, false)
 				if !strings.Contains(extra, "se-4b") && !strings.Contains(extra, "own.txt") {
 					t.Errorf("Expected the metadata to have the list, got %q", extra)
@@ -195,35 +196,17 @@ func wantNoNamesInMetrics(t *testing.T) {
 	}
 }
 
-// taps are the extra fields of the answers with which a CoreDNS blocks.
-type taps struct {
-	address string
-	extras  chan string
-}
-
-func (s *taps) next(t *testing.T) string {
+// dnstapExtras listens for dnstap at the address that it returns, for the extra fields of answers that block.
+func dnstapExtras(t *testing.T) (address string, extras chan string) {
 	t.Helper()
-	select {
-	case got := <-s.extras:
-		return got
-	case <-time.After(20 * time.Second):
-		t.Fatal("Expected a frame")
-		return ""
-	}
-}
-
-// dnstapExtras listens for dnstap.
-func dnstapExtras(t *testing.T) *taps {
-	t.Helper()
-	s := &taps{extras: make(chan string, 1000)}
-	s.address = dnstapSink(t, func(raw []byte) {
+	extras = make(chan string, 1000)
+	return dnstapSink(t, func(raw []byte) {
 		var frame tap.Dnstap
 		answer := new(dns.Msg)
 		if proto.Unmarshal(raw, &frame) == nil && answer.Unpack(frame.GetMessage().GetResponseMessage()) == nil && isBlocked(answer) {
-			s.extras <- string(frame.GetExtra())
+			extras <- string(frame.GetExtra())
 		}
-	})
-	return s
+	}), extras
 }
 
 // dnstapSink takes what dnstap sends to the address that it returns, and calls each with each frame.

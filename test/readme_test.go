@@ -1,15 +1,16 @@
 package test
 
 import (
+	"fmt"
 	"io/fs"
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/miekg/dns"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
@@ -23,7 +24,6 @@ import (
 // reference is the page that has all properties and metrics.
 const reference = "docs/corefile.md"
 
-// section returns a section of the reference, without its heading.
 func section(t *testing.T, heading string) string { return sectionOf(t, reference, heading) }
 
 // sectionOf returns a section of a document, without its heading.
@@ -37,43 +37,38 @@ func sectionOf(t *testing.T, document, heading string) string {
 	return text
 }
 
-// Whoever reads the README has never heard of the plugin.
-func TestTheReadmeIsForAStranger(t *testing.T) {
-	if n := len(strings.Fields(documents(t)["README.md"])); n > 1800 {
-		t.Errorf("Expected at most 1,800 words, got %d: move what goes deeper to docs", n)
+// Whoever reads the README has never heard of the plugin. It and the eleven pages of an operator are short. A page
+// about one task (which clients leave, what is caught, a provider, moving here, why this) is short itself.
+func TestTheDocumentsAreFewAndShort(t *testing.T) {
+	words, pages := 0, 0
+	for name, text := range documents(t) {
+		most, n := 16_000, len(strings.Fields(text))
+		switch {
+		case slices.Contains([]string{"docs/clients.md", "docs/coverage.md", "docs/provider.md", "docs/migrate.md", "docs/comparison.md"}, name):
+			most = 1_200
+		case strings.HasPrefix(name, "docs/"):
+			words, pages = words+n, pages+1
+		case name == "README.md":
+			words, pages, most = words+n, pages+1, 1_800
+		default:
+			continue
+		}
+		if n > most {
+			t.Errorf("Expected at most %d words in %s, got %d", most, name, n)
+		}
+	}
+	if words > 16_000 || pages > 12 {
+		t.Errorf("Expected at most 16,000 words in 12 pages, got %d in %d", words, pages)
 	}
 	for _, terms := range []string{"Safe Browsing is for non-commercial use", "Not made or endorsed by Google or by the CoreDNS project."} {
 		if !strings.Contains(documents(t)["README.md"], terms) {
 			t.Errorf("Expected the README to say: %s", terms)
 		}
 	}
-	rows := regexp.MustCompile("(?m)^\\| `([a-z_]+)`").FindAllStringSubmatch(sectionOf(t, "README.md", "Configure it"), -1)
-	for _, m := range rows {
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z_]+)`").FindAllStringSubmatch(sectionOf(t, "README.md", "Configure it"), -1) {
 		if _, ok := config.Usages()[m[1]]; !ok {
-			t.Errorf("Expected no property %s", m[1])
+			t.Errorf("Expected no property %s in the README", m[1])
 		}
-	}
-	if len(rows) != 8 {
-		t.Errorf("Expected eight properties, got %d", len(rows))
-	}
-}
-
-// The README and the eleven pages of an operator are short. A page about one task (which clients
-// leave, what is caught, a provider, moving here, why this) is short itself.
-func TestTheDocumentsAreFewAndShort(t *testing.T) {
-	words, pages := 0, 0
-	for name, text := range documents(t) {
-		switch n := len(strings.Fields(text)); {
-		case slices.Contains([]string{"docs/clients.md", "docs/coverage.md", "docs/provider.md", "docs/migrate.md", "docs/comparison.md"}, name):
-			if n > 1_200 {
-				t.Errorf("Expected at most 1,200 words in %s, got %d", name, n)
-			}
-		case strings.HasPrefix(name, "docs/"), name == "README.md":
-			words, pages = words+n, pages+1
-		}
-	}
-	if words > 16_000 || pages > 12 {
-		t.Errorf("Expected at most 16,000 words in 12 pages, got %d in %d", words, pages)
 	}
 }
 
@@ -159,8 +154,7 @@ func TestMetricsAreAllInTheReference(t *testing.T) {
 // A family is linted when it has a value.
 func TestMetricsAreWellNamed(t *testing.T) {
 	w := frameWorld(t)
-	w.start(w.corefile("block " + writeFile(t, t.TempDir(), "own.txt", "blocked.example\n")))
-	w.updated(1)
+	w.run("block " + writeFile(t, t.TempDir(), "own.txt", "blocked.example\n"))
 	w.wantBlocked("frame.example.com.", dns.TypeA, phishing)
 	families, err := prometheus.DefaultGatherer.Gather()
 	testkit.Must(t, err)
@@ -220,21 +214,14 @@ func TestThePageForCoreDNSAgreesWithTheReference(t *testing.T) {
 	}
 }
 
-// Each task that a document names is in the Makefile, with a line for "make help".
+// Each task that a document names is in the Makefile.
 func TestTasksOfTheDocumentsExist(t *testing.T) {
 	makefile, err := fs.ReadFile(repository, "Makefile")
 	testkit.Must(t, err)
-	tasks := make(map[string]bool)
-	for _, m := range regexp.MustCompile(`(?m)^([a-z-]+):(.*)$`).FindAllStringSubmatch(string(makefile), -1) {
-		tasks[m[1]] = true
-		if !strings.HasPrefix(m[2], " ## ") {
-			t.Errorf("Expected %s to have a line for make help, got %q", m[1], m[2])
-		}
-	}
 	tried := 0
 	for name, text := range documents(t) {
 		for _, m := range regexp.MustCompile("(?m)(?:^|`)make ([a-z]+(?:-[a-z]+)*)").FindAllStringSubmatch(text, -1) {
-			if tried++; !tasks[m[1]] {
+			if tried++; !strings.Contains(string(makefile), "\n"+m[1]+":") {
 				t.Errorf("%s: expected a task %s in the Makefile", name, m[1])
 			}
 		}
@@ -244,20 +231,77 @@ func TestTasksOfTheDocumentsExist(t *testing.T) {
 	}
 }
 
-// The recipes name files that exist: rooms are moved. Names of tests: TestNamesOfTestsInTheDocumentsExist.
-func TestRecipesNameWhatExists(t *testing.T) {
-	_, recipes, ok := strings.Cut(documents(t)["CONTRIBUTING.md"], "\n## Recipes\n")
-	if !ok {
-		t.Fatal("Expected recipes")
+// tableOf returns the rows of the first table after a text, by cells, the heading first.
+func tableOf(t *testing.T, document, after string) (rows [][]string) {
+	t.Helper()
+	_, text, _ := strings.Cut(documents(t)[document], after)
+	for line := range strings.Lines(text) {
+		cells, ok := strings.CutPrefix(strings.TrimSpace(line), "|")
+		switch {
+		case !ok && len(rows) > 0:
+			return rows
+		case !ok || strings.HasPrefix(cells, " ---"):
+			continue
+		}
+		row := strings.Split(strings.TrimSuffix(cells, "|"), "|")
+		for i := range row {
+			row[i] = strings.TrimSpace(row[i])
+		}
+		rows = append(rows, row)
 	}
-	tried := 0
-	for _, m := range regexp.MustCompile("`([a-zA-Z_./]+\\.go|\\.ci/[a-z]+)`").FindAllStringSubmatch(recipes, -1) {
-		tried++
-		if _, err := fs.Stat(repository, m[1]); err != nil {
-			t.Errorf("Expected a file, got %v", err)
+	if len(rows) < 3 {
+		t.Fatalf("Expected a table in %s after %q, got %v", document, after, rows)
+	}
+	return rows
+}
+
+// The figures of the comparison are those that the command of the bench has printed.
+func TestFiguresOfTheComparisonAreThoseOfTheBench(t *testing.T) {
+	if !slices.ContainsFunc(shellLines(documents(t)["docs/comparison.md"]), func(line string) bool { return strings.HasPrefix(line, "go -C bench run . -only peers ") }) {
+		t.Error("Expected the command that prints the figures")
+	}
+	bench := make(map[string][]float64) // by server: queries of a core and second, forwarded and cached, and MiB
+	for _, row := range tableOf(t, "bench/README.md", "`go -C bench run . -only peers`):\n")[1:] {
+		for _, cell := range row[1:4] {
+			number, _, _ := strings.Cut(strings.ReplaceAll(cell, ",", ""), " ")
+			value, err := strconv.ParseFloat(number, 64)
+			if err != nil {
+				t.Fatalf("%s: %v", row[0], err)
+			}
+			bench[row[0]] = append(bench[row[0]], value)
 		}
 	}
-	if tried < 12 {
-		t.Errorf("Expected the recipes to name files and tests, got %d", tried)
+	of := func(name string) []float64 {
+		for server, values := range bench {
+			if strings.HasPrefix(server, name) {
+				return values
+			}
+		}
+		t.Fatalf("Expected %s in the table of the bench", name)
+		return nil
+	}
+	rows := tableOf(t, "docs/comparison.md", "\n")
+	ours, tried := of("this plugin"), 0
+	for _, row := range rows[1:] {
+		kind := slices.Index([]string{"CPU time of a forwarded query", "CPU time of a cached query", "memory with a million names"}, row[0])
+		if kind < 0 {
+			continue
+		}
+		for _, name := range []string{"this plugin", "AdGuard Home", "blocky", "Unbound"} {
+			tried++
+			want := fmt.Sprintf("%.0f MiB", of(name)[kind%3])
+			if kind < 2 {
+				want = fmt.Sprintf("%.1f times", ours[kind]/of(name)[kind])
+			}
+			if want == "1.0 times" && name == "this plugin" {
+				want = "1"
+			}
+			if got := row[slices.IndexFunc(rows[0], func(h string) bool { return strings.HasPrefix(h, name) })]; got != want {
+				t.Errorf("%s, %s: Expected %s as in bench/README.md, got %s", row[0], name, want, got)
+			}
+		}
+	}
+	if tried != 12 {
+		t.Errorf("Expected twelve figures, got %d", tried)
 	}
 }

@@ -2,7 +2,6 @@ package test
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"crypto/tls"
 	"encoding/pem"
 	"net/http"
@@ -26,16 +25,11 @@ func newRelays(t *testing.T, expressions ...string) (w *world, second *protocolt
 	w = newWorld(t)
 	w.google = protocoltest.New(t)
 	second = protocoltest.New(t)
-	var entries [][]byte
-	for _, e := range expressions {
-		hash := sha256.Sum256([]byte(e))
-		entries = append(entries, hash[:4])
-	}
 	var urls []string
 	for _, s := range []*protocoltest.Server{w.google, second} {
 		s.OneOfMany()
 		s.SetMinimumWait("", time.Hour)
-		s.Publish("se-4b", entries)
+		s.Publish("se-4b", prefixesOf(expressions...))
 		s.Publish("mw-4b", nil)
 		s.Publish("uws-4b", nil)
 		for _, e := range expressions {
@@ -52,8 +46,7 @@ func newRelays(t *testing.T, expressions ...string) (w *world, second *protocolt
 func TestARelayThatDiesIsReplacedAndTheLogSaysSoOnce(t *testing.T) {
 	lines := testkit.Capture(t)
 	w, second, sockets := newRelays(t, "evil.example.com/", "evil.example.net/", "evil.example.org/")
-	w.start(w.corefile())
-	w.updated(1)
+	w.run()
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 	if n := len(second.Requests("")); n != 0 {
 		t.Errorf("Expected no request to the second relay while the first one answers, got %d", n)
@@ -140,8 +133,7 @@ func TestTheCertificateOfTLSIsShownAndRenewed(t *testing.T) {
 		}
 	}
 	cert, key := testkit.Certificate(t, dir)
-	w.start(w.corefile("tls " + cert + " " + key + " " + ca))
-	w.updated(1)
+	w.run("tls " + cert + " " + key + " " + ca)
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 	last(cert)
 	testkit.Certificate(t, dir)

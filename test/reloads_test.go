@@ -1,8 +1,11 @@
 package test
 
 import (
+	"encoding/pem"
 	"flag"
 	"fmt"
+	"net"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +19,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
@@ -108,7 +112,6 @@ func (r *reloading) visit(variants []reloadVariant) {
 	r.end()
 }
 
-// fetches returns the requests for lists of all servers.
 func (r *reloading) fetches() (all []protocoltest.Request) {
 	for _, w := range r.worlds {
 		all = append(all, w.fetches()...)
@@ -116,7 +119,6 @@ func (r *reloading) fetches() (all []protocoltest.Request) {
 	return all
 }
 
-// searches returns how many searches there were of all servers.
 func (r *reloading) searches() (n int) {
 	for _, w := range r.worlds {
 		n += len(w.searches())
@@ -141,7 +143,6 @@ func (r *reloading) end() {
 	r.load.Wait()
 }
 
-// protects reports whether a threat is blocked.
 func (r *reloading) protects() bool {
 	answer, _, err := (&dns.Client{Timeout: 3 * time.Second}).Exchange(threatQuery(), r.child.address)
 	return err == nil && isBlocked(answer)
@@ -180,7 +181,6 @@ func (r *reloading) ask(network string, client, n int) {
 	}
 }
 
-// reload waits until the reload has ended.
 func (r *reloading) reload(v reloadVariant) {
 	r.child.t.Helper()
 	// The cache of answers ends with an engine. What is asked for again has to be in the
@@ -227,4 +227,79 @@ func (c *child) goroutines() string {
 	maps, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(c.Pid()), "maps"))
 	out := c.Output()
 	return string(maps) + out[max(0, len(out)-4000):]
+}
+
+// reloadVariant is a Corefile to reload with.
+type reloadVariant struct {
+	world    *world // whose server is asked
+	corefile string
+	refused  bool
+	requests int // for lists, that the first reload with it causes
+}
+
+// newServers is how many variants come after the first one until each server has been asked.
+const newServers = 4
+
+// reloadVariants returns the cycle of TestReloads. It changes each setting of an engine.
+func (w *world) reloadVariants(t *testing.T, other, secure *world) []reloadVariant {
+	taken, err := net.Listen("tcp", w.host+":0")
+	testkit.Must(t, err)
+	t.Cleanup(func() { taken.Close() })
+	_, port, _ := net.SplitHostPort(taken.Addr().String())
+	elsewhere, nowhere, webrisk := *w, *w, *w
+	elsewhere.db, nowhere.db = t.TempDir(), "off"
+	webrisk.protocol = protocol.DialectWebRisk
+	dir := t.TempDir()
+	ca := secure.authority(t, dir)
+	cert, certKey := testkit.Certificate(t, dir)
+	key := writeFile(t, dir, "api.key", "another\n")
+	causes := func(requests int, at *world, corefile string) reloadVariant {
+		return reloadVariant{world: at, corefile: corefile, requests: requests}
+	}
+	accepted := func(corefile string) reloadVariant { return causes(0, w, corefile) }
+	refused := func(corefile string) reloadVariant { return reloadVariant{world: w, corefile: corefile, refused: true} }
+	all := []reloadVariant{
+		causes(1, w, w.plain()),
+		accepted(w.plain()),
+		causes(1, other, other.plain()),
+		causes(1, secure, secure.plain("tls "+ca)),
+		causes(0, secure, secure.plain("tls "+cert+" "+certKey+" "+ca)),
+		accepted(w.plain("ttl 50s", "confirm_timeout 3s")),
+		accepted(w.plain("cache 777")),
+		refused(w.plain("no_such_property")),
+		accepted(w.plain("max_entries 4096")),
+		refused("not a Corefile {"),
+		accepted(w.plain("lists se-4b")),
+		causes(1, w, w.plain("mode realtime")), // the list of likely safe hosts
+		refused(w.plain() + "other.example:" + port + " {\n\tbind " + w.host + "\n\ttemplate IN A\n}\n"),
+		accepted(elsewhere.plain()),
+		accepted(nowhere.plain()),
+		accepted(w.plain("mode nostorage")), // without lists: the next one's are on disk
+		accepted(w.plain("resolver " + w.upstream)),
+		causes(1, w, w.plain("api_key another")), // a new key is asked with at once
+		accepted(w.plain("api_key_file " + key)), // which has the same key
+		accepted(w.plain("budget 100000")),
+		accepted(w.plain("budget 100000 20%")),
+		causes(3, w, webrisk.plain()),                // another protocol has other lists, and this one a request for each
+		accepted(webrisk.plain("token_file " + key)), // a token is no other asker
+	}
+	for _, more := range moreVariants {
+		all = append(all, more(w)...)
+	}
+	return all
+}
+
+// moreVariants are variants of protocols in files of their own.
+var moreVariants []func(w *world) []reloadVariant
+
+// overTLS has the server listen by TLS too, at an endpoint that replaces the other one.
+func (w *world) overTLS() {
+	server := httptest.NewTLSServer(w.google)
+	w.t.Cleanup(server.Close)
+	w.endpoint, w.certificate = server.URL, server.Certificate()
+}
+
+// authority writes the certificate of the server into a file, which it returns.
+func (w *world) authority(t *testing.T, dir string) string {
+	return writeFile(t, dir, "ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.certificate.Raw})))
 }

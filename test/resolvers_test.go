@@ -16,6 +16,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
@@ -84,59 +85,62 @@ func pihole(settings string) string {
 
 func dnsmasqArgs(file string) []string { return []string{"--no-daemon", "--conf-file=" + file} }
 
-// TestResolversInFront runs the resolvers of docs/network.md with the lines that are
-// there. systemd-resolved has a test of its own.
+// TestResolversInFront runs the resolvers of docs/network.md with the lines that are there, in front of servers with
+// different words. systemd-resolved has a test of its own. It makes the rows of the tables there and in test/README.md:
+// where one differs, the failure has the row to put in its place.
 func TestResolversInFront(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
-	w := newWorld(t)
-	w.start(w.corefile(blockList(t, "blocked.example")))
-	w.updated(1)
-	host, port, err := net.SplitHostPort(w.address("udp"))
-	testkit.Must(t, err)
+	servers := map[string]*world{}
+	for _, word := range []string{"respond nxdomain", "respond nodata", "keep_clients off", "keep_clients"} {
+		w := newWorld(t)
+		if strings.HasPrefix(word, "keep_clients") {
+			w.upstream = leadingUpstream(t)
+		}
+		w.run(blockList(t, "blocked.example"), word)
+		servers[word] = w
+	}
 	for _, f := range forwarders {
 		t.Run(f.heading, func(t *testing.T) {
 			program := findForwarder(t, f)
-			documented := strings.ReplaceAll(documentedConfig(t, f.heading), "192.0.2.53", host+f.at+port)
-			checkForwarder(t, cmp.Or(f.row, f.heading), runForwarder(t, f, program, documented))
+			run := func(t *testing.T, word string) (address string) {
+				host, port, err := net.SplitHostPort(servers[word].address("udp"))
+				testkit.Must(t, err)
+				return runForwarder(t, f, program, strings.ReplaceAll(documentedConfig(t, f.heading), "192.0.2.53", host+f.at+port))
+			}
+			checkForwarder(t, cmp.Or(f.row, f.heading), run(t, "respond nxdomain"))
+			if f.row != "" || f.notInDebian { // as another one, or not there to make the rows
+				return
+			}
+			wantOtherTypes(t, f.heading, run)
+			wantRow(t, f.heading, run)
 		})
 	}
 }
 
-// TestWhatACacheInFrontMakesOfOtherTypes asks the resolvers of docs/network.md for A, then TXT,
-// then MX of a blocked name, each twice. It makes the rows of the table there: where one differs,
-// the failure has the row to put in its place.
-func TestWhatACacheInFrontMakesOfOtherTypes(t *testing.T) {
-	testkit.Long(t)
-	t.Parallel()
+// wantOtherTypes asks a resolver for A, then TXT, then MX of a blocked name, each twice, and wants the answers in the table.
+func wantOtherTypes(t *testing.T, heading string, run func(t *testing.T, word string) string) {
+	t.Helper()
 	for _, mode := range []string{"nxdomain", "nodata"} {
-		w := newWorld(t)
-		w.start(w.corefile(blockList(t, "blocked.example"), "respond "+mode))
-		w.updated(1)
-		host, port, err := net.SplitHostPort(w.address("udp"))
-		testkit.Must(t, err)
-		for _, f := range forwarders {
-			if f.row != "" || f.notInDebian { // as another one, or not there to make the row
-				continue
+		t.Run(mode, func(t *testing.T) {
+			address, cells := run(t, "respond "+mode), []string{"", heading, "`" + mode + "`"}
+			for _, qtype := range []uint16{dns.TypeA, dns.TypeTXT, dns.TypeMX} {
+				first := outcomeOf(askForwarder(t, address, "blocked.example.", qtype))
+				cell := first + " ×2"
+				if second := outcomeOf(askForwarder(t, address, "blocked.example.", qtype)); second != first {
+					cell = first + ", " + second
+				}
+				cells = append(cells, cell)
 			}
-			t.Run(f.heading+", "+mode, func(t *testing.T) {
-				program := findForwarder(t, f)
-				documented := strings.ReplaceAll(documentedConfig(t, f.heading), "192.0.2.53", host+f.at+port)
-				address := runForwarder(t, f, program, documented)
-				cells := []string{"", f.heading, "`" + mode + "`"}
-				for _, qtype := range []uint16{dns.TypeA, dns.TypeTXT, dns.TypeMX} {
-					first := outcomeOf(askForwarder(t, address, "blocked.example.", qtype))
-					cell := first + " ×2"
-					if second := outcomeOf(askForwarder(t, address, "blocked.example.", qtype)); second != first {
-						cell = first + ", " + second
-					}
-					cells = append(cells, cell)
-				}
-				if row := strings.TrimSpace(strings.Join(append(cells, ""), " | ")); !strings.Contains(documents(t)["docs/network.md"], "\n"+row+"\n") {
-					t.Errorf("Expected this row in docs/network.md:\n%s", row)
-				}
-			})
-		}
+			wantCells(t, "docs/network.md", cells)
+		})
+	}
+}
+
+func wantCells(t *testing.T, document string, cells []string) {
+	t.Helper()
+	if row := strings.TrimSpace(strings.Join(append(cells, ""), " | ")); !strings.Contains(documents(t)[document], "\n"+row+"\n") {
+		t.Errorf("Expected this row in %s:\n%s", document, row)
 	}
 }
 
@@ -191,7 +195,6 @@ func documentedErrors(t *testing.T, row string) [2]bool {
 	return [2]bool{m[1] == "", m[1] == "" && m[2] == ""}
 }
 
-// documentedConfig returns the lines of a section of docs/network.md.
 func documentedConfig(t *testing.T, heading string) string {
 	_, text, ok := strings.Cut(documents(t)["docs/network.md"], "\n### "+heading+"\n")
 	text, _, _ = strings.Cut(text, "\n##")
@@ -344,4 +347,40 @@ func inNetwork(t *testing.T, namespaces []string, script, arg, value string, fla
 		t.Errorf("in its own network, %s: %v\n%s", value, err, out)
 	}
 	return string(out)
+}
+
+// TestWhatSystemdResolvedSaysOfNamesByWhichClientsLeave makes the row of systemd-resolved, see
+// TestSystemdResolvedInFront.
+func TestWhatSystemdResolvedSaysOfNamesByWhichClientsLeave(t *testing.T) {
+	testkit.Long(t)
+	program := resolvedInOwnNetwork(t)
+	if program == "" {
+		return
+	}
+	wantRow(t, "systemd-resolved", func(t *testing.T, word string) string {
+		w := newWorld(t)
+		w.host, w.upstream = "192.0.2.53", leadingUpstream(t)
+		w.start(strings.Replace(w.corefile(word), ".:0 {", ".:53 {", 1))
+		w.updated(1)
+		startForwarder(t, program)
+		return "127.0.0.53:53"
+	})
+}
+
+// wantRow asks a resolver for the names by which clients leave, before and after keep_clients, and
+// wants the answers in the table. start starts it in front of a CoreDNS that has the word.
+func wantRow(t *testing.T, heading string, start func(t *testing.T, word string) (address string)) {
+	t.Helper()
+	cells := []string{"", heading}
+	for _, word := range []string{"keep_clients off", "keep_clients"} {
+		t.Run(word, func(t *testing.T) {
+			at := start(t, word)
+			var canaries []string
+			for _, k := range answer.KeptNames[1:] {
+				canaries = append(canaries, outcomeOf(askForwarder(t, at, k.Name, dns.TypeA)))
+			}
+			cells = append(cells, outcomeOf(askForwarder(t, at, designation, dns.TypeSVCB)), strings.Join(slices.Compact(canaries), ", "))
+		})
+	}
+	wantCells(t, "test/README.md", cells)
 }

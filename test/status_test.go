@@ -1,7 +1,6 @@
 package test
 
 import (
-	"io/fs"
 	"net"
 	"net/http"
 	"regexp"
@@ -99,8 +98,7 @@ func TestAStatusPageThatCannotBeServedIsAnErrorAndNamesAreChecked(t *testing.T) 
 	testkit.Must(t, err)
 	defer taken.Close()
 	w := newWorld(t)
-	w.start(w.corefile("status "+taken.Addr().String(), blockList(t, "sb-test.example")))
-	w.updated(1)
+	w.run("status "+taken.Addr().String(), blockList(t, "sb-test.example"))
 	w.wantBlocked("sb-test.example.", dns.TypeA, byOwn)
 	testkit.WantParts(t, lines.Only(t, "There is no status page at "+taken.Addr().String()), "[ERROR]", "address already in use", "Choose another address")
 }
@@ -115,8 +113,7 @@ func TestStatusJSONIsWhatTheControlSocketSays(t *testing.T) {
 	lines := testkit.Capture(t)
 	w := newWorld(t)
 	w.threaten("evil.example.com/")
-	w.start(w.corefile("status 127.0.0.1:0 names", "log", blockList(t, "sb-test.example")))
-	w.updated(1)
+	w.run("status 127.0.0.1:0 names", "log", blockList(t, "sb-test.example"))
 	url := w.pageURL(lines)
 	w.wantBlocked("sb-test.example.", dns.TypeA, byOwn)
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
@@ -135,33 +132,4 @@ func TestStatusJSONIsWhatTheControlSocketSays(t *testing.T) {
 	}
 	wantPage(t, page, []string{`"name":"sb-test.example"`, `"client":"127.0.0.1"`, `"blocked":2`}, nil)
 	wantPage(t, get(t, url), []string{"Asked by", `<td class="client">127.0.0.1</td>`}, nil)
-}
-
-// The Corefiles that are installed serve the page to this machine only, and show no names on it.
-func TestPackagesAndTheImageServeThePageWithoutNames(t *testing.T) {
-	testkit.Long(t)
-	if !apart(t) {
-		return
-	}
-	for _, file := range []string{"deploy/package/Corefile", "deploy/image/Corefile"} {
-		t.Run(file, func(t *testing.T) {
-			text, err := fs.ReadFile(repository, file)
-			testkit.Must(t, err)
-			if got := regexp.MustCompile(`(?m)^\s+status .*?( #|$)`).FindAllString(string(text), -1); len(got) != 1 || strings.TrimRight(strings.TrimSpace(got[0]), " #") != "status 127.0.0.1:8053" {
-				t.Errorf("Expected the page on loopback, got %q", got)
-			}
-			lines := testkit.Capture(t)
-			w := newWorld(t)
-			_, list, _ := strings.Cut(blockList(t, "sb-test.example"), " ")
-			corefile := strings.NewReplacer(".:1053 {", ".:0 {", "\n. {", "\n.:0 {\n\tbind "+w.host, "bind 127.0.0.1", "bind "+w.host,
-				"status 127.0.0.1:8053", "status 127.0.0.1:0", "db /var/lib/coredns-safebrowsing", "db "+w.db, "forward . /etc/resolv.conf", "forward . "+w.upstream, "\tloop\n", "").Replace(string(text))
-			corefile = regexp.MustCompile(`\s+allow /\S+`).ReplaceAllString(regexp.MustCompile(`block /\S+`).ReplaceAllString(corefile, "block "+list), "")
-			w.start(corefile)
-			url := w.pageURL(lines)
-			w.wantBlocked("sb-test.example.", dns.TypeA, byOwn)
-			w.made(url, "own.txt 1×")
-			wantPage(t, get(t, url), []string{"NOT protected", "Names are not shown here", "own.txt blocks 1 entry"}, []string{">sb-test.example", "Asked by"})
-			wantPage(t, get(t, url+"status.json"), []string{`"state":"not_protected"`, `"names":[]`}, []string{"sb-test.example"})
-		})
-	}
 }

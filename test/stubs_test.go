@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/coredns/coredns/plugin/pkg/doh"
+
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"

@@ -7,7 +7,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -15,28 +14,12 @@ import (
 	"github.com/coredns/caddy"
 
 	"github.com/miekg/dns"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
-
-const (
-	oldToken = "ya29.OLD"
-	newToken = "ya29.NEW"
-)
-
-// tokenWorld is a world of Web Risk whose token is in a file.
-func tokenWorld(t *testing.T) (w *world, file string) {
-	testkit.Long(t)
-	w = newWorld(t)
-	w.protocol = protocol.DialectWebRisk
-	w.google.SetCacheDuration(time.Millisecond) // each query is a search
-	w.threaten("evil.example.com/")
-	return w, writeFile(t, t.TempDir(), "token", oldToken+"\n")
-}
 
 // putToken replaces the token in a file, as a helper of the operator's would.
 func putToken(t *testing.T, file, token string) {
@@ -45,17 +28,16 @@ func putToken(t *testing.T, file, token string) {
 	testkit.Must(t, os.Rename(file+".new", file))
 }
 
-// wantProtected waits for the name to be blocked, and wants no token in the log or in db.
-func (w *world) wantProtected(t *testing.T, lines *testkit.Lines) {
-	t.Helper()
-	testkit.Until(w.t, "protection", func() bool { return isBlocked(w.ask("evil.example.com.", dns.TypeA)) })
-	wantNoKey(t, w, lines, oldToken, newToken)
-}
-
 // As long as the server takes both tokens no name passes.
 func TestATokenThatIsReplacedIsUsedWithinSeconds(t *testing.T) {
+	const oldToken, newToken = "ya29.OLD", "ya29.NEW"
+	testkit.Long(t)
 	lines := testkit.Capture(t)
-	w, file := tokenWorld(t)
+	w := newWorld(t)
+	w.protocol = protocol.DialectWebRisk
+	w.google.SetCacheDuration(time.Millisecond) // each query is a search
+	w.threaten("evil.example.com/")
+	file := writeFile(t, t.TempDir(), "token", oldToken+"\n")
 	var mu sync.Mutex
 	used := map[string]bool{}
 	front := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -81,73 +63,9 @@ func TestATokenThatIsReplacedIsUsedWithinSeconds(t *testing.T) {
 	if n := len(w.fetches()); n != w.perUpdate(3) {
 		t.Errorf("Expected no request for lists before their minimum waits are over, got %d", n-w.perUpdate(3))
 	}
-	w.wantProtected(t, lines)
+	wantNoKey(t, w, lines, oldToken, newToken)
 }
 
-func TestANewTokenEndsTheBackoffOfTheOldOne(t *testing.T) {
-	lines := testkit.Capture(t)
-	for name, tc := range map[string]struct {
-		listed  bool // the lists are in force before the token expires
-		restart bool // CoreDNS restarts with the new token
-	}{
-		"of searches":                     {listed: true},
-		"of searches, over a restart":     {listed: true, restart: true},
-		"of list updates":                 {},
-		"of list updates, over a restart": {restart: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w, file := tokenWorld(t)
-			corefile := w.corefile("token_file "+file, "limit off")
-			refused := w.fetches
-			if tc.listed {
-				w.google.SetToken(oldToken)
-				w.start(corefile)
-				w.updated(w.perUpdate(3))
-				w.google.SetToken(newToken)
-				refused = w.searches
-			} else {
-				w.google.SetToken(newToken)
-				w.start(corefile)
-			}
-			testkit.Until(w.t, "the refusal", func() bool {
-				w.ask("evil.example.com.", dns.TypeA)
-				all := refused()
-				return len(all) > 0 && all[len(all)-1].Status == http.StatusUnauthorized
-			})
-			testkit.Until(w.t, "a clock that knows it", func() bool { // a stop before that would be no failure
-				clocks, _ := filepath.Glob(filepath.Join(w.db, "*.json"))
-				return slices.ContainsFunc(clocks, func(name string) bool {
-					text, _ := os.ReadFile(name)
-					return bytes.Contains(text, []byte("status 401"))
-				})
-			})
-			asked := len(refused())
-			w.wantPassed("evil.example.com.", dns.TypeA)
-			w.stop()
-			w.google.ClientStarted()
-			w.start(corefile) // with the old token
-			w.wantPassed("evil.example.com.", dns.TypeA)
-			if n := len(refused()); n != asked {
-				t.Errorf("Expected no request during the back-off, got %d", n-asked)
-			}
-			if tc.restart {
-				w.stop()
-				w.google.ClientStarted()
-				putToken(t, file, newToken)
-				w.start(corefile)
-			} else {
-				putToken(t, file, newToken)
-			}
-			w.wantProtected(t, lines)
-			if n, want := len(w.google.Requests("computeDiff")), w.perUpdate(3); tc.listed && n != want {
-				t.Errorf("Expected the minimum waits to stay, got %d requests for lists, want %d", n, want)
-			}
-		})
-	}
-}
-
-// gathered returns all metrics of the process.
 func gathered(t *testing.T) string {
 	t.Helper()
 	all, err := prometheus.DefaultGatherer.Gather()
@@ -205,51 +123,18 @@ func TestAKeyInAWrongPlaceIsNotInTheErrorOfTheStart(t *testing.T) {
 	}
 }
 
-// Two engines of the same lists are told apart.
-func TestGaugesTellEnginesApart(t *testing.T) {
-	one, other := newWorld(t), newWorld(t)
-	one.threaten("evil.example.com/")
-	other.threaten("evil.example.com/", "bad.example.com/", "worse.example.com/")
-	one.start(one.corefile("lists se-4b"))
-	other.start(other.corefile("lists se-4b"))
-	one.updated(1)
-	other.updated(1)
-	for _, tc := range []struct {
-		w    *world
-		want float64
-	}{{one, 1}, {other, 3}} {
-		testkit.Until(tc.w.t, "the list", func() bool { return testkit.Metric(t, "list_entries", "endpoint", tc.w.endpoint) == tc.want })
-		if got := testkit.Metric(t, "list_entries", "db", tc.w.db); got != tc.want {
-			t.Errorf("Expected %v entries, got %v", tc.want, got)
-		}
-	}
-}
-
 // A key that is replaced in its file is used within seconds, and has a first contact
 // of its own. So has one that is replaced in the Corefile.
 func TestARepairedKeyIsUsedAtOnce(t *testing.T) {
 	testkit.Long(t)
 	const bad, good = "AIzaBAD", "AIzaGOOD"
 	lines := testkit.Capture(t)
-	for name, tc := range map[string]struct {
-		db     string
-		repair func(w *world, file string) error
-	}{
-		"in the file": {"", func(_ *world, file string) error {
-			if err := os.WriteFile(file+".new", []byte(good+"\n"), 0o600); err != nil {
-				return err
-			}
-			return os.Rename(file+".new", file)
-		}},
-		"in the Corefile":                  {"", func(w *world, _ string) error { return w.reload(w.corefile("api_key " + good)) }},
-		"in the Corefile, without a db":    {"off", func(w *world, _ string) error { return w.reload(w.corefile("api_key " + good)) }},
-		"in the file after it was emptied": {"", emptied(good)},
-	} {
+	for name, db := range map[string]string{"in the file": "", "in the Corefile": "", "in the Corefile, without a db": "off"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			if tc.db != "" {
-				w.db = tc.db
+			if db != "" {
+				w.db = db
 			}
 			w.google.SetKey(good)
 			w.threaten("evil.example.com/")
@@ -261,21 +146,14 @@ func TestARepairedKeyIsUsedAtOnce(t *testing.T) {
 			})
 			testkit.Until(w.t, "readiness", engines.Ready)
 			w.wantPassed("evil.example.com.", dns.TypeA)
-			testkit.Must(t, tc.repair(w, file))
+			if name == "in the file" {
+				putToken(t, file, good)
+			} else {
+				testkit.Must(t, w.reload(w.corefile("api_key "+good)))
+			}
 			testkit.Until(w.t, "protection", func() bool { return isBlocked(w.ask("evil.example.com.", dns.TypeA)) })
 			wantNoKey(t, w, lines, bad, good)
 		})
-	}
-}
-
-// emptied returns a repair that finds the file empty for a while.
-func emptied(good string) func(w *world, file string) error {
-	return func(_ *world, file string) error {
-		if err := os.WriteFile(file, nil, 0o600); err != nil {
-			return err
-		}
-		time.Sleep(6 * time.Second)
-		return os.WriteFile(file, []byte(good), 0o600)
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// newRiskWorld is newWorld for Web Risk.
 func newRiskWorld(t *testing.T) *world {
 	w := newWorld(t)
 	w.protocol = protocol.DialectWebRisk
@@ -63,8 +62,7 @@ func TestAListOfMixedLengthsIsUpdatedAndKept(t *testing.T) {
 	w := newRiskWorld(t)
 	w.google.SetMinimumWait("mw-4b", time.Second)
 	widths := w.mixed()
-	w.start(w.corefile("lists mw-4b"))
-	w.updated(1)
+	w.run("lists mw-4b")
 	var entries [][]byte
 	for name, width := range widths {
 		if hash := sha256.Sum256([]byte(name + ".example.com/")); name != "seven" {
@@ -89,9 +87,7 @@ func TestAListOfMixedLengthsIsUpdatedAndKept(t *testing.T) {
 		t.Errorf("Expected the version that is held, got %+v", all[1])
 	}
 	check()
-	w.stop()
-	w.google.ClientStarted()
-	w.start(w.corefile("lists mw-4b"))
+	w.restart(w.corefile("lists mw-4b"))
 	check()
 }
 

@@ -85,11 +85,8 @@ func ownHost() string {
 	return fmt.Sprintf("127.%d.%d.%d", 1+pid%254, pid/254%254, 1+n%254)
 }
 
-func newWorld(t testing.TB) *world { return newWorldJudged(t, t) }
-
-// newWorldJudged is newWorld with another reporter of rules that a client breaks.
-func newWorldJudged(t testing.TB, judge protocoltest.Reporter) *world {
-	w := &world{t: t, google: protocoltest.New(judge), db: t.TempDir(), host: ownHost(), protocol: protocol.DialectV5}
+func newWorld(t testing.TB) *world {
+	w := &world{t: t, google: protocoltest.New(t), db: t.TempDir(), host: ownHost(), protocol: protocol.DialectV5}
 	server := httptest.NewServer(w.google)
 	t.Cleanup(server.Close)
 	w.endpoint = server.URL
@@ -198,6 +195,21 @@ func (w *world) start(corefile string) {
 	w.serving()
 }
 
+// run starts CoreDNS with properties and waits for its first update.
+func (w *world) run(properties ...string) {
+	w.t.Helper()
+	w.start(w.corefile(properties...))
+	w.updated(1)
+}
+
+// restart starts CoreDNS again, with what is on disk.
+func (w *world) restart(corefile string) {
+	w.t.Helper()
+	w.stop()
+	w.google.ClientStarted()
+	w.start(corefile)
+}
+
 // begin is start for a Corefile with servers that serving cannot ask.
 func (w *world) begin(corefile string) {
 	w.t.Helper()
@@ -205,9 +217,7 @@ func (w *world) begin(corefile string) {
 	caddyMu.Lock()
 	instance, err := caddy.Start(input(corefile))
 	caddyMu.Unlock()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.Must(w.t, err)
 	w.instance = instance
 	w.t.Cleanup(w.stop)
 }
@@ -256,7 +266,6 @@ func (w *world) stop() {
 	engines.Forget(w.endpoint) // the process ends, and with it what it remembered
 }
 
-// reload gives CoreDNS a new Corefile.
 func (w *world) reload(corefile string) error {
 	caddyMu.Lock()
 	instance, err := w.instance.Restart(input(corefile))
@@ -288,7 +297,6 @@ func (w *world) address(network string) string {
 	return s.Addr().String()
 }
 
-// ask sends a query with EDNS.
 func (w *world) ask(name string, qtype uint16) *dns.Msg {
 	w.t.Helper()
 	return w.askOver("udp", name, qtype)
@@ -339,7 +347,6 @@ func (w *world) wantPassed(name string, qtype uint16) {
 	}
 }
 
-// blames returns the text about a threat that the server has confirmed.
 func (w *world) blames(threat string) string {
 	return "suspected " + threat + " (" + w.protocol.Service + ")"
 }
@@ -386,4 +393,4 @@ func blockList(t *testing.T, name string) string {
 // byOwn is the text of the Extended DNS Error about a name in the list of blockList.
 const byOwn = "blocklist own.txt"
 
-var writeFile = testkit.Write
+var writeFile, get = testkit.Write, testkit.Body

@@ -111,7 +111,6 @@ func inForce(t *testing.T, p place, list string) string {
 	return string(l.Version)
 }
 
-// wantTidy says that no unfinished file is left.
 func wantTidy(t *testing.T, folder string) {
 	t.Helper()
 	files, err := os.ReadDir(folder)
@@ -123,7 +122,6 @@ func wantTidy(t *testing.T, folder string) {
 	}
 }
 
-// checkSearch says that no search follows too early on one that was not answered.
 func checkSearch(t *testing.T, p place, said []note, _ bool) {
 	t.Helper()
 	asked := false

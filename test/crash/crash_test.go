@@ -67,7 +67,6 @@ func (s scenario) program(p place) *exec.Cmd {
 	return cmd
 }
 
-// said returns what the program has said.
 func (p place) said(t *testing.T) []note {
 	t.Helper()
 	raw, err := os.ReadFile(p.notes())
@@ -77,7 +76,6 @@ func (p place) said(t *testing.T) []note {
 	return parseNotes(t, raw)
 }
 
-// stride returns the distance of two points that are tried.
 func stride() int {
 	if *all {
 		return 1
@@ -85,7 +83,6 @@ func stride() int {
 	return 41
 }
 
-// tried returns the scenarios that are tried.
 func tried() (some []scenario) {
 	for _, s := range scenarios {
 		if *all || !s.slow {
@@ -183,7 +180,6 @@ func TestAWriteThatFailsLosesNothing(t *testing.T) {
 	}
 }
 
-// oneCall is a single call that fails.
 func oneCall(errno syscall.Errno) trouble {
 	return func(_ place, _ call, first bool) error {
 		if first {

@@ -114,7 +114,6 @@ func TestAClockDamagedAtAnyBitKeepsItsWait(t *testing.T) {
 	}
 }
 
-// wantNoUpdate says that no update is allowed for some minutes.
 func wantNoUpdate(t *testing.T, p place) {
 	t.Helper()
 	_, err := once(p, source{asked: func() error { t.Error("an update is sent"); return nil }}, func(updater.Event) {})
@@ -123,7 +122,6 @@ func wantNoUpdate(t *testing.T, p place) {
 	}
 }
 
-// wantNoSearch says that no search is allowed.
 func wantNoSearch(t *testing.T, p place) {
 	t.Helper()
 	s, schedule, _ := paced(p, searcher{func() error { t.Error("a search is sent"); return nil }, nil}, func(updater.Event) {})
@@ -173,7 +171,6 @@ func TestAStoppedProgramHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-// updateBesides is an update while another program is stopped in one.
 func updateBesides(t *testing.T, p place) {
 	for _, list := range []string{large, small} {
 		if version := inForce(t, p, list); version == "" {

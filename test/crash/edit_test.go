@@ -40,7 +40,6 @@ func removeOld(p place) []string {
 	return []string{"allow", "-file", p.own(), "-remove", "old.example"}
 }
 
-// setPause is pauseAll with a note.
 func setPause(p place) error { return noted(p, pauseAll(p)) }
 
 // pauseAll is what a running server does when it is told to pause.
@@ -55,7 +54,6 @@ func (p place) isPaused() bool {
 	return slices.ContainsFunc(pauses, func(x block.Pause) bool { return x.Active(time.Now()) })
 }
 
-// safebrowsing runs a command to its end.
 func safebrowsing(args []string) (string, error) {
 	out, err := exec.Command(program(), args...).CombinedOutput()
 	return string(out), err

@@ -241,7 +241,6 @@ func (s *served) blocksAtLast(name string) (blocked bool, err error) {
 	return blocked, err
 }
 
-// awaits waits for the nth line with a text.
 func (s *served) awaits(text string, n int) {
 	s.t.Helper()
 	for end := time.Now().Add(20 * time.Second); strings.Count(s.output(), text) < n; time.Sleep(20 * time.Millisecond) {
@@ -313,7 +312,6 @@ func newServed(t *testing.T) *served {
 	return s
 }
 
-// corefile returns a Corefile with some more properties.
 func (s *served) corefile(properties ...string) string {
 	_, port, _ := net.SplitHostPort(s.address)
 	return fmt.Sprintf(`.:%s {
@@ -332,7 +330,6 @@ func (s *served) corefile(properties ...string) string {
 `, port, s.endpoint, s.place.db(), strings.Join(properties, "\n\t\t"))
 }
 
-// configure writes the Corefile as a whole.
 func (s *served) configure(corefile string) {
 	s.t.Helper()
 	file := filepath.Join(s.place.root, "Corefile")
@@ -340,12 +337,10 @@ func (s *served) configure(corefile string) {
 	testkit.Must(s.t, os.Rename(file+".new", file))
 }
 
-// coredns returns the command of a CoreDNS with the Corefile.
 func (s *served) coredns() *exec.Cmd {
 	return s.command("coredns", "-conf", filepath.Join(s.place.root, "Corefile"))
 }
 
-// relay returns the command of a relay.
 func (s *served) relay() *exec.Cmd { return s.command(s.endpoint) }
 
 func (s *served) command(server string, args ...string) *exec.Cmd {
@@ -355,13 +350,11 @@ func (s *served) command(server string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// output returns what the server has printed.
 func (s *served) output() string {
 	raw, _ := os.ReadFile(s.tracer.output)
 	return string(raw)
 }
 
-// blocks asks for a name and reports whether it is blocked.
 func (s *served) blocks(name string) (bool, error) {
 	m := new(dns.Msg).SetQuestion(name, dns.TypeA)
 	answer, _, err := (&dns.Client{Net: "tcp", Timeout: 5 * time.Second}).Exchange(m, s.address)

@@ -31,7 +31,6 @@ func (p place) byURL() ownlist.URLConfig {
 	return ownlist.URLConfig{URL: "http://lists.example/hosts.txt", DB: p.ownDB()}
 }
 
-// ownText is a version of the list.
 func ownText(version string) []byte {
 	var b bytes.Buffer
 	for n := range 2000 {
@@ -61,7 +60,6 @@ func oldOwnList(t *testing.T, p place) {
 	testkit.Must(t, os.WriteFile(p.byURL().Path(), ownText("old"), 0o600))
 }
 
-// fetchList fetches the list as CoreDNS does.
 func fetchList(p place) error {
 	if err := serveList(func() error { return p.say("asked") }); err != nil {
 		return err
@@ -123,7 +121,6 @@ func checkOwnList(t *testing.T, p place, said []note, _ bool) {
 	}
 }
 
-// wantNoFetch says that the list is not asked for. The state on disk says until when.
 func wantNoFetch(t *testing.T, c ownlist.URLConfig) {
 	t.Helper()
 	s, err := ownlist.ReadURLState(c)

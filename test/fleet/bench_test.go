@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -192,7 +193,6 @@ func (l *load) run(d time.Duration) {
 	wg.Wait()
 }
 
-// note notes how long an answer took.
 func (l *load) note(times *[]time.Duration, took time.Duration, partial bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -203,7 +203,6 @@ func (l *load) note(times *[]time.Duration, took time.Duration, partial bool) {
 	}
 }
 
-// search asks for a prefix.
 func (l *load) search(c *lightClient, prefix []byte) time.Duration {
 	took, _ := l.get(c, "/v5/hashes:search", url.Values{"hashPrefixes": {base64.URLEncoding.EncodeToString(prefix)}})
 	return took
@@ -229,7 +228,6 @@ func (l *load) poll(c *lightClient) (took time.Duration, partial bool) {
 	return took, partial
 }
 
-// get returns the body of an answer, and how long it took.
 func (l *load) get(c *lightClient, path string, query url.Values) (time.Duration, []byte) {
 	query.Set("alt", "proto")
 	began := time.Now()
@@ -246,7 +244,6 @@ func (l *load) get(c *lightClient, path string, query url.Values) (time.Duration
 	return time.Since(began), body
 }
 
-// report reports the times of answers.
 func (l *load) report(b *testing.B) {
 	for name, times := range map[string][]time.Duration{"cached": l.cached, "upstream": l.upstream, "lists": l.lists} {
 		slices.Sort(times)
@@ -261,3 +258,28 @@ func (l *load) report(b *testing.B) {
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// mebibytes returns a size from the status of a process, such as VmHWM (proc_pid_status(5)).
+// It skips the test on systems that do not tell.
+func mebibytes(t testing.TB, pid int, name string) float64 {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Skip(err)
+	}
+	_, rest, _ := strings.Cut(string(text), name+":")
+	var kib float64
+	if _, err := fmt.Sscan(rest, &kib); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return kib / 1024
+}
+
+func openFiles(t testing.TB, pid int) int {
+	t.Helper()
+	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		t.Skip(err)
+	}
+	return len(files)
+}

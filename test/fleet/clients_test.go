@@ -44,9 +44,7 @@ func resolvers(t testing.TB, endpoints []string, cold bool) (all []client) {
 		if !cold {
 			fetch(t, db, endpoint)
 		}
-		if err := os.WriteFile(file, []byte(r.corefile(endpoint, db)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(file, []byte(r.corefile(endpoint, db)), 0o600))
 		processes = append(processes, testkit.Start(t, program(t, "coredns"), "-conf", file))
 		all = append(all, r)
 	}
@@ -159,7 +157,6 @@ type recorder struct {
 	all  []request
 }
 
-// RoundTrip implements http.RoundTripper.
 func (r *recorder) RoundTrip(q *http.Request) (*http.Response, error) {
 	r.mu.Lock()
 	r.all = append(r.all, request{time.Now(), q.URL.Path == "/v5/hashes:search"})

@@ -3,10 +3,8 @@ package fleet
 import (
 	"flag"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
-	"text/tabwriter"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
@@ -19,9 +17,6 @@ var processes = flag.Int("processes", 8, "how many CoreDNS are clients of a rela
 // relay.
 func TestAFleetCostsWhatOneClientCosts(t *testing.T) {
 	testkit.Long(t)
-	var table strings.Builder
-	out := tabwriter.NewWriter(&table, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(out, "clients\tnames\trelay\trequests for lists\tsearches\tprefixes\t")
 	for _, tc := range []struct {
 		clients, names int
 		start          func(testing.TB, []string) []client
@@ -34,8 +29,7 @@ func TestAFleetCostsWhatOneClientCosts(t *testing.T) {
 			names := population(tc.names)
 			alone := measure(t, tc.clients, names, tc.start, false)
 			behind := measure(t, tc.clients, names, tc.start, true)
-			fmt.Fprintf(out, "%d\t%d\tno\t%d\t%d\t%d\t\n", tc.clients, tc.names, alone.fetches, alone.searches, alone.prefixes)
-			fmt.Fprintf(out, "%d\t%d\tyes\t%d\t%d\t%d\t\n", tc.clients, tc.names, behind.fetches, behind.searches, behind.prefixes)
+			t.Logf("%d clients, %d names: %+v without a relay, %+v behind one", tc.clients, tc.names, alone, behind)
 			one := cost{1, listed(names), listed(names)}
 			if want := (cost{tc.clients, tc.clients * one.searches, tc.clients * one.prefixes}); !costs(alone, want) {
 				t.Errorf("%d clients without a relay: %+v, want %+v", tc.clients, alone, want)
@@ -45,8 +39,6 @@ func TestAFleetCostsWhatOneClientCosts(t *testing.T) {
 			}
 		})
 	}
-	out.Flush()
-	t.Logf("\n%s", table.String())
 }
 
 // costs reports whether a cost has the fetches of another one, and its prefixes give or take

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"text/tabwriter"
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
@@ -71,27 +70,12 @@ var faults = []fault{
 // have new lists, which takes minutes, is in TestNoStampede of internal/relay.
 func TestFaultsOfARelay(t *testing.T) {
 	testkit.Long(t)
-	var mu sync.Mutex
-	rows := make(map[string]string)
-	t.Run("faults", func(t *testing.T) {
-		for _, f := range faults {
-			t.Run(f.name, func(t *testing.T) {
-				t.Parallel()
-				row := newScene(t).suffer(f)
-				mu.Lock()
-				defer mu.Unlock()
-				rows[f.name] = row
-			})
-		}
-	})
-	var table strings.Builder
-	out := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(out, "fault\tall clients confirm again after\tmost searches/s at the relay\tprefixes at the server\tmost searches/s there\trequests for lists")
 	for _, f := range faults {
-		fmt.Fprintln(out, f.name+"\t"+rows[f.name])
+		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
+			t.Log(newScene(t).suffer(f))
+		})
 	}
-	out.Flush()
-	t.Logf("\n%s", table.String())
 }
 
 // newScene starts a fleet whose clients know half of the names.
@@ -106,7 +90,6 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
-// decideAll has all clients decide about names.
 func (s *scene) decideAll(names []name) {
 	s.t.Helper()
 	var all []client
@@ -116,7 +99,7 @@ func (s *scene) decideAll(names []name) {
 	decideAll(s.t, all, names)
 }
 
-// suffer lets a fault begin and end, and returns the row of the table.
+// suffer lets a fault begin and end, and returns what was seen.
 func (s *scene) suffer(f fault) string {
 	s.t.Helper()
 	f.begin(s)
@@ -200,10 +183,10 @@ func (s *scene) row(took string, back time.Time, before cost) string {
 		}
 	}
 	c := costOf(s.google)
-	return fmt.Sprintf("%s\t%d\t%d\t%d\t%d", took, most(searches), c.prefixes-before.prefixes, most(asked), c.fetches-before.fetches)
+	return fmt.Sprintf("all clients confirm again after %s; at most %d searches a second at the relay; %d prefixes at the server, at most %d searches a second there, %d requests for lists",
+		took, most(searches), c.prefixes-before.prefixes, most(asked), c.fetches-before.fetches)
 }
 
-// since returns the requests since a time.
 func (r *recorder) since(t time.Time) (late []request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"text/tabwriter"
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
@@ -112,26 +111,15 @@ func TestThreeTiers(t *testing.T) {
 	if *tiers != 3 {
 		t.Skip("it takes eight minutes: -tiers 3")
 	}
-	rows := make([][]string, len(courses))
-	t.Run("providers", func(t *testing.T) {
-		for i, course := range courses {
-			t.Run(course.phases[0].name, func(t *testing.T) {
-				t.Parallel()
-				p := newProvider(t, course.clients, len(course.phases))
-				for n, f := range course.phases {
-					rows[i] = append(rows[i], p.suffer(f, n))
-				}
-			})
-		}
-	})
-	var table strings.Builder
-	out := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(out, "phase\tsearches, of one client\trequests for lists, of one client\trules broken\twrong\tunanswered\tDNS p50, p99 of queries\tall have the new list after")
-	for _, row := range slices.Concat(rows...) {
-		fmt.Fprintln(out, row)
+	for _, course := range courses {
+		t.Run(course.phases[0].name, func(t *testing.T) {
+			t.Parallel()
+			p := newProvider(t, course.clients, len(course.phases))
+			for n, f := range course.phases {
+				t.Log(p.suffer(f, n))
+			}
+		})
 	}
-	out.Flush()
-	t.Logf("\n%s", table.String())
 }
 
 // provider is clients behind regional relays, behind central relays on one Redis, and the service.
@@ -245,7 +233,7 @@ func (p *provider) addRegion(cold bool) {
 	p.regions = append(p.regions, r)
 }
 
-// suffer lets the n-th phase happen and returns its row of the table.
+// suffer lets the n-th phase happen and returns what was seen.
 func (p *provider) suffer(f phase, n int) string {
 	p.t.Helper()
 	known, fresh := p.names[n*tierNames:(n+1)*tierNames], p.names[(n+1)*tierNames:(n+2)*tierNames]
@@ -278,7 +266,7 @@ func (p *provider) suffer(f phase, n int) string {
 	if f.stays {
 		p.let(f.end)
 	}
-	return f.name + "\t" + p.row(f.name, costOf(p.service).minus(all), costOf(p.alone).minus(one), p.broken.n.Load()-broken) + "\t" + took
+	return f.name + ": " + p.row(f.name, costOf(p.service).minus(all), costOf(p.alone).minus(one), p.broken.n.Load()-broken) + "; all have the new list after " + took
 }
 
 // publish adds a name to a list, which is the last one for a time.
@@ -322,7 +310,6 @@ func suspects(c client, host string) bool {
 	return v == lookup.Unsafe
 }
 
-// let lets a fault begin or end.
 func (p *provider) let(happen func(*provider)) {
 	if happen != nil {
 		happen(p)
@@ -402,7 +389,6 @@ func (p *provider) judge(c client, q question, cut bool) {
 	}
 }
 
-// answered notes how long CoreDNS took for an answer.
 func (t *tally) answered(took time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -418,7 +404,7 @@ func (p *provider) askOne(names ...[]name) {
 }
 
 // row holds what a phase has cost against what it has cost one client, and returns that with the
-// tally as cells of the table.
+// tally in words.
 func (p *provider) row(what string, all, one cost, broken int32) string {
 	p.t.Helper()
 	// Web Risk takes one prefix in a search. Version 5 takes several, so there may be fewer searches.
@@ -430,6 +416,6 @@ func (p *provider) row(what string, all, one cost, broken int32) string {
 	}
 	times := p.tally.dns
 	slices.Sort(times)
-	return fmt.Sprintf("%d, %d\t%d, %d\t%d\t%d\t%d\t%.1f, %.1f ms of %d", all.prefixes, one.prefixes, all.fetches, one.fetches, broken,
+	return fmt.Sprintf("searches %d, of one client %d; requests for lists %d, of one %d; rules broken %d; wrong %d; unanswered %d; p50, p99 of DNS %.1f, %.1f ms of %d", all.prefixes, one.prefixes, all.fetches, one.fetches, broken,
 		p.tally.wrong.Load(), p.tally.unanswered.Load(), milliseconds(times[len(times)/2]), milliseconds(times[len(times)*99/100]), len(times))
 }

@@ -1,3 +1,6 @@
+// Package fleet tests many clients behind a relay: the relay is a process, and so are as many
+// clients as start in bearable time. It is a package of its own so that its seconds of
+// waiting run at the same time as the other tests.
 package fleet
 
 import (
@@ -5,11 +8,15 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	clog "github.com/coredns/coredns/plugin/pkg/log"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
@@ -53,7 +60,6 @@ func population(n int) (all []name) {
 	return all
 }
 
-// listed returns how many names have a prefix in a list.
 func listed(names []name) (n int) {
 	for _, name := range names {
 		if name.kind != clean {
@@ -84,7 +90,6 @@ func judgeWith(t testing.TB, names []name, wait func() time.Duration) *judged {
 	return g
 }
 
-// ServeHTTP implements http.Handler.
 func (g *judged) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	if g.wait != nil {
 		for _, list := range []string{"se-4b", "mw-4b"} {
@@ -183,4 +188,32 @@ func fetch(t testing.TB, db, endpoint string) {
 func rotated(names []name, i, n int) []name {
 	at := i * len(names) / n
 	return slices.Concat(names[at:], names[:at])
+}
+
+// programs builds the programs once. They are below programDir.
+var (
+	programDir string
+	programs   = sync.OnceValues(func() (map[string]string, error) {
+		return testkit.Build(programDir, "coredns", "safebrowsing", "safebrowsing-relay")
+	})
+)
+
+func TestMain(m *testing.M) {
+	clog.Discard()
+	testkit.SideBySide(4)
+	dir, err := os.MkdirTemp("", "fleet")
+	if err != nil {
+		panic(err)
+	}
+	programDir = dir
+	m.Run()
+	os.RemoveAll(dir)
+}
+
+// program returns the path of a program, which it builds if necessary.
+func program(t testing.TB, name string) string {
+	t.Helper()
+	all, err := programs()
+	testkit.Must(t, err)
+	return all[name]
 }

@@ -118,7 +118,6 @@ func get(t *testing.T, url string, cookies ...*http.Cookie) (status int, body st
 	return answer.StatusCode, string(raw)
 }
 
-// fetch asks for lists and applies the updates.
 func fetch(t *testing.T, client *protocol.V5, lists ...updater.List) (results []updater.List) {
 	t.Helper()
 	var wanted []updater.Want

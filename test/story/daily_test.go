@@ -111,7 +111,6 @@ func (s *dailyServer) becomes(q daily) bool {
 	return q.client == "" || s.blocks(q.about, "127.0.0.1") != (q.then == "blocked")
 }
 
-// blocks asks for a host as a client.
 func (s *dailyServer) blocks(host, client string) bool {
 	c := dns.Client{Timeout: time.Second, Dialer: &net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(client)}}}
 	r, _, err := c.Exchange(new(dns.Msg).SetQuestion(host+".", dns.TypeA), "127.0.0.1:"+s.dns)

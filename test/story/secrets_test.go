@@ -194,7 +194,6 @@ func wantOneLineEach(t *testing.T, log string) {
 	}
 }
 
-// addURL adds what a URL serves.
 func (l *traces) addURL(t *testing.T, where, url string) {
 	t.Helper()
 	r, err := http.Get(url)
@@ -207,7 +206,6 @@ func (l *traces) addURL(t *testing.T, where, url string) {
 	l.add(where, raw)
 }
 
-// addProcess adds what the process list says about a process.
 func (l *traces) addProcess(t *testing.T, p *testkit.Process) {
 	t.Helper()
 	for _, of := range []string{"cmdline", "environ"} {
