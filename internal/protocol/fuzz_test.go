@@ -40,23 +40,19 @@ func heldLists() map[int]updater.List {
 // partial updates of each width.
 func addListSeeds(f *testing.F) {
 	for _, wire := range []string{wireFull, wirePartial} {
-		var raw []byte
-		fmt.Sscanf(wire, "%x", &raw)
-		f.Add(raw)
+		f.Add(unhex(f, wire))
 	}
 	for _, width := range widths {
 		for _, partial := range []bool{false, true} {
 			m := &sbv5.HashList{Name: fmt.Sprintf("x-%db", width), Version: []byte{2}, PartialUpdate: partial}
 			entries := [][]byte{bytes.Repeat([]byte{1}, width), bytes.Repeat([]byte{2}, width)}
 			protocoltest.EncodeAdditions(width, entries, m)
-			all := bytes.Join(entries, nil)
 			if partial { // all that is held goes
 				m.CompressedRemovals = protocoltest.EncodeRice32([]uint32{0, 1, 2, 3})
 			}
-			sum := sha256.Sum256(all)
+			sum := sha256.Sum256(bytes.Join(entries, nil))
 			m.Sha256Checksum = sum[:]
-			raw := marshal(f, m)
-			f.Add(raw)
+			f.Add(marshal(f, m))
 		}
 	}
 }
@@ -149,9 +145,7 @@ func FuzzRice(f *testing.F) {
 
 func FuzzSearchAnswer(f *testing.F) {
 	for _, wire := range []string{wireNothingFound, wireFound} {
-		var raw []byte
-		fmt.Sscanf(wire, "%x", &raw)
-		f.Add(raw, false)
+		f.Add(unhex(f, wire), false)
 	}
 	f.Add([]byte(`{"fullHashes":[{"fullHash":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=","fullHashDetails":[{"threatType":"MALWARE","attributes":[7]}]}],"cacheDuration":"1.5s"}`), true)
 	f.Fuzz(func(t *testing.T, raw []byte, json bool) {
@@ -178,15 +172,12 @@ func FuzzSearchAnswer(f *testing.F) {
 // fit together.
 func FuzzComputeDiff(f *testing.F) {
 	for _, wire := range []string{wireReset, wireDiff} {
-		var raw []byte
-		fmt.Sscanf(wire, "%x", &raw)
-		f.Add(raw, false)
+		f.Add(unhex(f, wire), false)
 	}
 	mixed := riskUpdate(riskDiff, "3c3c3c3c 3c3c3c3c3c b4b4b4b4")
 	mixed.Removals = &wrv1.ThreatEntryRemovals{RawIndices: &wrv1.RawIndices{Indices: []int32{2}}, RiceIndices: riskRice(0, 0, 0, "")}
 	mixed.Additions = &wrv1.ThreatEntryAdditions{RawHashes: []*wrv1.RawHashes{riskRaw(5, "3c3c3c3c3c")}}
-	raw := marshal(f, mixed)
-	f.Add(raw, false)
+	f.Add(marshal(f, mixed), false)
 	text, err := protojson.Marshal(mixed)
 	testkit.Must(f, err)
 	f.Add(text, true)
@@ -218,9 +209,7 @@ func FuzzComputeDiff(f *testing.F) {
 // that it did not search for.
 func FuzzHashesSearch(f *testing.F) {
 	for _, wire := range []string{wireRiskNothing, wireRiskFound} {
-		var raw []byte
-		fmt.Sscanf(wire, "%x", &raw)
-		f.Add(raw, false)
+		f.Add(unhex(f, wire), false)
 	}
 	f.Add([]byte(`{"threats":[{"threatTypes":["SOCIAL_ENGINEERING","NEW",4],"hash":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=","expireTime":"2100-01-01T00:00:00.5Z"}],"negativeExpireTime":"9999-12-31T23:59:59Z"}`), true)
 	f.Fuzz(func(t *testing.T, body []byte, json bool) {

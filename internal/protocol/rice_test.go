@@ -64,7 +64,7 @@ func parseRiceVector(t *testing.T, fields []string) riceVector {
 	return v
 }
 
-func unhex(t *testing.T, text string) []byte {
+func unhex(t testing.TB, text string) []byte {
 	t.Helper()
 	b, err := hex.DecodeString(text)
 	testkit.Must(t, err)

@@ -354,9 +354,7 @@ func longerMessage(t *testing.T, longer map[int][]byte, sorted ...string) []byte
 	raw = AppendLonger(raw, longer)
 	plan := func(yield func([]byte) bool) { yield([]byte("ccca" + "cccb")) }
 	p, err := PlanRice(4, plan)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	raw = p.AppendField(raw, 4, plan)
 	sum := sha256.New()
 	for _, e := range sorted {
@@ -407,9 +405,7 @@ func TestBadLongerEntriesAreRefused(t *testing.T) {
 		{"too many sets", "se-4b", tooMany},
 	} {
 		list := new(sbv5.HashList)
-		if err := proto.Unmarshal(append(marshal(t, &sbv5.HashList{Name: tc.list, Version: []byte{1}}), tc.raw...), list); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, proto.Unmarshal(append(marshal(t, &sbv5.HashList{Name: tc.list, Version: []byte{1}}), tc.raw...), list))
 		u := updateOf(t.Context(), list)
 		if u.Err == nil || len(u.Additions) > 0 || tc.list != "se" && !errors.Is(u.Err, updater.ErrMalformed) {
 			t.Errorf("%s: %v", tc.name, u.Err)
@@ -417,9 +413,7 @@ func TestBadLongerEntriesAreRefused(t *testing.T) {
 	}
 	other := protowire.AppendVarint(protowire.AppendTag(nil, fieldLonger, protowire.VarintType), 7)
 	list := new(sbv5.HashList)
-	if err := proto.Unmarshal(append(marshal(t, &sbv5.HashList{Name: "se-4b", Version: []byte{1}}), other...), list); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, proto.Unmarshal(append(marshal(t, &sbv5.HashList{Name: "se-4b", Version: []byte{1}}), other...), list))
 	if u := updateOf(t.Context(), list); u.Err != nil || len(u.Additions) > 0 {
 		t.Errorf("another kind of field: %+v", u)
 	}

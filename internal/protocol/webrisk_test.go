@@ -191,16 +191,6 @@ func TestWebRiskOffersItsFourLists(t *testing.T) {
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %v, %v, want %v", got, err, want)
 	}
-	for _, l := range want {
-		if width, err := updater.Width(l.Name); !IsWebRiskList(l.Name) || width != 4 || err != nil {
-			t.Errorf("%s has entries of %d bytes, %v", l.Name, width, err)
-		}
-	}
-	for _, name := range []string{"pha-4b", "uwsa-4b", "SE-4B", ""} {
-		if IsWebRiskList(name) {
-			t.Errorf("%q is taken", name)
-		}
-	}
 }
 
 func TestNewWebRiskRefusesWhatCannotWork(t *testing.T) {

@@ -202,14 +202,6 @@ func TestMinimumWaitsKeepClientsWithinAMinute(t *testing.T) {
 			t.Errorf("%v: %s, want %s", test.r, got, test.want)
 		}
 	}
-	l := newLists(t, "")
-	publish(t, l, "se-4b", setOf(t, "aaaa"))
-	a, err := l.Get(t.Context(), netip.Addr{}, "se-4b", nil, 0)
-	testkit.Must(t, err)
-	list := new(sbv5.HashList)
-	if err := proto.Unmarshal(bytes.Join(a.Body(1500*time.Millisecond), nil), list); err != nil || list.MinimumWaitDuration.AsDuration() != 1500*time.Millisecond {
-		t.Errorf("minimum wait %s, %v, want 1.5s", list.MinimumWaitDuration.AsDuration(), err)
-	}
 }
 
 // FuzzGet: no version makes Get panic, or gives a full update with anything but the list.

@@ -70,7 +70,7 @@ const (
 // admit decides as lookup.AdmitBy does about ARGV[3] searches in a row, by the clock of
 // Redis. It returns how many of them are admitted and why no more. Numbers are computed as Go
 // computes them, to the last bit. It is a script, and no value that relays swap: under a flood of one
-// client a swap has to be tried 13 to 46 times, see BenchmarkFloodOfOneClient.
+// client a swap has to be tried 13 to 46 times, measured with two relays.
 //
 //	KEYS[1]  state of the rule: of a bucket the level in searches; of an EMA the gaps
 //	         learnt, mean and variance; of both when, in microseconds
