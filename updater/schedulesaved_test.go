@@ -174,7 +174,9 @@ func TestAReloadDuringAFetchIsNoFailure(t *testing.T) {
 			second := newScheduleOf(t, nil)
 			second.Follow(first)
 			end(t, first, a)
-			second.resume()
+			if !second.resume() {
+				t.Error("there was nothing to catch up with")
+			}
 			if got, want := second.due([]string{se}), first.due([]string{se}); !got.Equal(want) {
 				t.Errorf("due in %s with %d failures, the one before in %s with %d", time.Until(got), second.state.Fetch.Failures, time.Until(want), first.state.Fetch.Failures)
 			}
