@@ -305,3 +305,30 @@ func TestFiguresOfTheComparisonAreThoseOfTheBench(t *testing.T) {
 		t.Errorf("Expected twelve figures, got %d", tried)
 	}
 }
+
+// A cell about others says where it is from, one about us where that is held. The last two rows are against us.
+func TestTheComparisonHasASourceForEachCell(t *testing.T) {
+	rows := tableOf(t, "docs/comparison.md", "\n")
+	defined := regexp.MustCompile(`(?m)^\[([a-z0-9-]+)\]: https://\S+$`).FindAllStringSubmatch(documents(t)["docs/comparison.md"], -1)
+	isDefined := func(name string) bool {
+		return slices.ContainsFunc(defined, func(m []string) bool { return m[1] == name })
+	}
+	figure := regexp.MustCompile(`^[0-9.]+( times| MiB)?$`)
+	for n, row := range rows[1:] {
+		if against := strings.HasPrefix(row[0], "**"); against != (n >= len(rows)-3) || len(row) != len(rows[0]) {
+			t.Errorf("%s: Expected %d cells, and the rows against us last, got %q", row[0], len(rows[0]), row)
+		}
+		for i, cell := range row[1:] {
+			sources := regexp.MustCompile(`\]\[([a-z0-9-]+)\]`).FindAllStringSubmatch(cell, -1)
+			for _, m := range sources {
+				if !isDefined(m[1]) {
+					t.Errorf("%s: Expected an address for %s", row[0], m[1])
+				}
+			}
+			nothing := i > 0 && slices.Contains([]string{"–", "not seen", "no DNS", "none"}, cell) // what is not there has no source
+			if len(sources) == 0 && !strings.Contains(cell, "](") && !figure.MatchString(cell) && !nothing {
+				t.Errorf("%s: Expected a source for %q", row[0], cell)
+			}
+		}
+	}
+}
