@@ -178,3 +178,25 @@ func TestLinesAboutListsByURL(t *testing.T) {
 		}
 	}
 }
+
+// An entry is removed from each list that has it. A list that cannot be written is an error if it has the entry, and
+// in nobody's way if not.
+func TestAnEntryThatCannotBeRemovedIsAnError(t *testing.T) {
+	host, _ := lookup.ParseHost("a.example")
+	long := strings.Repeat("l", 255) // a new file beside it has a longer name
+	for entry, wrong := range map[string]bool{"a.example\n": true, "b.example\n": false} {
+		dir := t.TempDir()
+		var lists []ownlist.Config
+		for name, text := range map[string]string{"list.txt": "a.example\nb.example\n", long: entry} {
+			lists = append(lists, ownlist.Config{Path: testkit.Write(t, dir, name, text)})
+		}
+		lists = append(lists, ownlist.Config{Path: filepath.Join(dir, "missing.txt")})
+		done, err := removeFrom(t.Context(), lists, Change{Host: host, Remove: true})
+		if wrong != (err != nil) || err != nil && !strings.Contains(err.Error(), long) {
+			t.Errorf("%q: Expected an error %t, got %v", entry, wrong, err)
+		}
+		if !wrong && (len(done.Removed) != 1 || filepath.Base(done.File) != "list.txt") {
+			t.Errorf("Expected one entry to be removed, got %+v", done)
+		}
+	}
+}
