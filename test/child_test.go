@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	golog "log"
 	"net"
 	"net/http"
 	"os"
@@ -37,6 +38,9 @@ const childVariable = "SAFEBROWSING_TEST_COREDNS"
 
 func runChild() {
 	if os.Getenv(childVariable) != "" {
+		if words := strings.Fields(os.Getenv(relayVariable)); len(words) == 3 {
+			go func() { golog.Fatal(serveRelay(words[0], words[1], words[2])) }()
+		}
 		coremain.Run()
 		os.Exit(0)
 	}

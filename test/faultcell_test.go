@@ -2,6 +2,7 @@ package test
 
 import (
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"slices"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/relay"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
@@ -48,6 +50,9 @@ func (s seen) String() string {
 
 func (c *cell) run(t *testing.T) seen {
 	c.t, c.w = t, newWorld(t)
+	if c.fault.run != nil {
+		c.w = newWorldJudged(t, forgiving{t})
+	}
 	c.lines.Forget()
 	memory := measureMemory(t)
 	var ca string
@@ -70,6 +75,10 @@ func (c *cell) run(t *testing.T) seen {
 		}
 	}
 	c.w.threaten("known.example.com/", "evil.example.com/")
+	if c.fault.run != nil {
+		c.fault.run(c)
+		return c.seen
+	}
 	switch c.phase {
 	case firstLoad:
 		c.firstLoad()
@@ -95,7 +104,7 @@ func (c *cell) start() {
 func (c *cell) startRelay() {
 	c.t.Helper()
 	c.relayDB = c.t.TempDir()
-	settings := engine.Settings{Endpoint: c.w.endpoint, Protocol: protocol.DialectV5.Name, Lists: "se-4b mw-4b uws-4b", DB: c.relayDB}
+	settings := relaySettings(c.w.endpoint, c.relayDB)
 	for _, e := range c.extra {
 		word, value, _ := strings.Cut(e, " ")
 		if word == "resolver" {
@@ -106,12 +115,43 @@ func (c *cell) startRelay() {
 		testkit.Must(c.t, err)
 		settings.CA = string(pem)
 	}
-	r, err := relay.New(relay.Config{Settings: settings, Listen: "127.0.0.1:0", Edge: engine.Edge{FirstContact: func() time.Duration { return 0 }}})
+	r, err := newRelay(settings, "127.0.0.1:0")
 	testkit.Must(c.t, err)
 	c.t.Cleanup(r.Close)
 	server := httptest.NewServer(r)
 	c.t.Cleanup(server.Close)
 	c.w.endpoint, c.extra = server.URL, nil
+}
+
+func relaySettings(endpoint, db string) engine.Settings {
+	return engine.Settings{Endpoint: endpoint, Protocol: protocol.DialectV5.Name, Lists: "se-4b mw-4b uws-4b", DB: db}
+}
+
+func newRelay(settings engine.Settings, address string) (*relay.Relay, error) {
+	return relay.New(relay.Config{Settings: settings, Listen: address, Edge: engine.Edge{FirstContact: func() time.Duration { return 0 }}})
+}
+
+// relayVariable has a child serve a relay, too: the address, the endpoint and the folder.
+const relayVariable = "SAFEBROWSING_TEST_RELAY"
+
+func serveRelay(address, endpoint, db string) error {
+	r, err := newRelay(relaySettings(endpoint, db), address)
+	if err != nil {
+		return err
+	}
+	return http.ListenAndServe(address, r)
+}
+
+// forgiving lets a client confirm a name again. A cached answer ends when either clock says so,
+// and one that jumps ahead ends all: see lookup/cache.go. All other rules hold.
+type forgiving struct{ *testing.T }
+
+// Errorf implements protocoltest.Reporter.
+func (f forgiving) Errorf(format string, args ...any) {
+	f.Helper()
+	if text := fmt.Sprintf(format, args...); protocoltest.Excuse(text) != "the client was restarted" {
+		f.T.Error(text)
+	}
 }
 
 // breaks begins the fault, in searches or in all other requests.

@@ -35,7 +35,7 @@ const throughRelay = "relay"
 // matrixParts is how many processes share the faults.
 const matrixParts = 4
 
-// Each fault of names, connections, HTTP and content, in each phase: the last good lists and
+// Each fault of names, connections, HTTP, content and clocks, in each phase: the last good lists and
 // what was confirmed stay in force, all other names are answered at once, never with
 // SERVFAIL, the log says what happened and until when, a metric counts it, the next request
 // comes neither before the back-off has ended nor more than a day later, and memory is
@@ -48,18 +48,19 @@ func TestFaultMatrix(t *testing.T) {
 	}
 	lines := testkit.Capture(t)
 	faults := matrixFaults(t)
-	cells, queries := 0, 0
+	rows, cells, queries := 0, 0, 0
 	for i, name := range slices.Sorted(maps.Keys(faults)) {
 		if i%matrixParts != part {
 			continue
 		}
+		rows++
 		for _, key := range sampleOf(faults[name].cells(), i) {
 			c := &cell{column: key.column, phase: key.phase, fault: faults[name], lines: lines}
 			t.Run(fmt.Sprintf("%s/%s/%s", name, key.phase, key.column), func(t *testing.T) { t.Log(c.run(t)) })
 			cells, queries = cells+1, queries+c.seen.queries
 		}
 	}
-	t.Logf("%d cells, %d queries for clean names", cells, queries)
+	t.Logf("%d faults in %d cells, %d queries for clean names", rows, cells, queries)
 }
 
 // place is a cell of the matrix in the row of a fault.
@@ -104,12 +105,12 @@ const (
 func measureMemory(t *testing.T) memory {
 	debug.FreeOSMemory()
 	_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) // begins the peak again, see proc(5)
-	return memory{t: t, resident: resident(), heap: heap()}
+	return memory{t: t, resident: resident(os.Getpid()), heap: heap()}
 }
 
 // grown returns how much more memory the process had for a time. The peak is 0 on systems that do not tell it.
 func (m memory) grown() (peak int) {
-	peak = max(0, resident()-m.resident)
+	peak = max(0, resident(os.Getpid())-m.resident)
 	runtime.GC()
 	left := max(0, heap()-m.heap)
 	if peak > mostPeak || left > mostLeft {
@@ -118,9 +119,9 @@ func (m memory) grown() (peak int) {
 	return peak
 }
 
-// resident returns the peak of this process's memory in MiB, 0 where the system does not tell it.
-func resident() int {
-	raw, _ := os.ReadFile("/proc/self/status")
+// resident returns the peak of a process's memory in MiB, 0 where the system does not tell it.
+func resident(pid int) int {
+	raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	_, rest, _ := bytes.Cut(raw, []byte("\nVmHWM:"))
 	line, _, _ := bytes.Cut(rest, []byte(" kB"))
 	kB, _ := strconv.Atoi(string(bytes.TrimSpace(line)))

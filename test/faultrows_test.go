@@ -15,13 +15,14 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// fault is a row of the matrix: a transportFault, or one of the next three fields.
+// fault is a row of the matrix: a transportFault, or one of the next four fields.
 type fault struct {
 	transportFault
 
 	spoils map[string]protocoltest.Fault // the content of answers, by column
 	odd    func(*protocoltest.Server)    // gives the server unusual values
 	name   func(*dns.Msg) *dns.Msg       // answers questions for the endpoint's name; a nil answer is none
+	run    func(*cell)                   // runs a cell in a way of its own
 
 	phases []string // in which it can be seen; nil: all
 	good   bool     // the answer is unusual, and must be used
@@ -35,6 +36,9 @@ func (f fault) seen(phase, column string) bool {
 
 // sparesSearches reports whether searches still work while other requests have the fault.
 func (f fault) sparesSearches() bool { return f.answer != nil || f.spoils != nil || f.odd != nil }
+
+// clockFaults are the rows about clocks. They need a tracer, see faultclock_linux_amd64_test.go.
+var clockFaults = make(map[string]fault)
 
 var listPhases = []string{firstLoad, partialUpdate}
 
@@ -57,6 +61,7 @@ func matrixFaults(t *testing.T) map[string]fault {
 	addContent(all, listPhases, listFaults)
 	addContent(all, []string{inSearch}, searchFaults)
 	maps.Copy(all, oddValues())
+	maps.Copy(all, clockFaults)
 	if len(all) < 60 {
 		t.Errorf("Expected many faults, got %d", len(all))
 	}

@@ -85,8 +85,11 @@ func ownHost() string {
 	return fmt.Sprintf("127.%d.%d.%d", 1+pid%254, pid/254%254, 1+n%254)
 }
 
-func newWorld(t testing.TB) *world {
-	w := &world{t: t, google: protocoltest.New(t), db: t.TempDir(), host: ownHost(), protocol: protocol.DialectV5}
+func newWorld(t testing.TB) *world { return newWorldJudged(t, t) }
+
+// newWorldJudged is newWorld with another reporter of rules that a client breaks.
+func newWorldJudged(t testing.TB, judge protocoltest.Reporter) *world {
+	w := &world{t: t, google: protocoltest.New(judge), db: t.TempDir(), host: ownHost(), protocol: protocol.DialectV5}
 	server := httptest.NewServer(w.google)
 	t.Cleanup(server.Close)
 	w.endpoint = server.URL
