@@ -53,7 +53,16 @@ func Run(ctx context.Context, cfg Config, started func(listen, admin net.Addr)) 
 	if err := say.Notify("READY=1", "STATUS="+serves); err != nil {
 		log.Warningf("The service manager cannot be told that the relay serves: %v", err)
 	}
-	defer context.AfterFunc(ctx, func() { _ = say.Notify("STOPPING=1") })()
+	told := make(chan struct{})
+	untold := context.AfterFunc(ctx, func() {
+		_ = say.Notify("STOPPING=1")
+		close(told)
+	})
+	defer func() {
+		if !untold() {
+			<-told // the end of the program would come first
+		}
+	}()
 	return r.serve(ctx, listener, admin)
 }
 
