@@ -191,7 +191,7 @@ func TestLookBackComesAfterQueriesThatWait(t *testing.T) {
 			}
 			p.Note(device1, FromQname("late.example."), RuleV5)
 			c.list(append(manyExpressed(60), "late.example/")...)
-			for i := range 40 {
+			for i := range 38 {
 				c.Confirm(suspect(t, c, named(i)), nil)
 			}
 			var asked int
@@ -205,7 +205,7 @@ func TestLookBackComesAfterQueriesThatWait(t *testing.T) {
 			}()
 			time.Sleep(time.Millisecond)
 			for i := range 10 { // these come after look-back has begun to wait
-				c.Confirm(suspect(t, c, named(40+i)), nil)
+				c.Confirm(suspect(t, c, named(38+i)), nil)
 			}
 			<-done
 			if searches == 1 { // for half a minute there was no time without a query that waits
@@ -215,8 +215,8 @@ func TestLookBackComesAfterQueriesThatWait(t *testing.T) {
 				time.Sleep(time.Minute)
 				return
 			}
-			if asked != 50 {
-				t.Errorf("look-back was number %d of the searches, want it after 50 of queries", asked)
+			if asked != 48 { // three rounds of 16: searches of one moment have no order
+				t.Errorf("look-back was number %d of the searches, want it after 48 of queries", asked)
 			}
 			time.Sleep(time.Minute)
 		})
