@@ -5,11 +5,13 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -79,6 +81,9 @@ func TestAClientChecksURLsAndKeepsTheRules(t *testing.T) {
 			d.Expires.Before(begun) || d.Expires.After(begun.Add(30*time.Minute)) {
 			t.Errorf("%+v", d)
 		}
+		if again := check(t, c, "example.com/login", lookup.Unsafe); d.By != lookup.ByServer || again.By != lookup.ByCache {
+			t.Errorf("decided by %v, then by %v", d.By, again.By)
+		}
 		for _, url := range []string{"example.com", "example.com/", "http://example.com/login/x", "http://10.1.2.3/login", "printer.local"} {
 			check(t, c, url, lookup.Safe)
 		}
@@ -121,6 +126,9 @@ func TestAClientSaysWhatIsWrongWithItsConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
+	if want := strings.Fields(config.DefaultLists); !slices.Equal(c.lists, want) {
+		t.Errorf("lists %q, and those of a Corefile are %q", c.lists, want)
+	}
 	if _, err := c.Check(t.Context(), "http:///login"); err == nil {
 		t.Error("a text that is no URL has no error")
 	}

@@ -25,9 +25,13 @@ func (c *Checker) CheckURL(ctx context.Context, u URL) Decision {
 			continue
 		}
 		first, also := threat.Threats.split()
+		by := ByServer
+		if answer.From == FromCache {
+			by = ByCache
+		}
 		list, _ := c.prefixOf(c.database.Lists(), hashes[i])
 		return Decision{
-			Verdict: Unsafe, By: ByServer, Threat: first, Also: also, FrameOnly: threat.FrameOnly, List: list,
+			Verdict: Unsafe, By: by, Threat: first, Also: also, FrameOnly: threat.FrameOnly, List: list,
 			Expression: expressions[i].Text, Expires: time.Now().Add(answer.TTL),
 		}
 	}

@@ -126,7 +126,7 @@ func TestImportsPointOneWay(t *testing.T) {
 // and client, which is for programs of others, are not counted. Lower them when you can.
 const (
 	mostPackages = 19
-	mostArrows   = 71
+	mostArrows   = 72
 )
 
 // A package pays if it lets a reader leave others closed.

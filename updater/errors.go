@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -27,9 +28,6 @@ var ErrDamaged = errors.New("damaged file")
 // ErrBusy says that another process or engine has locked the folder.
 var ErrBusy = errors.New("the folder is in use")
 
-// timeForm is how errors have a time: local, as logs of the system and clocks on the wall have it.
-const timeForm = time.DateTime + " MST"
-
 // NotDueError says that the schedule does not allow to fetch any of the lists yet.
 type NotDueError struct {
 	Until time.Time // when the first list is due
@@ -37,7 +35,7 @@ type NotDueError struct {
 
 // Error implements error.
 func (e *NotDueError) Error() string {
-	return "nothing may be fetched before " + e.Until.Local().Format(timeForm)
+	return "nothing may be fetched before " + say.Time(e.Until)
 }
 
 // HeldError says that a search was not sent, since the server must not be asked now. It is

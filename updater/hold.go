@@ -3,6 +3,8 @@ package updater
 import (
 	"fmt"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
 // A Hold explains to people what a Clock or a Ledger has decided. It decides nothing itself.
@@ -59,7 +61,7 @@ func (h Hold) String() string {
 		text = fmt.Sprintf("back-off after %d failures in a row, the last", h.Failures)
 	}
 	if !h.Failed.IsZero() {
-		text += " at " + h.Failed.Local().Format(timeForm)
+		text += " at " + say.Time(h.Failed)
 	}
 	if h.Cause != "" {
 		text += ": " + h.Cause
