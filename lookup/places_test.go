@@ -40,6 +40,9 @@ func TestPlacesAreShared(t *testing.T) {
 		{"one client, one name", func(int) netip.Addr { return netip.MustParseAddr("192.0.2.1") }, 1, samePlaces},
 		{"one client, three names", func(int) netip.Addr { return netip.MustParseAddr("192.0.2.1") }, 3, 3 * samePlaces},
 		{"many networks", func(n int) netip.Addr { return clientsOf(0, n) }, 0, mostPlaces},
+		{"many IPv4 networks, mapped", func(n int) netip.Addr {
+			return netip.AddrFrom16(netip.AddrFrom4([4]byte{byte(n >> 8), byte(n), 0, 1}).As16())
+		}, 0, mostPlaces},
 		{"many networks, one name", func(n int) netip.Addr { return clientsOf(0, n) }, 1, firstPlaces},
 		{"many networks, three names", func(n int) netip.Addr { return clientsOf(0, n) }, 3, 3 * namePlaces},
 	} {

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coredns/coredns/plugin"
+
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
@@ -197,6 +199,25 @@ func TestAnEntryThatCannotBeRemovedIsAnError(t *testing.T) {
 		}
 		if !wrong && (len(done.Removed) != 1 || filepath.Base(done.File) != "list.txt") {
 			t.Errorf("Expected one entry to be removed, got %+v", done)
+		}
+	}
+}
+
+// Whoever changes a list is told so when queries see it, not before.
+func TestAChangeIsInForceWhenItIsSaidToBe(t *testing.T) {
+	file := testkit.Write(t, t.TempDir(), "list.txt", "b.example\n")
+	b, err := opened(&config.Block{Zones: plugin.Zones{"."}, Own: []config.OwnFile{{Path: file}}})
+	testkit.Must(t, err)
+	defer b.End()
+	p := &Process{blocks: []*Block{b}}
+	host, _ := lookup.ParseHost("a.example")
+	for _, remove := range []bool{false, true} {
+		done, err := p.Change(t.Context(), Change{Host: host, Remove: remove})
+		testkit.Must(t, err)
+		var d lookup.Decision
+		b.checkOwn(host, &d)
+		if blocked := d.Verdict == lookup.Unsafe; !done.Changed || done.But != "" || blocked == remove {
+			t.Errorf("remove %t: blocked %t, %+v", remove, blocked, done)
 		}
 	}
 }

@@ -104,6 +104,9 @@ func TestARequestWithoutAConnectionWasNotSent(t *testing.T) {
 			if err == nil || ok != test.unsent || ok && unsent.Reached != test.reached || !strings.Contains(err.Error(), test.say) {
 				t.Fatalf("%v, not sent: %t, want %t", err, ok, test.unsent)
 			}
+			if dns, ok := errors.AsType[*net.DNSError](err); ok != (test.cfg.Resolvers != nil) || ok && dns.Server != test.cfg.Resolvers[0] {
+				t.Errorf("%v, want to read which name server was asked, of %v", err, test.cfg.Resolvers)
+			}
 			if err := c.Reach(ctx); ok && !test.reached && !isNotSent(err) {
 				t.Errorf("without a request: %v", err)
 			}
