@@ -37,7 +37,7 @@ type Config struct {
 	// they are in memory only, and each start fetches all lists.
 	Folder   string
 	Endpoint string   // URL of a relay; "": Google's server
-	Lists    []string // names of threat lists; nil: se-4b, mw-4b and uws-4b
+	Lists    []string // names of threat lists; none: se-4b, mw-4b and uws-4b
 	// Report is told what happens, from several goroutines: a list has been updated, a disk cannot be used. Nil: nobody
 	// is told.
 	Report func(updater.Event)
@@ -58,7 +58,7 @@ type Client struct {
 // Open returns a Client with the lists of the folder in force. It asks nobody: that is for Run and Check. The error
 // says what is wrong with cfg, or with the folder.
 func Open(cfg Config) (*Client, error) {
-	if cfg.Lists == nil {
+	if len(cfg.Lists) == 0 {
 		cfg.Lists = []string{"se-4b", "mw-4b", "uws-4b"}
 	}
 	if cfg.Report == nil {

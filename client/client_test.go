@@ -121,7 +121,7 @@ func TestAClientSaysWhatIsWrongWithItsConfig(t *testing.T) {
 			t.Errorf("%+v: %v, %v; want an error with %q", cfg, c, err, want)
 		}
 	}
-	c, err := Open(Config{Program: "test/1", Key: key})
+	c, err := Open(Config{Program: "test/1", Key: key, Lists: []string{}}) // as strings.Fields makes it of nothing
 	if err != nil {
 		t.Fatal(err)
 	}
