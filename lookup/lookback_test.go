@@ -72,6 +72,26 @@ func TestANameThatIsListedLaterIsFoundOnce(t *testing.T) {
 	})
 }
 
+// The server answers about each expression of a name: the name itself is no threat, its domain may be one.
+func TestEachExpressionOfANameIsSettledOnce(t *testing.T) {
+	for _, threats := range [][]ThreatHash{nil, {isThreat("evil.example/", Malware)}} {
+		inBubble(t, fmt.Sprint(len(threats)), func(t *testing.T) {
+			c, p, srv := remembering(t, Config{}, threats...)
+			p.Note(device1, FromQname("s2.evil.example."), RuleV5) // its prefix comes before its domain's
+			c.list("s2.evil.example/", "evil.example/")
+			if late, err := c.LookBack(t.Context(), p, nil); err != nil || len(late) != len(threats) {
+				t.Errorf("%+v, %v", late, err)
+			}
+			time.Sleep(time.Hour)
+			c.list("s2.evil.example/", "evil.example/", "another.example/")
+			c.wantLate(t, p)
+			if got := srv.searches(); len(got) != 1 {
+				t.Errorf("what the server has answered about is asked again: %x", got)
+			}
+		})
+	}
+}
+
 // Who asked for a host is told by all bits of its record: not for a name above or below it, also where that has two records.
 func TestWhoAskedForAHostIsKnownUntilItIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

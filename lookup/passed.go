@@ -64,7 +64,7 @@ const (
 )
 
 // NewPassed returns a memory of about this size in bytes, at least one bucket, for names that were asked
-// for up to keep ago, at most 30 days.
+// for up to keep ago, at most 22 days.
 func NewPassed(bytes int, keep time.Duration) *Passed {
 	n := max(1, bytes/(8*passedBytes))
 	p := &Passed{keep: keep, seed: maphash.MakeSeed(), pair: make([]eight, n), more: make([]eight, n), seen: make([]eight, n)}
@@ -279,12 +279,12 @@ func (p *Passed) listed(holds func(prefix uint32) bool, now time.Time, most int)
 // when there is something to look at.
 func (p *Passed) Forget() { p.listed(func(uint32) bool { return false }, time.Now(), 0) }
 
-// change changes a record, unless it is another one by now.
+// change changes a record, unless it is of another pair by now. The first expression may be forgotten already.
 func (p *Passed) change(place uint32, i int, pair uint64, do func()) {
 	lock := &p.locks[place%uint32(len(p.locks))]
 	lock.Lock()
 	defer lock.Unlock()
-	if p.pair[place][i].Load() == pair {
+	if p.pair[place][i].Load()>>32 == pair>>32 {
 		do()
 	}
 }
