@@ -40,13 +40,13 @@ const floor = 16 << 10
 // maxRedirects is the most redirects that are followed.
 const maxRedirects = 5
 
-// newClient returns a client that reaches the server of a list, by a new connection for each
-// request. A nil transport is the network.
+// newClient returns a client for one download, which reaches the server of a list by a new connection
+// for each request. A nil transport is the network.
 func newClient(resolvers string, transport http.RoundTripper) *http.Client {
 	if transport == nil {
 		transport = protocol.Transport(strings.Fields(resolvers), new(tls.Config))
 	}
-	return &http.Client{Transport: inwards{protocol.Once(protocol.Fresh(transport)), isInward}, CheckRedirect: func(next *http.Request, before []*http.Request) error {
+	return &http.Client{Transport: &inwards{RoundTripper: protocol.Once(protocol.Fresh(transport)), inward: isInward}, CheckRedirect: func(next *http.Request, before []*http.Request) error {
 		next.Header.Del("Referer") // it has the query, which may be secret
 		switch {
 		case len(before) > maxRedirects:
@@ -69,7 +69,6 @@ type download struct {
 // get asks for a list. s has the validators, if the list is on disk. alive is called with the
 // number of bytes of the list that have come.
 func get(ctx context.Context, client *http.Client, c URLConfig, s URLState, alive func(n int)) (*download, error) {
-	ctx = withRoute(ctx)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.URL, nil)
 	if err != nil {
 		return nil, err
@@ -327,46 +326,29 @@ func isInward(a netip.Addr) bool {
 // shared are addresses between a provider and its customers (RFC 6598).
 var shared = netip.MustParsePrefix("100.64.0.0/10")
 
-// route is what is known of the way of one download.
-type route struct {
-	mu     sync.Mutex
-	public bool // a server at a public address has answered; guarded by mu
-}
-
-type routeKey struct{}
-
-func withRoute(ctx context.Context) context.Context {
-	return context.WithValue(ctx, routeKey{}, new(route))
-}
-
-// inwards is a transport that refuses to go from a public address inwards. It looks at the
-// address of the connection: a name can have any.
+// inwards is a transport for one download, which refuses to go from a public address inwards. It looks
+// at the address of the connection: a name can have any. It is not safe for concurrent use.
 type inwards struct {
 	http.RoundTripper
 	inward func(netip.Addr) bool
+	public bool // a server at a public address has answered
 }
 
 // RoundTrip implements http.RoundTripper. A connection that leads inwards after a public one
 // gets no request.
-func (t inwards) RoundTrip(r *http.Request) (*http.Response, error) {
-	way, _ := r.Context().Value(routeKey{}).(*route)
-	if way == nil {
-		return t.RoundTripper.RoundTrip(r)
-	}
+func (t *inwards) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, refuse := context.WithCancelCause(r.Context())
 	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
 		to, ok := info.Conn.RemoteAddr().(*net.TCPAddr)
 		if !ok {
 			return
 		}
-		way.mu.Lock()
-		defer way.mu.Unlock()
 		switch inward := t.inward(to.AddrPort().Addr()); {
-		case inward && way.public:
+		case inward && t.public:
 			refuse(fmt.Errorf("%w, %s", errInward, to.IP))
 			info.Conn.Close() // before the request is written
 		case !inward:
-			way.public = true
+			t.public = true
 		}
 	}}
 	answer, err := t.RoundTripper.RoundTrip(r.WithContext(httptrace.WithClientTrace(ctx, trace)))
@@ -377,11 +359,4 @@ func (t inwards) RoundTrip(r *http.Request) (*http.Response, error) {
 		refuse(nil)
 	}
 	return answer, err
-}
-
-// CloseIdleConnections lets http.Client close the transport's connections.
-func (t inwards) CloseIdleConnections() {
-	if c, ok := t.RoundTripper.(interface{ CloseIdleConnections() }); ok {
-		c.CloseIdleConnections()
-	}
 }

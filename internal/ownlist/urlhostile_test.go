@@ -292,10 +292,10 @@ func newFixture(t *testing.T, change func(*URLConfig)) *fixture {
 	if change != nil {
 		change(&c)
 	}
-	f.source = newSource(newURLRegistry(patient, nil), c, Config{})
+	f.source = newSource(newURLRegistry(patient, nil), c)
 	f.source.openers = []*URLList{{cfg: c, report: func(e URLEvent) { f.events = append(f.events, e) }}}
 	f.client = newClient("", nil)
-	t.Cleanup(f.client.CloseIdleConnections)
+	f.source.registry.client = func(string) *http.Client { return f.client }
 	return f
 }
 
@@ -303,7 +303,7 @@ func newFixture(t *testing.T, change func(*URLConfig)) *fixture {
 func (f *fixture) fetch(answer http.HandlerFunc) URLState {
 	f.t.Helper()
 	f.answer.Store(&answer)
-	f.source.attempt(f.t.Context(), f.client, func() {})
+	f.source.attempt(f.t.Context(), func() {})
 	return f.source.current()
 }
 
@@ -353,7 +353,7 @@ func TestARedirectLeadsNoPublicAddressInwards(t *testing.T) {
 		io.WriteString(w, "inside.example\n")
 	}))
 	f := newFixture(t, nil)
-	f.client.Transport = inwards{http.DefaultTransport.(*http.Transport).Clone(), func(a netip.Addr) bool { return a != public }}
+	f.client.Transport = &inwards{RoundTripper: http.DefaultTransport.(*http.Transport).Clone(), inward: func(a netip.Addr) bool { return a != public }}
 	s := f.fetch(func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, inside+"/latest/meta-data", http.StatusFound)
 	})
@@ -368,7 +368,7 @@ func TestARedirectLeadsNoPublicAddressInwards(t *testing.T) {
 		"from inside": isInward, "outside": func(netip.Addr) bool { return false },
 	} {
 		f := newFixture(t, nil)
-		f.client.Transport = inwards{http.DefaultTransport.(*http.Transport).Clone(), inward}
+		f.client.Transport = &inwards{RoundTripper: http.DefaultTransport.(*http.Transport).Clone(), inward: inward}
 		s := f.fetch(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, inside, http.StatusFound) })
 		if s.Failing() || f.inForce() != 1 {
 			t.Errorf("%s: %+v", name, s)

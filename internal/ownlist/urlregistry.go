@@ -21,7 +21,7 @@ import (
 // urlRegistry holds one source for each list that is open.
 type urlRegistry struct {
 	limits    limits
-	transport http.RoundTripper // nil: the network
+	client    func(resolvers string) *http.Client // for one download
 	downloads *downloads
 
 	mu      sync.Mutex
@@ -32,8 +32,10 @@ type urlRegistry struct {
 // id tells lists apart that cannot share a file.
 type id struct{ url, db string }
 
+// newURLRegistry returns a registry without lists. A nil transport is the network.
 func newURLRegistry(l limits, transport http.RoundTripper) *urlRegistry {
-	return &urlRegistry{limits: l, transport: transport, downloads: newDownloads(), sources: make(map[id]*urlSource), ending: make(map[id]chan struct{})}
+	client := func(resolvers string) *http.Client { return newClient(resolvers, transport) }
+	return &urlRegistry{limits: l, client: client, downloads: newDownloads(), sources: make(map[id]*urlSource), ending: make(map[id]chan struct{})}
 }
 
 // fetched is the registry of the process. It is a package variable because server blocks
@@ -49,7 +51,6 @@ type urlSource struct {
 	path      string // of the list
 	temporary string // directory of the list that ends with the source; "": none
 	broken    error  // why there is no such directory, or nil
-	reading   Config
 	said      saying // used only by run
 	stop      context.CancelFunc
 	wg        sync.WaitGroup // counts run
@@ -62,15 +63,16 @@ type urlSource struct {
 
 // URLList is a list by URL that is open. Create it with Open.
 type URLList struct {
-	cfg    URLConfig
-	report func(URLEvent)
-	source *urlSource
-	close  func()
+	cfg     URLConfig
+	reading Config
+	report  func(URLEvent)
+	source  *urlSource
+	close   func()
 }
 
 // OpenURL keeps a list fresh until Close. If the list is open with an equal URL and DB, they
-// share it: the shortest Refresh and the largest MaxBytes hold, and Wide if one of them has it. reading says how lines are
-// read; its path is not used.
+// share it: the shortest Refresh and the largest MaxBytes hold, and Wide if one of them has it; the Resolvers and reading
+// are those of the oldest Open without a Close. reading says how lines are read; its path is not used.
 //
 // OpenURL does not wait for a server. It cannot fail: what goes wrong, also with the disk, is
 // reported. Events of a shared list go to the report of the oldest Open without a Close.
@@ -89,10 +91,10 @@ func (r *urlRegistry) open(c URLConfig, reading Config, report func(URLEvent)) *
 	s := r.sources[key]
 	first := s == nil
 	if first {
-		s = newSource(r, c, reading)
+		s = newSource(r, c)
 		r.sources[key] = s
 	}
-	l := &URLList{cfg: c, report: report, source: s}
+	l := &URLList{cfg: c, reading: reading, report: report, source: s}
 	l.close = sync.OnceFunc(func() { r.release(key, s, l) })
 	s.mu.Lock()
 	s.openers = append(s.openers, l)
@@ -113,8 +115,8 @@ func (r *urlRegistry) open(c URLConfig, reading Config, report func(URLEvent)) *
 	return l
 }
 
-func newSource(r *urlRegistry, c URLConfig, reading Config) *urlSource {
-	s := &urlSource{registry: r, name: c.Name(), path: c.Path(), reading: reading}
+func newSource(r *urlRegistry, c URLConfig) *urlSource {
+	s := &urlSource{registry: r, name: c.Name(), path: c.Path()}
 	if s.path == "" {
 		dir, err := os.MkdirTemp("", "coredns-safebrowsing-")
 		if err != nil { // the first attempt reports it
@@ -188,22 +190,19 @@ func (s *urlSource) current() URLState {
 	return s.state
 }
 
-// settings returns what holds for all openers together.
-func (s *urlSource) settings() URLConfig {
+// settings returns what holds for all openers together. They change: a reload opens a list before it closes it.
+func (s *urlSource) settings() (c URLConfig, reading Config) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var c URLConfig
-	for i, l := range s.openers {
-		if i == 0 {
-			c = l.cfg
-			c.Refresh, c.MaxBytes = cmp.Or(c.Refresh, DefaultRefresh), cmp.Or(c.MaxBytes, DefaultMaxBytes)
-			continue
-		}
+	c, reading = s.openers[0].cfg, s.openers[0].reading
+	c.Refresh, c.MaxBytes = cmp.Or(c.Refresh, DefaultRefresh), cmp.Or(c.MaxBytes, DefaultMaxBytes)
+	for _, l := range s.openers[1:] {
 		c.Refresh = min(c.Refresh, cmp.Or(l.cfg.Refresh, DefaultRefresh))
 		c.MaxBytes = max(c.MaxBytes, cmp.Or(l.cfg.MaxBytes, DefaultMaxBytes))
 		c.Wide = c.Wide || l.cfg.Wide
 	}
-	return c
+	reading.Fetched, reading.Wide = true, c.Wide
+	return c, reading
 }
 
 // publish stores the state after an attempt and reports what it means to the operator.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,13 +22,14 @@ func (s *urlSource) run(ctx context.Context) {
 	}
 	s.adopt() // a run before this one may have saved its state after Open
 	s.clean()
-	c := s.settings()
-	client := newClient(c.Resolvers, s.registry.transport)
-	defer client.CloseIdleConnections()
+	c, _ := s.settings()
 	first := firstDue(s.current(), c.Refresh, time.Now(), rand.Float64())
 	next := func() time.Time { return first }
 	for s.sleep(ctx, next) {
-		next = func() time.Time { return due(s.current(), s.settings().Refresh, time.Now()) }
+		next = func() time.Time {
+			c, _ := s.settings()
+			return due(s.current(), c.Refresh, time.Now())
+		}
 		if s.adopt() && next().After(time.Now()) {
 			continue
 		}
@@ -37,7 +37,7 @@ func (s *urlSource) run(ctx context.Context) {
 		if leave == nil {
 			return
 		}
-		s.attempt(ctx, client, leave)
+		s.attempt(ctx, leave)
 		leave()
 	}
 }
@@ -75,10 +75,11 @@ func (s *urlSource) adopt() bool {
 
 // attempt fetches the list once, unless ctx ends. It calls slow if others should not wait for
 // this download.
-func (s *urlSource) attempt(ctx context.Context, client *http.Client, slow func()) {
-	c, before := s.settings(), s.current()
+func (s *urlSource) attempt(ctx context.Context, slow func()) {
+	c, reading := s.settings()
+	before := s.current()
 	before.recall(s.path)
-	o := s.fetch(ctx, client, c, before, slow)
+	o := s.fetch(ctx, c, reading, before, slow)
 	if ctx.Err() != nil {
 		s.giveUp(before)
 		return
@@ -121,7 +122,7 @@ func (o fetchOutcome) doubted() bool {
 var errKeep = errors.New("the list stays as it is")
 
 // fetch asks for the list and replaces the file by what is believed.
-func (s *urlSource) fetch(ctx context.Context, client *http.Client, c URLConfig, before URLState, slow func()) (o fetchOutcome) {
+func (s *urlSource) fetch(ctx context.Context, c URLConfig, reading Config, before URLState, slow func()) (o fetchOutcome) {
 	defer func() {
 		if o.err != nil {
 			o.words = wordsOf(o.err, c)
@@ -144,14 +145,14 @@ func (s *urlSource) fetch(ctx context.Context, client *http.Client, c URLConfig,
 	}
 	ctx, alive, cancel := s.registry.limits.within(ctx, slow)
 	defer cancel()
-	d, err := get(ctx, client, c, before, alive)
+	d, err := get(ctx, s.registry.client(c.Resolvers), c, before, alive)
 	o.answered = !isUnreached(err)
 	switch {
 	case err != nil:
 	case d.unchanged:
 		o.unchanged, o.doubt = true, nil
 	default:
-		err = s.take(d, c, before, &o)
+		err = s.take(d, reading, before, &o)
 		d.close()
 	}
 	if err != nil && ctx.Err() != nil {
@@ -163,9 +164,7 @@ func (s *urlSource) fetch(ctx context.Context, client *http.Client, c URLConfig,
 
 // take writes the list that comes to a new file, judges it, and puts it in the place of
 // the old one if it is believed.
-func (s *urlSource) take(d *download, c URLConfig, before URLState, o *fetchOutcome) error {
-	reading := s.reading
-	reading.Fetched, reading.Wide = true, c.Wide
+func (s *urlSource) take(d *download, reading Config, before URLState, o *fetchOutcome) error {
 	o.came = URLState{ETag: d.etag, LastModified: d.lastModified}
 	var cause error // without the words of files.Replace, which would be about the disk
 	err := files.Replace(s.path, func(w *os.File) error {

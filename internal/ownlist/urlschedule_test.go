@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -217,6 +218,29 @@ func TestAListIsFetchedOnceForAllOpeners(t *testing.T) {
 		if n := len(w.states()); n != 0 {
 			t.Errorf("%d lists are open", n)
 		}
+	})
+}
+
+// A reload opens the lists before it closes those of the Corefile before: how they are fetched and read is as the new one says.
+func TestAReloadChangesHowAListIsFetchedAndRead(t *testing.T) {
+	withClock(t, "192.0.2.7 bad.example\n", func(w *clocked) {
+		asked, client := "", w.client
+		w.client = func(resolvers string) *http.Client {
+			asked = resolvers
+			return client(resolvers)
+		}
+		c := URLConfig{URL: "https://lists.example.org/a.txt", DB: w.db, Resolvers: "192.0.2.53:53"}
+		before := w.open(c, Config{}, w.report)
+		if _, events := w.took(time.Second); events != "doubted" || asked != "192.0.2.53:53" {
+			t.Errorf("Events %q, resolved by %q", events, asked)
+		}
+		c.Resolvers = "9.9.9.9:53"
+		after := w.open(c, Config{IPv4: netip.MustParseAddr("192.0.2.7")}, w.report)
+		before.Close()
+		if _, events := w.took(48 * time.Hour); events != "recovered" || asked != "9.9.9.9:53" {
+			t.Errorf("After the reload: events %q, resolved by %q", events, asked)
+		}
+		after.Close()
 	})
 }
 

@@ -55,7 +55,6 @@ func TestOverTLS(t *testing.T) {
 		if s.Failing() != (test.want != "") || !strings.Contains(s.Error, test.want) || test.soon > 0 && time.Until(s.Next) > test.soon {
 			t.Errorf("%s: %+v, want %q", test.name, s, test.want)
 		}
-		f.client.CloseIdleConnections()
 	}
 }
 
@@ -75,7 +74,7 @@ func TestTheSettingsOfAllOpenersHold(t *testing.T) {
 		{[]*URLList{list(48*time.Hour, 5000), list(0, 0)}, DefaultRefresh, DefaultMaxBytes},
 	} {
 		s := &urlSource{openers: test.openers}
-		if got := s.settings(); got.Refresh != test.refresh || got.MaxBytes != test.maxBytes {
+		if got, _ := s.settings(); got.Refresh != test.refresh || got.MaxBytes != test.maxBytes {
 			t.Errorf("%+v, want %s and %d", got, test.refresh, test.maxBytes)
 		}
 	}
