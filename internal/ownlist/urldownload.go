@@ -317,14 +317,23 @@ func (p *downloads) taken() []string {
 var errInward = errors.New("a redirect from a public address to one that is not public")
 
 // isInward reports whether an address is not public: of this machine, of a private network, of
-// a link, or shared by a provider (RFC 6890).
+// a link, or shared by a provider (RFC 6890). An IPv4 address behind a NAT64 counts as itself.
 func isInward(a netip.Addr) bool {
+	if nat64.Contains(a) {
+		b := a.As16()
+		a = netip.AddrFrom4([4]byte(b[12:]))
+	}
 	a = a.Unmap()
-	return a.IsLoopback() || a.IsPrivate() || a.IsLinkLocalUnicast() || a.IsUnspecified() || a.IsMulticast() || shared.Contains(a)
+	return a.IsLoopback() || a.IsPrivate() || a.IsLinkLocalUnicast() || a.IsUnspecified() || a.IsMulticast() || shared.Contains(a) || localNAT64.Contains(a)
 }
 
-// shared are addresses between a provider and its customers (RFC 6598).
-var shared = netip.MustParsePrefix("100.64.0.0/10")
+// shared are addresses between a provider and its customers (RFC 6598). nat64 are those for IPv4 addresses
+// behind any NAT64 (RFC 6052), localNAT64 those behind one of this network (RFC 8215).
+var (
+	shared     = netip.MustParsePrefix("100.64.0.0/10")
+	nat64      = netip.MustParsePrefix("64:ff9b::/96")
+	localNAT64 = netip.MustParsePrefix("64:ff9b:1::/48")
+)
 
 // inwards is a transport for one download, which refuses to go from a public address inwards. It looks
 // at the address of the connection: a name can have any. It is not safe for concurrent use.

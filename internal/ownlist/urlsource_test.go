@@ -333,6 +333,7 @@ func FuzzURLState(f *testing.F) {
 	must(f, err)
 	f.Add(raw)
 	f.Add([]byte(`{"etag":"a\r\nX-Evil: 1","bytes":-1,"failures":99999999999999999999}`))
+	f.Add([]byte(`{"failures":9223372036854775807}`))
 	f.Add([]byte(strings.Repeat(" ", maxState) + "{}"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		s, err := parseURLState(raw)
@@ -348,6 +349,9 @@ func FuzzURLState(f *testing.F) {
 		now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 		if next := firstDue(s, time.Hour, now, 0.5); next.After(now.Add(25 * time.Hour)) {
 			t.Errorf("Due at %s by %+v", next, s)
+		}
+		if next := s.after(fetchOutcome{err: errStalled}, URLConfig{}, now, 0.5).Next; !next.After(now) || next.After(now.Add(25*time.Hour)) {
+			t.Errorf("After a failure due at %s by %+v", next, s)
 		}
 		again, err := json.Marshal(s)
 		if err != nil {

@@ -92,7 +92,7 @@ func parseURLState(raw []byte) (s URLState, err error) {
 		return URLState{}, fmt.Errorf("%w: %w", errState, err)
 	}
 	doubt := s.Doubt != nil && s.Doubt.Entries < 0
-	if s.Bytes < 0 || s.Entries < 0 || s.Failures < 0 || doubt {
+	if s.Bytes < 0 || s.Entries < 0 || s.Failures < 0 || s.Failures > 1<<30 || doubt { // one more failure must fit
 		return URLState{}, errState
 	}
 	for _, text := range []string{s.Name, s.ETag, s.LastModified, s.Error} {
