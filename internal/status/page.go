@@ -193,7 +193,7 @@ func (m *maker) renew() error {
 	if age := time.Since(m.at); !m.at.IsZero() && age >= 0 && age < fresh {
 		return nil
 	}
-	p := page{Report: m.source.Report(), CSS: template.CSS(pageCSS)}
+	p := page{Report: m.source.Report().Shown(), CSS: template.CSS(pageCSS)}
 	body, err := render(p)
 	if err != nil {
 		return err

@@ -246,6 +246,12 @@ func TestABlockedNameHasWhyCountAndACommand(t *testing.T) {
 	if r.Named = false; strings.Contains(page(), "shop.example") {
 		t.Error("Expected no names where the Corefile does not show them")
 	}
+	for r.Named = true; len(r.Names) <= maxShown; {
+		r.Names = append(r.Names, Blocked{Name: fmt.Sprintf("n%d.example", len(r.Names)), Last: now})
+	}
+	if got := page(); !strings.Contains(got, "n99.example") || strings.Contains(got, "n100.example") {
+		t.Error("Expected the last 100 names")
+	}
 }
 
 // Devices that may not be protected are told where people look first, and what came from a network is escaped.
