@@ -98,6 +98,9 @@ type minute struct {
 	gone   []uint64 // hashes of names that were last blocked then, and went for others
 }
 
+// recent reports whether a minute is of the hour that ends with minute now: the clock may have been set back.
+func (m *minute) recent(now int64) bool { return m.number <= now && now-m.number < hour }
+
 // anHour counts the names of one hour of local time.
 type anHour struct {
 	began time.Time
@@ -175,7 +178,7 @@ func (r *Recent) goes(b *Blocked, now int64) {
 	}
 	all := 0
 	for i := range r.minutes {
-		if m := &r.minutes[i]; now-m.number >= hour {
+		if m := &r.minutes[i]; !m.recent(now) {
 			m.gone = nil
 		}
 		all += len(r.minutes[i].gone)
@@ -184,7 +187,7 @@ func (r *Recent) goes(b *Blocked, now int64) {
 		r.lost = b.Last
 		return
 	}
-	number := max(b.Last.Unix()/60, now-hour+1) // of the minute before that the place is taken
+	number := min(max(b.Last.Unix()/60, now-hour+1), now) // of the minute before that the place is taken
 	m := &r.minutes[number%hour]
 	if m.number != number {
 		*m = minute{number: number}
@@ -205,8 +208,8 @@ func (r *Recent) Hour(now time.Time) (counts []Count, names []Blocked) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	sum := make(map[string]int)
-	for _, m := range r.minutes {
-		if age := now.Unix()/60 - m.number; age >= 0 && age < hour {
+	for i := range r.minutes {
+		if m := &r.minutes[i]; m.recent(now.Unix() / 60) {
 			for list, n := range m.counts {
 				sum[list] += n
 			}
@@ -246,8 +249,9 @@ func (r *Recent) Gone(name, zones, folder string, now time.Time) (at time.Time) 
 		return time.Time{}
 	}
 	hash := maphash.Comparable(r.seed, key{name, zones, folder})
-	for _, m := range r.minutes {
-		if then := time.Unix(m.number*60, 0); now.Unix()/60-m.number < hour && then.After(at) && slices.Contains(m.gone, hash) {
+	for i := range r.minutes {
+		m := &r.minutes[i]
+		if then := time.Unix(m.number*60, 0); m.recent(now.Unix()/60) && then.After(at) && slices.Contains(m.gone, hash) {
 			at = then
 		}
 	}
@@ -270,12 +274,14 @@ func (r *Recent) Day(checked int, now time.Time) (d Day) {
 	r.checked = checked
 	local := now.Local()
 	for _, h := range r.hours {
-		ago := int(now.Sub(h.began) / time.Hour)
-		if h.began.IsZero() || h.began.After(now) || ago >= len(d.Hours) { // the clock may have been set back
+		if h.began.After(now) { // the clock may have been set back
 			continue
 		}
-		d.Hours[len(d.Hours)-1-ago] = h.Pair
-		if h.began.YearDay() == local.YearDay() {
+		ago := int(now.Sub(h.began) / time.Hour)
+		if ago < len(d.Hours) {
+			d.Hours[len(d.Hours)-1-ago] = h.Pair
+		}
+		if ago <= len(d.Hours) && h.began.YearDay() == local.YearDay() { // a day may have 25 hours
 			d.Checked, d.Blocked = d.Checked+h.Checked, d.Blocked+h.Pair.Blocked
 			d.Threats.add(h.Threats)
 		}

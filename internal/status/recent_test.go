@@ -207,6 +207,9 @@ func TestNoNameOfTheLastHourIsDenied(t *testing.T) {
 	if r.Crowded(now.Add(3*time.Hour)) || kept > 2*maxGone {
 		t.Errorf("%d hashes have room for %d, crowded: %v", maxGone, kept, r.Crowded(now.Add(3*time.Hour)))
 	}
+	if last := name(0); r.Gone(last, "", "", now.Add(3*time.Hour)).IsZero() || !r.Gone(last, "", "", now).IsZero() {
+		t.Error("Expected a minute to be of the last hour until the clock is set back")
+	}
 	r.Blocked(Blocked{List: "se-4b", Name: "more.example"}, now.Add(3*time.Hour))
 	if !r.Crowded(now.Add(3*time.Hour)) || !r.Crowded(now.Add(3*time.Hour+59*time.Minute)) || r.Crowded(now.Add(4*time.Hour)) {
 		t.Error("Expected nobody to say of other names of this hour that they were not blocked")
@@ -227,5 +230,20 @@ func TestADayCountsFromMidnight(t *testing.T) {
 	}
 	if d := r.Day(15, day.Add(48*time.Hour)); d.Blocked != 0 || d.Checked != 0 {
 		t.Errorf("Two days later %+v", d)
+	}
+}
+
+// A day may have 25 hours, and all of them are of today.
+func TestTheDayOnWhichClocksAreSetBackIsWhole(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	testkit.Must(t, err)
+	local := time.Local
+	time.Local = berlin
+	t.Cleanup(func() { time.Local = local })
+	var r Recent
+	first, last := time.Date(2026, 10, 25, 0, 30, 0, 0, berlin), time.Date(2026, 10, 25, 23, 30, 0, 0, berlin)
+	r.Blocked(Blocked{Name: "a.example"}, first)
+	if d := r.Day(0, last); d.Blocked != 1 || last.Sub(first) != 24*time.Hour {
+		t.Errorf("%+v", d)
 	}
 }
