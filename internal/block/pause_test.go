@@ -307,3 +307,30 @@ func TestClosingAPauseDoesNotWaitForADiskThatHangs(t *testing.T) {
 		}
 	})
 }
+
+// A pause that ends while another one holds for the same server blocks is no end of anything.
+func TestBlockingIsInForceAgainWhereNothingElsePausesIt(t *testing.T) {
+	lines := testkit.Capture(t)
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		r := newPauses(reportPause)
+		f := r.Open(dir)
+		defer r.Close(f)
+		pause := func(zone string, length time.Duration) {
+			_, err := ChangePauses(t.Context(), dir, zone, length, false, time.Now())
+			testkit.Must(t, err)
+			time.Sleep(pauseInterval)
+		}
+		pause("a.example.", time.Hour)
+		pause(AllBlocks, time.Hour)
+		if got := lines.About("in force again"); len(got) > 0 {
+			t.Errorf("while all server blocks are paused: %q", got)
+		}
+		pause("a.example.", 2*time.Hour)
+		time.Sleep(time.Hour)
+		want := "in force again for all server blocks, but not for the zone a.example.: the pause has ended"
+		if got := lines.About("in force again"); len(got) != 1 || !strings.Contains(got[0], want) {
+			t.Errorf("while one zone is paused: %q", got)
+		}
+	})
+}

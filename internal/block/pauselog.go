@@ -24,7 +24,13 @@ func reportPause(e pauseEvent) {
 	case pauseBegan:
 		log.Warningf("Blocking is PAUSED until %s for %s: every name passes. To end the pause: safebrowsing pause off", say.Time(e.Until), pausedBlocks(e.Pause))
 	case pauseEnded:
-		log.Infof("Blocking is in force again for %s: the pause has ended", pausedBlocks(e.Pause))
+		except := ""
+		for _, other := range e.others {
+			if e.Zone == AllBlocks {
+				except += ", but not for " + pausedBlocks(other)
+			}
+		}
+		log.Infof("Blocking is in force again for %s%s: the pause has ended", pausedBlocks(e.Pause), except)
 	case pauseDropped:
 		log.Infof("Blocking is in force for %s: the pause until %s was for the process before this one. To keep a pause over a restart: safebrowsing pause -keep", pausedBlocks(e.Pause), say.Time(e.Until))
 	case pauseFailed:

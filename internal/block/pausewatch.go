@@ -18,8 +18,9 @@ import (
 type pauseEvent struct {
 	what pauseChange
 	Pause
-	file string
-	err  error // of pauseFailed
+	file   string  // of pauseFailed
+	err    error   // of pauseFailed
+	others []Pause // of pauseEnded: that are in force
 }
 
 // pauseChange is what has become of a pause.
@@ -114,7 +115,7 @@ func (f *pauseFolder) drop(now time.Time) {
 	f.stale = slices.DeleteFunc(slices.Clone(f.pauses), func(p Pause) bool { return p.Keep })
 	for _, p := range f.stale {
 		if p.Active(now) {
-			f.report(pauseEvent{pauseDropped, p, f.file, nil})
+			f.report(pauseEvent{what: pauseDropped, Pause: p})
 		}
 	}
 }
@@ -163,7 +164,7 @@ func (f *pauseFolder) read() {
 		f.version = nil // a chmod, which ends this, changes neither size nor time
 	}
 	if began, _ := f.trouble.Note(err); began {
-		f.report(pauseEvent{pauseFailed, Pause{}, f.file, err})
+		f.report(pauseEvent{what: pauseFailed, file: f.file, err: err})
 	}
 }
 
@@ -202,12 +203,12 @@ func (f *pauseFolder) update(now time.Time) {
 	}
 	for _, p := range active {
 		if !slices.Contains(before, p) {
-			f.report(pauseEvent{pauseBegan, p, f.file, nil})
+			f.report(pauseEvent{what: pauseBegan, Pause: p})
 		}
 	}
 	for _, p := range before {
-		if !slices.ContainsFunc(active, func(a Pause) bool { return a.Zone == p.Zone }) {
-			f.report(pauseEvent{pauseEnded, p, f.file, nil})
+		if !slices.ContainsFunc(active, func(a Pause) bool { return a.Zone == p.Zone || a.Zone == AllBlocks }) {
+			f.report(pauseEvent{what: pauseEnded, Pause: p, others: active})
 		}
 	}
 }
