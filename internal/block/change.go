@@ -95,17 +95,16 @@ func (p *Process) lookForServerLists() {
 const settles = 3 * time.Second
 
 // wait waits until a change is in force, for settles at most.
-func wait(ctx context.Context, inForce func() bool) bool {
+func wait(ctx context.Context, inForce func() bool) {
 	ctx, cancel := context.WithTimeout(ctx, settles)
 	defer cancel()
 	for !inForce() {
 		select {
 		case <-ctx.Done():
-			return false
+			return
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	return true
 }
 
 // Pause lets every name pass for a while in the server blocks that check a zone, or in all if it is
@@ -178,8 +177,8 @@ type Change struct {
 type Changed struct {
 	Host    string    `json:"host"`
 	Action  string    `json:"action"` // allow, block or remove
-	File    string    `json:"file"`
-	Line    int       `json:"line"` // 0 after remove
+	File    string    `json:"file"`   // several are joined by a comma and a space
+	Line    int       `json:"line"`   // 0 after remove
 	Entry   string    `json:"entry"`
 	Until   time.Time `json:"until,omitzero"` // zero: for ever
 	Changed bool      `json:"changed"`
@@ -212,11 +211,10 @@ func (p *Process) Change(ctx context.Context, c Change) (done Changed, err error
 	if len(blocks) == 0 {
 		return done, errors.New("no server block has safebrowsing")
 	}
-	candidates := candidatesOf(blocks, c)
 	if c.Remove {
-		done, err = removeFrom(ctx, candidates, c)
+		done, err = removeFrom(ctx, candidatesOf(blocks, c), c)
 	} else {
-		done, err = addTo(ctx, candidates, c)
+		done, err = addTo(ctx, blocks, c)
 	}
 	if err != nil {
 		return done, err
@@ -234,40 +232,68 @@ func (p *Process) Change(ctx context.Context, c Change) (done Changed, err error
 	return done, nil
 }
 
-// candidatesOf returns the files that may be edited, the preferred one first: lists of the Corefile
-// that all blocks read, to remove an entry all lists, and at last the server's own.
+// candidatesOf returns the files that may be edited, the preferred one first: those that all blocks read, to
+// remove an entry all files; of the Corefile, and at last the server's own.
 func candidatesOf(blocks []*Block, c Change) (all []ownlist.Config) {
-	seen := make(map[string]int)
-	add := func(f ownlist.Config, times int) {
-		if seen[f.Path]++; seen[f.Path] == times {
-			all = append(all, f)
-		}
-	}
 	times := len(blocks)
 	if c.Remove {
 		times = 1
 	}
-	for _, b := range blocks {
-		for _, f := range b.Files(c.Allow) {
-			add(f, times)
-		}
-	}
-	for _, f := range blocks[0].serverLists() {
-		if f.Allow == c.Allow {
-			add(f, 1)
+	seen := make(map[string]int)
+	for _, listsOf := range []func(*Block) []ownlist.Config{func(b *Block) []ownlist.Config { return b.Files(c.Allow) }, (*Block).serverLists} {
+		for _, b := range blocks {
+			for _, f := range listsOf(b) {
+				if f.Allow != c.Allow {
+					continue
+				}
+				if seen[f.Path]++; seen[f.Path] == times {
+					all = append(all, f)
+				}
+			}
 		}
 	}
 	return all
 }
+
+// also adds what has become of the change in another file.
+func (done *Changed) also(other Changed) {
+	if done.File != "" {
+		other.File = done.File + ", " + other.File
+	}
+	other.Removed, other.Ended = append(done.Removed, other.Removed...), append(done.Ended, other.Ended...)
+	*done = other
+}
+
+// errNoFile says that no file may be edited.
+var errNoFile = errors.New("there is no file for the entry: add db DIRECTORY to the Corefile")
 
 // forbidden reports whether an error says that this process may not write.
 func forbidden(err error) bool {
 	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)
 }
 
-// addTo adds an entry to the first file that may be written.
-func addTo(ctx context.Context, candidates []ownlist.Config, c Change) (done Changed, err error) {
-	err = errors.New("there is no file for the entry: add db DIRECTORY to the Corefile")
+// addTo adds an entry to a file that all blocks read, or if none may be written to one of each block: they may
+// have folders of their own.
+func addTo(ctx context.Context, blocks []*Block, c Change) (done Changed, err error) {
+	done, err = addToFirst(ctx, candidatesOf(blocks, c), c)
+	if err != errNoFile && !forbidden(err) {
+		return done, err
+	}
+	for _, b := range blocks {
+		one, err := addToFirst(ctx, candidatesOf([]*Block{b}, c), c)
+		if err != nil {
+			return done, err
+		}
+		if one.Changed || done.File == "" {
+			done.also(one)
+		}
+	}
+	return done, nil
+}
+
+// addToFirst adds an entry to the first file that may be written.
+func addToFirst(ctx context.Context, candidates []ownlist.Config, c Change) (done Changed, err error) {
+	err = errNoFile
 	for _, f := range candidates {
 		var edited ownlist.Edited
 		if err = editList(ctx, f.Path, func(text []byte) ([]byte, error) {
@@ -280,7 +306,7 @@ func addTo(ctx context.Context, candidates []ownlist.Config, c Change) (done Cha
 			break
 		}
 	}
-	return done, err
+	return c.Of(ownlist.Config{}, ownlist.Edited{}), err
 }
 
 // removeFrom removes the entries of a host from all files.
@@ -291,17 +317,16 @@ func removeFrom(ctx context.Context, candidates []ownlist.Config, c Change) (don
 			continue
 		}
 		var edited ownlist.Edited
-		if e := editList(ctx, f.Path, func(text []byte) ([]byte, error) {
-			edited, err = c.Edit(text, f, time.Now())
-			return edited.Text, err
-		}); e != nil {
-			if len(edited.Removed) > 0 { // else there is nothing to write
-				return done, e
-			}
-			continue
-		}
-		if len(edited.Removed) > 0 {
-			done.File, done.Changed, done.Removed, done.Ended = f.Path, true, append(done.Removed, edited.Removed...), append(done.Ended, edited.Ended...)
+		var refused error // there is nothing to remove, or not by a program
+		err := editList(ctx, f.Path, func(text []byte) ([]byte, error) {
+			edited, refused = c.Edit(text, f, time.Now())
+			return edited.Text, refused
+		})
+		switch {
+		case err == nil:
+			done.also(c.Of(f, edited))
+		case refused == nil && (edited.Changed || !forbidden(err)): // else there is nothing to write
+			return done, err
 		}
 	}
 	return done, nil
@@ -339,7 +364,7 @@ func (b *Block) Otherwise(c Change) string {
 	b.check(h, &d)
 	own := isOwn(d.Decision)
 	switch {
-	case c.Allow && !c.Remove && d.Verdict == lookup.Unsafe:
+	case c.Allow && !c.Remove && own && d.Verdict == lookup.Unsafe:
 		return fmt.Sprintf("%s is still blocked, by a more specific entry of %s", h, d.List)
 	case c.Allow && !c.Remove && !own:
 		return "the entry is not in force yet"
@@ -348,11 +373,9 @@ func (b *Block) Otherwise(c Change) string {
 	case !c.Allow && !c.Remove && d.Verdict != lookup.Unsafe:
 		return "the entry is not in force yet"
 	case c.Remove && !c.Allow && d.Verdict == lookup.Unsafe:
-		return fmt.Sprintf("%s is still blocked, by %s", h, shownList(d.List))
+		return fmt.Sprintf("%s is still blocked, by %s", h, filepath.Base(d.List))
 	case c.Remove && c.Allow && d.By == lookup.ByAllow:
-		return fmt.Sprintf("%s still passes: it is allowed by %s", h, shownList(d.List))
+		return fmt.Sprintf("%s still passes: it is allowed by %s", h, filepath.Base(d.List))
 	}
 	return ""
 }
-
-func shownList(list string) string { return filepath.Base(list) }

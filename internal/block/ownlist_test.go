@@ -1,6 +1,7 @@
 package block
 
 import (
+	"context"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"github.com/coredns/coredns/plugin"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -92,7 +94,7 @@ func TestAListThatFailsIsLoggedOnceAndMeasured(t *testing.T) {
 	testkit.Must(t, os.Chtimes(file, changed, changed))
 	synctest.Test(t, func(t *testing.T) {
 		c := config.Block{Own: []config.OwnFile{{Path: file}}}
-		files, err := opened(&c)
+		lists, err := opened(&c)
 		testkit.Must(t, err)
 		second, err := opened(&c)
 		testkit.Must(t, err)
@@ -121,7 +123,7 @@ func TestAListThatFailsIsLoggedOnceAndMeasured(t *testing.T) {
 		testkit.Must(t, os.Chtimes(file, later, later))
 		poll()
 		want("back", 1, 0, 0, float64(later.Unix()), 0)
-		files.End()
+		lists.End()
 		want("in use by one", 1, 0, 0, float64(later.Unix()), 0)
 		second.End()
 		want("closed", 0, 0, 0, 0, 0)
@@ -139,9 +141,9 @@ func TestMetricsOfListsThatAreOpenedTwiceInDifferentWays(t *testing.T) {
 	c := config.Block{Own: []config.OwnFile{{Path: file, Allow: true}, {Path: file}}}
 	for _, sinkhole := range []string{"0.0.0.0", "192.0.2.9"} {
 		c.IPv4 = netip.MustParseAddr(sinkhole)
-		files, err := opened(&c)
+		lists, err := opened(&c)
 		testkit.Must(t, err)
-		defer files.End()
+		defer lists.End()
 	}
 	if got := testkit.Metric(t, "own_list_failing", "file", file); got != 0 { // fails if a series is there twice
 		t.Errorf("Expected no failure, got %v", got)
@@ -219,5 +221,43 @@ func TestAChangeIsInForceWhenItIsSaidToBe(t *testing.T) {
 		if blocked := d.Verdict == lookup.Unsafe; !done.Changed || done.But != "" || blocked == remove {
 			t.Errorf("remove %t: blocked %t, %+v", remove, blocked, done)
 		}
+	}
+}
+
+// Until an entry that allows is in force nobody can say which entry overrules it.
+func TestAnEntryThatIsNotReadYetIsNotCalledOverruled(t *testing.T) {
+	b := listing(t, config.Block{}, "evil.example")
+	evil, _ := lookup.ParseHost("evil.example")
+	b.Check(evil).Suspect.confirm(nil).Wait(t.Context())
+	if got := b.Otherwise(Change{Host: evil, Allow: true}); got != "the entry is not in force yet" {
+		t.Errorf("of a name that Safe Browsing blocks: %q", got)
+	}
+}
+
+// Server blocks with folders of their own have lists of their own: an entry is in all of them, and is removed from
+// all. A list that cannot be looked at is an error.
+func TestAChangeIsInEachFolder(t *testing.T) {
+	p := new(Process)
+	for _, zone := range []string{"a.", "b."} {
+		b := New(config.Config{Block: config.Block{Zones: plugin.Zones{zone, "example."}}, Engine: config.Engine{DB: t.TempDir()}})
+		testkit.Must(t, b.open(true))
+		defer b.End()
+		p.blocks = append(p.blocks, b)
+	}
+	host, _ := lookup.ParseHost("a.example")
+	for _, remove := range []bool{false, true} {
+		done, err := p.Change(t.Context(), Change{Host: host, Remove: remove})
+		if err != nil || !done.Changed || done.But != "" || strings.Count(done.File, "block.txt") != 2 {
+			t.Errorf("remove %t: %v, %+v", remove, err, done)
+		}
+	}
+	folder := p.blocks[1].Config.DB
+	unlock, err := files.LockFolder(t.Context(), folder)
+	testkit.Must(t, err)
+	defer unlock()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if done, err := p.Change(ctx, Change{Host: host, Remove: true}); err == nil || !strings.Contains(err.Error(), folder) {
+		t.Errorf("while the folder is locked: %v, %+v", err, done)
 	}
 }
