@@ -333,6 +333,31 @@ func TestOfTwoUpdatersOnOneFolderOneAsks(t *testing.T) {
 	})
 }
 
+// The one that fetches may have been started before the key was replaced.
+func TestAFollowerWithAnotherKeyHasTheListsOfTheFolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := protocoltest.New(t)
+		server.Publish("se-4b", entriesOf(1))
+		server.SetMinimumWait("se-4b", 20*time.Minute)
+		client, err := protocol.NewV5(protocol.Config{Key: "key", UserAgent: "run/1", Transport: server})
+		must(t, err)
+		dir := t.TempDir()
+		first := newRunOf(t, client, dir, updater.Origin{Name: "test", Asker: "old"}, "se-4b").started()
+		time.Sleep(time.Millisecond)
+		second := newRunOf(t, client, dir, updater.Origin{Name: "test", Asker: "new"}, "se-4b").started()
+		for b := range byte(3) {
+			server.Publish("se-4b", entriesOf(b))
+			time.Sleep(25 * time.Minute)
+			second.checkHeld("after an update of the other one", "se-4b", b)
+		}
+		if told := second.reported(updater.Followed); len(told) == 0 || time.Since(told[len(told)-1].Updated) > 25*time.Minute {
+			t.Errorf("told %+v", told)
+		}
+		second.stop() // while it waits for the folder
+		first.stop()
+	})
+}
+
 func TestOnADiskThatCannotBeWrittenListsAreStillInForce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := protocoltest.New(t)

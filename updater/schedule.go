@@ -207,7 +207,7 @@ func (s *Schedule) look() (changed bool) {
 				return false
 			}
 			// An answer may be written at the same time of a coarse clock.
-			changed = changed || found.Asker == s.state.Asker && !found.Fetch.held().Asking
+			changed = changed || !found.Fetch.held().Asking
 			return true
 		})
 		lacks = lacks || less
