@@ -127,7 +127,9 @@ func (d *document[T]) look(p place, accept func(T) bool) (news, lacks bool, err 
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	last := d.seen[p.kind].raw
-	d.seen[p.kind] = sight{raw, file}
+	if err == nil && (raw != nil || file == nil) { // otherwise the next look may read it
+		d.seen[p.kind] = sight{raw, file}
+	}
 	if raw != nil && last != nil && bytes.Equal(raw, last) {
 		return false, false, nil
 	}

@@ -37,9 +37,9 @@ type Schedule struct {
 }
 
 // NewSchedule returns the schedule saved in store, or an empty one. If the saved
-// schedule cannot be read, NewSchedule renames its file and returns an error
-// together with a Schedule that sends nothing for half an hour. If the clock of searches
-// cannot be read, it replaces that file, and sends no search for a quarter of an hour.
+// schedule cannot be read, NewSchedule returns an error together with a Schedule that
+// sends nothing for half an hour, and renames the file if it is damaged. If the clock of searches
+// is damaged, it replaces that file, and sends no search for a quarter of an hour.
 // With a nil store the schedule lives in memory.
 func NewSchedule(store *Store) (*Schedule, error) {
 	s := newSchedule(store)
@@ -129,7 +129,7 @@ func (s *Schedule) load(setAside bool) error {
 			searchErr = e
 		}
 	}
-	if err != nil && setAside {
+	if setAside && errors.Is(err, ErrDamaged) {
 		s.store.setAside(s.store.origin.scheduleFile())
 	}
 	s.mu.Lock()

@@ -116,7 +116,7 @@ func TestAnUnreadableScheduleIsSetAside(t *testing.T) {
 		"look":  {ReadSchedule, false},
 		"own": {func(store *Store) (*Schedule, error) {
 			s := newSchedule(store)
-			s.state.Lists = make(map[string]ListClock)
+			s.look() // as a process that waits for the folder
 			err, _ := s.own()
 			return s, err
 		}, true},

@@ -296,6 +296,26 @@ func TestADamagedFileOfSearchesCostsOneWait(t *testing.T) {
 	}
 }
 
+// A file that cannot be opened now, as when there are no file descriptors left, may have a wait. It is not damaged.
+func TestAFileThatCouldNotBeReadIsReadByTheNextLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSchedule(openStore(t, t.TempDir()))
+		searches, fetches := filepath.Join(s.store.dir, "searches.json"), filepath.Join(s.store.dir, scheduleFile)
+		must(t, errors.Join(os.Symlink(searches, searches), os.Symlink(fetches, fetches))) // loops
+		for range 2 {
+			if err := s.load(true); err == nil {
+				t.Error("no error")
+			}
+			if _, _, err := s.searches.look(s.store.folders("searches.json")[0], nil); err == nil {
+				t.Error("no error of searches")
+			}
+		}
+		if all, _ := os.ReadDir(s.store.dir); len(all) != 2 || all[0].Name() != scheduleFile {
+			t.Errorf("set aside: %v", all)
+		}
+	})
+}
+
 // slowSearches returns a schedule whose file of searches is not written before write is closed.
 func slowSearches(t *testing.T, dir string) (s *Schedule, write chan struct{}) {
 	s, write = ownedSchedule(t, dir, 0), make(chan struct{})
