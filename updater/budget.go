@@ -1,6 +1,7 @@
 package updater
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -169,8 +170,11 @@ func (l *Ledger) noteDamage(p place, err error) error {
 // stays until then: without it the next start would count from 0. A count to replace an unknown one
 // needs a budget. The caller holds mu.
 func (l *Ledger) keepDamaged(p place, err error) error {
-	if p.kind == inShared {
+	switch {
+	case p.kind == inShared:
 		return nil
+	case !errors.Is(err, ErrDamaged): // the next try may read it; what is known counts until then
+		return cmp.Or(l.unknown, err)
 	}
 	before := l.damaged
 	if err = l.noteDamage(p, err); l.damaged != before {

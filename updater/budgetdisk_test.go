@@ -85,6 +85,35 @@ func TestADamagedCountSpendsNothingBeforeTheNextDay(t *testing.T) {
 			t.Errorf("%d searches", got)
 		}
 	})
+	for name, started := range map[string]bool{"not to be read for a moment": true, "not to be read at the start": false} {
+		inBubble(t, name, func(t *testing.T) {
+			dir := t.TempDir()
+			file := filepath.Join(dir, "budget.json")
+			s := newSpender(t, dir, 10)
+			must(t, s.search(t))
+			must(t, errors.Join(s.ledger.Flush(), os.Rename(file, file+".away"), os.Symlink(file, file))) // a loop
+			left := 9
+			if !started {
+				l, err := NewLedger(quick(openStore(t, dir)))
+				if s = spenderOf(l, 10); !errors.Is(err, errUnknownCount) {
+					t.Errorf("got %v", err)
+				}
+				left = 0
+			}
+			if got := s.drain(t); got != left {
+				t.Errorf("%d searches, want %d", got, left)
+			}
+			must(t, os.Rename(file+".away", file))
+			time.Sleep(lookAgainAfter)
+			if got := s.drain(t); got != 9-left {
+				t.Errorf("%d searches of a file that can be read again, want %d", got, 9-left)
+			}
+			synctest.Wait() // for the write
+			if n := saved(t, dir); n != 10 {
+				t.Errorf("the file says %d, want 10", n)
+			}
+		})
+	}
 	inBubble(t, "it is from yesterday", func(t *testing.T) {
 		dir := t.TempDir()
 		file := filepath.Join(dir, "budget.json")
