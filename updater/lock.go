@@ -89,40 +89,58 @@ func tryLock(lock *flock.Flock) (locked bool, err error) {
 	return lock.TryLock()
 }
 
+// temporary reports whether an error will pass, as that of a process without file descriptors: it
+// does not say that there are no locks.
+func temporary(err error) bool {
+	e, ok := errors.AsType[interface {
+		error
+		Temporary() bool
+	}](err)
+	return ok && e.Temporary()
+}
+
 // lockRetry is the time between attempts to lock a busy folder.
 const lockRetry = time.Second
 
 // lock takes the lock of the store, however long that takes, and reports whether it
 // had to wait. Meanwhile it loads the lists that another process updates.
 func (u *Updater) lock(ctx context.Context) (waited bool, err error) {
-	store := u.cfg.Store
 	for tries := 0; ; tries++ {
-		locked, err := store.tryLock()
-		if locked {
+		locked, err := u.cfg.Store.tryLock()
+		switch {
+		case locked:
 			return waited, nil
-		}
-		if err != nil {
+		case temporary(err):
+			tries-- // nobody is known to have the lock
+		case err != nil:
 			// This file system has no locks. Continue: fresh lists are worth more
 			// than protection from a second process, which is unlikely.
 			u.reportSave("", fmt.Errorf("locking the folder: %w", err))
 			return waited, nil
-		}
-		if tries == 0 {
-			if store.shared != nil { // before a start without lists
-				u.follow()
-			}
-			u.cfg.Report(Event{Kind: store.busy()})
-		}
-		if store.shared != nil && (u.complete() || tries == followPatience) {
-			u.contacted()
-		}
-		if tries%lookEvery == 0 || store.shared != nil { // a look at a Shared costs nothing
-			u.follow()
+		default:
+			u.wait(tries)
 		}
 		waited = true
 		if err := sleep(ctx, lockRetry); err != nil {
 			return waited, err
 		}
+	}
+}
+
+// wait does what is due while another process has the lock, after a number of attempts to take it.
+func (u *Updater) wait(tries int) {
+	store := u.cfg.Store
+	if tries == 0 {
+		if store.shared != nil { // before a start without lists
+			u.follow()
+		}
+		u.cfg.Report(Event{Kind: store.busy()})
+	}
+	if store.shared != nil && (u.complete() || tries == followPatience) {
+		u.contacted()
+	}
+	if tries%lookEvery == 0 || store.shared != nil { // a look at a Shared costs nothing
+		u.follow()
 	}
 }
 

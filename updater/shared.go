@@ -78,8 +78,8 @@ func (s *Store) tryLock() (locked bool, err error) {
 	if s.shared == nil {
 		return tryLock(s.lock)
 	}
-	if locked, err = tryLock(s.lock); err == nil && !locked {
-		return false, nil
+	if locked, err = tryLock(s.lock); temporary(err) || err == nil && !locked {
+		return false, err
 	}
 	s.alone.Store(true)
 	return s.shared.TryLock(), nil
