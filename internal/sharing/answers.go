@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"maps"
@@ -94,18 +95,19 @@ for i = 1, n do
 end
 return out`)
 
-// store writes values, unless there is a younger one or one of a newer format, and ends claims.
+// store writes values, unless there is a younger one or one of a newer format, and ends claims. One
+// that is younger than ARGV[2] is of a time when the clock of Redis was ahead.
 var store = NewScript(`
 local n = #KEYS / 2
 for i = 1, n do
-  local value, old = ARGV[2 * i], redis.call('GET', KEYS[i])
+  local value, old = ARGV[2 * i + 1], redis.call('GET', KEYS[i])
   local stays = false
   if value ~= '' and old and #old > 9 then
-    local have, new = string.byte(old), string.byte(value)
-    stays = have > new or have == new and string.sub(old, 2, 9) > string.sub(value, 2, 9)
+    local have, new, at = string.byte(old), string.byte(value), string.sub(old, 2, 9)
+    stays = have > new or have == new and at > string.sub(value, 2, 9) and at <= ARGV[2]
   end
   if value ~= '' and not stays then
-    redis.call('SET', KEYS[i], value, 'PXAT', ARGV[2 * i + 1])
+    redis.call('SET', KEYS[i], value, 'PXAT', ARGV[2 * i + 2])
   end
   if redis.call('GET', KEYS[n + i]) == ARGV[1] then
     redis.call('DEL', KEYS[n + i])
@@ -302,7 +304,8 @@ func (a *Answers) ask(ctx context.Context, prefixes []lookup.Prefix, c redisCloc
 
 // store writes what the server has told into Redis, and ends the claims of all prefixes.
 func (a *Answers) store(s *asked, c redisClock) {
-	args := []string{a.id}
+	soon := c.redis.Add(time.Since(c.at) + time.Minute) // the clocks of two relays are not read at once
+	args := []string{a.id, string(binary.BigEndian.AppendUint64(nil, uint64(soon.UnixMilli())))}
 	for _, p := range s.prefixes {
 		value, until := "", ""
 		e, ok := s.about(p)

@@ -178,6 +178,10 @@ func TestAnOlderAnswerDoesNotReplaceAYoungerOne(t *testing.T) {
 	if got := s.Do("GET", key); got != young {
 		t.Errorf("Expected the younger answer, got %q", got)
 	}
+	a.store(&asked{prefixes: []lookup.Prefix{"jump"}, answer: srv.answer, received: now}, redisClock{redis: now.Add(24 * time.Hour), at: now}) // the clock of Redis jumps ahead and comes back
+	ahead := s.Do("GET", stored(t, s, "jump"))
+	a.store(&asked{prefixes: []lookup.Prefix{"jump"}, answer: srv.answer, received: now}, redisClock{redis: now, at: now})
+	testkit.Until(t, "an answer in the place of one of tomorrow", func() bool { return s.Do("GET", stored(t, s, "jump")) != ahead })
 }
 
 // Relays that want the same at the same time cause one search.

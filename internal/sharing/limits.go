@@ -93,6 +93,7 @@ local function exact(number) return string.format('%.17g', number) end
 local function bucket()
   local state = redis.call('HMGET', KEYS[1], 'level', 'at')
   local level, at = tonumber(state[1] or 0), tonumber(state[2] or now)
+  at = math.min(at, now + 60000000) -- a clock that was set back stops the leak for a minute at most
   local at_last = math.max(now, at)
   level = math.max(0, level - rate * seconds(at_last - at))
   return function()

@@ -84,6 +84,24 @@ func TestTheScriptDecidesAsLookup(t *testing.T) {
 	}
 }
 
+// Redis has the wall clock of its machine. One that is set back by an hour refuses a client that goes
+// on asking for a minute more, not for that hour.
+func TestABucketLeaksThoughTheClockOfRedisWasSetBack(t *testing.T) {
+	t.Parallel()
+	c := openRedis(t, testkit.StartRedis(t).URL())
+	script := NewScript(strings.Replace(admitText, "redis.call('TIME')", "{ARGV[8], '0'}", 1))
+	now := time.Now()
+	for _, tt := range []struct {
+		at       time.Duration
+		admitted int
+	}{{0, 1}, {-time.Hour, 0}, {-time.Hour + 90*time.Second, 1}} {
+		v, err := c.Eval(t.Context(), "admit", script, []string{c.Key("b"), c.Key("s")}, "1", "1", "1", "0", "100000", "0", "0", strconv.FormatInt(now.Add(tt.at).Unix(), 10))
+		if got, _, _ := admittedOf(v.Array()); err != nil || got != tt.admitted {
+			t.Errorf("%s: expected %d, got %d, %v", tt.at, tt.admitted, got, err)
+		}
+	}
+}
+
 // decide decides as lookup.AdmitBy, at a time of the test.
 func decide(bucket lookup.Limiter, shares *lookup.Shares, now time.Time, n int) (admitted int, why error) {
 	client := addr("192.0.2.1")
