@@ -191,7 +191,6 @@ func (s *Store) failed(err error) (events []Event, write func()) {
 	}
 	s.down = err
 	if newer { // those relays fetch
-		s.alone = false
 		return append(events, s.dropLease("")...), nil
 	}
 	events = append(events, s.goAlone(now)...)
@@ -213,9 +212,7 @@ func (s *Store) saw(answer []Value, k keys, want bool, begun time.Time) (events 
 		s.down, s.downAt = nil, time.Time{}
 	}
 	if s.alone { // it yields to whoever holds the lease, itself too
-		s.alone = false
-		s.endTurn()
-		events = append(events, Event{Kind: LeaseLost, Holder: holder})
+		events = append(events, s.dropLease(holder)...)
 	}
 	s.clock = s.clock.next(answer[3], answer[4], s.cfg.sinceBoot())
 	before := s.mirror

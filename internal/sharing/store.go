@@ -217,13 +217,13 @@ func (s *Store) checkLease() {
 	s.report(events)
 }
 
-// dropLease notes that the lease has ended, and who has it now; "": unknown. The caller holds
-// mu.
+// dropLease notes that the lease has ended, or what this process did alone, and who has the lease
+// now; "": unknown. The caller holds mu.
 func (s *Store) dropLease(holder string) (events []Event) {
-	if s.token != "" {
+	if s.token != "" || s.alone {
 		events = []Event{{Kind: LeaseLost, Holder: holder}}
 	}
-	s.token = ""
+	s.token, s.alone = "", false
 	clear(s.heads)
 	s.endTurn()
 	return events

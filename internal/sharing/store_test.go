@@ -255,13 +255,21 @@ func TestRedisRefusesAHolderThatWasSuspended(t *testing.T) {
 	}
 }
 
-// A relay that has never seen its Redis work knows no other that could fetch.
+// A relay that has never seen its Redis work knows no other that could fetch. It ceases when there are
+// relays of a newer version.
 func TestARelayThatNeverSawRedisGoesOnAlone(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
-	r := openStore(t, "redis://"+testkit.FreeAddr(t), func(c *StoreConfig) { c.Alone = 100 * time.Millisecond })
+	server := testkit.StartRedis(t)
+	server.Do("SET", key("format"), "2 v9.1.0")
+	link := testkit.NewLink(t, server.Addr)
+	link.Set(false, true)
+	r := openStore(t, "redis://"+link.Addr, func(c *StoreConfig) { c.Alone = 100 * time.Millisecond })
 	testkit.Until(t, "that it continues alone", r.TryLock)
 	testkit.Until(t, "one event of each kind", func() bool { return r.events.count(Alone) == 1 && r.events.count(Lost) == 1 })
+	link.Set(false, false)
+	testkit.Until(t, "that it ceases", func() bool { return r.events.count(Newer) == 1 && !r.TryLock() })
+	testkit.Until(t, "that it says so", func() bool { return r.events.count(LeaseLost) == 1 })
 }
 
 // leadAgain lets the relay take the lease again.
