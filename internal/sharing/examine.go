@@ -63,53 +63,44 @@ func Fleets(ctx context.Context, client *Client) (all []Fleet, now time.Time, er
 	return all, now, err
 }
 
-// see adds what a key tells to its fleet.
+// see adds what a key tells to its fleet. SCAN may return a key more than once.
 func see(ctx context.Context, client *Client, fleets map[string]*Fleet, key string) error {
 	asker, name, ok := strings.Cut(strings.TrimPrefix(key, "safebrowsing:1:{"), "}:")
 	kind, _, _ := strings.Cut(name, ":")
-	read, wanted := map[string]func(*Fleet) error{
-		"format": func(f *Fleet) error { return f.seeFormat(ctx, client, key) },
-		"lease":  func(f *Fleet) error { return f.seeLease(ctx, client, key) },
-		"heads":  func(f *Fleet) error { return f.seeHeads(ctx, client, key) },
-	}[kind]
-	if !ok || !wanted {
+	command := map[string]string{"format": "GET", "lease": "GET", "heads": "HVALS"}[kind]
+	if !ok || command == "" {
 		return nil
 	}
-	if fleets[asker] == nil {
-		fleets[asker] = &Fleet{Asker: asker}
+	f := fleets[asker]
+	if f == nil {
+		f = &Fleet{Asker: asker}
+		fleets[asker] = f
 	}
-	return read(fleets[asker])
-}
-
-func (f *Fleet) seeFormat(ctx context.Context, client *Client, key string) error {
-	v, err := client.Do(ctx, "examine", "GET", []string{key})
-	number, _, _ := strings.Cut(string(v.Bytes()), " ")
-	if n, numErr := strconv.Atoi(number); numErr == nil && n > format {
-		f.Newer = string(v.Bytes())
-	}
-	return err
-}
-
-func (f *Fleet) seeLease(ctx context.Context, client *Client, key string) error {
-	v, err := client.Do(ctx, "examine", "GET", []string{key})
-	if err != nil || v.IsNil() {
-		return err
-	}
-	f.Holder = string(v.Bytes())
-	left, err := client.Do(ctx, "examine", "PTTL", []string{key})
-	ms, _ := left.Int()
-	f.Left = max(0, time.Duration(ms)*time.Millisecond)
-	return err
-}
-
-func (f *Fleet) seeHeads(ctx context.Context, client *Client, key string) error {
-	v, err := client.Do(ctx, "examine", "HVALS", []string{key})
-	for _, raw := range v.Array() {
-		var h head
-		if json.Unmarshal(raw.Bytes(), &h) != nil {
-			h = head{}
+	v, err := client.Do(ctx, "examine", command, []string{key})
+	text := string(v.Bytes())
+	switch kind {
+	case "format":
+		number, _, _ := strings.Cut(text, " ")
+		if n, numErr := strconv.Atoi(number); numErr == nil && n > format {
+			f.Newer = text
 		}
-		f.Lists = append(f.Lists, SharedList{Name: h.List, Entries: h.Entries, Received: h.Received})
+	case "lease":
+		if text == "" {
+			break
+		}
+		v, err = client.Do(ctx, "examine", "PTTL", []string{key})
+		ms, _ := v.Int()
+		f.Holder, f.Left = text, max(0, time.Duration(ms)*time.Millisecond)
+	case "heads":
+		for _, raw := range v.Array() {
+			var h head
+			if json.Unmarshal(raw.Bytes(), &h) != nil {
+				h = head{}
+			}
+			if l := (SharedList{Name: h.List, Entries: h.Entries, Received: h.Received}); !slices.Contains(f.Lists, l) {
+				f.Lists = append(f.Lists, l)
+			}
+		}
 	}
 	return err
 }

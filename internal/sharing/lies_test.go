@@ -63,6 +63,20 @@ func TestTheFormatExpiresWithItsWriters(t *testing.T) {
 	r.lead(t)
 }
 
+// SCAN returns some keys twice while Redis resizes its table.
+func TestAKeyThatIsFoundTwiceIsOneList(t *testing.T) {
+	t.Parallel()
+	server := testkit.StartRedis(t)
+	server.Do("HSET", key("heads:schedule.json"), "se-4b", `{"list":"se-4b","format":1}`)
+	c, fleets := openRedis(t, server.URL()), make(map[string]*Fleet)
+	for range 2 {
+		testkit.Must(t, see(t.Context(), c, fleets, key("heads:schedule.json")))
+	}
+	if got := fleets[origin.Asker].Lists; len(got) != 1 {
+		t.Errorf("Expected one list, got %+v", got)
+	}
+}
+
 // After a new key the news of others arrive at once, not with the next beat.
 func TestNewsAreHeardAfterANewKey(t *testing.T) {
 	t.Parallel()
