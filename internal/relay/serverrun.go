@@ -7,6 +7,7 @@ import (
 	golog "log"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -200,13 +201,17 @@ func (b brokenConnections) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// URL returns the base of the URLs of clients, for an address to listen on.
+// URL returns the base of the URLs of clients, for an address to listen on. The word ADDRESS stands
+// for one of this machine where that is not one which a client could use.
 func (c *Config) URL(addr net.Addr) string {
-	scheme := "http"
+	scheme, where := "http", addr.String()
 	if c.CertFile != "" {
 		scheme = "https"
 	}
-	return fmt.Sprintf("%s://%s", scheme, addr)
+	if all, err := netip.ParseAddrPort(where); err == nil && all.Addr().IsUnspecified() {
+		where = fmt.Sprintf("ADDRESS:%d", all.Port())
+	}
+	return fmt.Sprintf("%s://%s", scheme, where)
 }
 
 // admin serves what operators ask for: metrics, and how the relay is.

@@ -9,6 +9,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"regexp"
 	"strings"
@@ -309,4 +310,16 @@ func TestARelayWhoseSearchesCostNothingNamesNoMoney(t *testing.T) {
 			t.Errorf("%s\n%s", said, most)
 		}
 	})
+}
+
+// A client that is told http://[::]:8099 would ask its own machine.
+func TestTheURLForClientsLeadsToTheRelay(t *testing.T) {
+	for address, want := range map[string]string{
+		"127.0.0.1:8099": "http://127.0.0.1:8099", "[2001:db8::1]:8099": "http://[2001:db8::1]:8099",
+		"0.0.0.0:8099": "http://ADDRESS:8099", "[::]:8099": "http://ADDRESS:8099",
+	} {
+		if got := new(Config).URL(net.TCPAddrFromAddrPort(netip.MustParseAddrPort(address))); got != want {
+			t.Errorf("%s: expected %s, got %s", address, want, got)
+		}
+	}
 }
