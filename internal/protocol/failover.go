@@ -119,8 +119,10 @@ func keep(known, more map[lookup.Prefix]lookup.EarlierAnswer, asked []lookup.Pre
 // Lists implements Client. It asks one endpoint after the other, whatever their rests.
 func (f *Failover) Lists(ctx context.Context) ([]ListInfo, error) {
 	var all []error
-	for _, e := range f.endpoints {
+	for i, e := range f.endpoints {
+		ctx, cancel := share(ctx, len(f.endpoints)-i)
 		lists, err := e.client.Lists(ctx)
+		cancel()
 		if err == nil {
 			return lists, nil
 		}
@@ -132,8 +134,10 @@ func (f *Failover) Lists(ctx context.Context) ([]ListInfo, error) {
 // Reach implements updater.Reacher: one endpoint that can be reached is enough.
 func (f *Failover) Reach(ctx context.Context) error {
 	var all failures
-	for _, e := range f.endpoints {
+	for i, e := range f.endpoints {
+		ctx, cancel := share(ctx, len(f.endpoints)-i)
 		err := e.client.Reach(ctx)
+		cancel()
 		if err == nil {
 			return nil
 		}
@@ -203,8 +207,8 @@ func (f *Failover) ask(ctx context.Context, m method, request func(context.Conte
 		if err := ctx.Err(); err != nil { // an endpoint that was not asked has not failed
 			return 0, cmp.Or(unanswered, fmt.Errorf("asking %s: %w", e.url, err))
 		}
-		sent := time.Now()
-		wait, err := f.try(ctx, e, m, len(tries)-i, request)
+		sent, r := time.Now(), f.restOf(e, m)
+		wait, err := try(ctx, e, m == searching && !r.works(), len(tries)-i, request)
 		if err == nil {
 			f.answered(e, m, sent, all)
 			return wait, nil
@@ -232,25 +236,31 @@ func (f *Failover) ask(ctx context.Context, m method, request func(context.Conte
 // is the last one that can be asked.
 const probeTimeout = time.Second
 
-// try sends a request to one endpoint. It may take an equal share of the time that is
-// left, so that an endpoint that never answers leaves time for the others.
-func (f *Failover) try(ctx context.Context, e *endpoint, m method, left int, request func(context.Context, Client) (time.Duration, error)) (time.Duration, error) {
-	if deadline, ok := ctx.Deadline(); ok && left > 1 {
-		share := time.Until(deadline) / time.Duration(left)
-		if m == searching && f.isResting(e, m) {
-			share = min(share, probeTimeout)
-		}
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, share)
+// try sends a request to one of the endpoints that are left.
+func try(ctx context.Context, e *endpoint, probe bool, left int, request func(context.Context, Client) (time.Duration, error)) (time.Duration, error) {
+	ctx, cancel := share(ctx, left)
+	defer cancel()
+	if probe && left > 1 {
+		ctx, cancel = context.WithTimeout(ctx, probeTimeout)
 		defer cancel()
 	}
 	return request(ctx, e.client)
 }
 
-func (f *Failover) isResting(e *endpoint, m method) bool {
+// share returns a context for one of the tries that are left. It has an equal share of the time, so
+// that an endpoint that never answers leaves time for the others.
+func share(ctx context.Context, left int) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok || left == 1 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, time.Until(deadline)/time.Duration(left))
+}
+
+func (f *Failover) restOf(e *endpoint, m method) rest {
 	f.lock()
 	defer f.mu.Unlock()
-	return !e.rests[m].works()
+	return e.rests[m]
 }
 
 // order returns the endpoints that may be asked now, in the order in which to ask them.

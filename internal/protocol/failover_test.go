@@ -571,6 +571,39 @@ func TestAnEndpointThatWasNotAskedInTimeHasNotFailed(t *testing.T) {
 	})
 }
 
+// slow is a Client of a server that takes its time.
+type slow struct {
+	Client
+	takes time.Duration
+}
+
+func (s slow) Reach(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return &updater.NotSentError{Err: ctx.Err()}
+	case <-time.After(s.takes):
+		return nil
+	}
+}
+
+func (s slow) Lists(ctx context.Context) ([]ListInfo, error) { return nil, s.Reach(ctx) }
+
+func TestASilentEndpointLeavesTimeForTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := NewFailover([]string{"a", "b", "c"}, []Client{slow{takes: time.Hour}, slow{takes: time.Hour}, slow{takes: time.Second}})
+		for name, ask := range map[string]func(context.Context) error{
+			"reach": f.Reach,
+			"lists": func(ctx context.Context) error { _, err := f.Lists(ctx); return err },
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			if err := ask(ctx); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}
+
 // waiting is a Client whose answers have a minimum wait, and maybe break.
 type waiting struct {
 	Client
