@@ -208,6 +208,9 @@ func (f *Failover) ask(ctx context.Context, m method, request func(context.Conte
 			return 0, cmp.Or(unanswered, fmt.Errorf("asking %s: %w", e.url, err))
 		}
 		sent, r := time.Now(), f.restOf(e, m)
+		if sent.Before(r.notBefore) { // another request was told to wait
+			continue
+		}
 		wait, err := try(ctx, e, m == searching && !r.works(), len(tries)-i, request)
 		if err == nil {
 			f.answered(e, m, sent, all)

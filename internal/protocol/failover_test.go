@@ -571,6 +571,22 @@ func TestAnEndpointThatWasNotAskedInTimeHasNotFailed(t *testing.T) {
 	})
 }
 
+// A search that has waited for one endpoint does not ask the next one if that has told another search
+// to wait meanwhile.
+func TestAnEndpointThatHasToldAnotherSearchToWaitIsNotAsked(t *testing.T) {
+	simulate(t, 2, func(t *testing.T, f *fleet, _ *inProcess) {
+		f.servers[0].Break("search", 1, protocoltest.Fault{Delay: 2 * time.Second, Status: 500})
+		f.servers[0].Break("search", 1, protocoltest.Fault{Status: 500})
+		f.servers[1].Break("search", 1, protocoltest.Fault{Status: 429})
+		var wg sync.WaitGroup
+		wg.Go(func() { f.search(t, 10*time.Second) })
+		time.Sleep(time.Second)
+		f.search(t, 10*time.Second)
+		wg.Wait()
+		f.want(t, []int{2, 1})
+	})
+}
+
 // slow is a Client of a server that takes its time.
 type slow struct {
 	Client
