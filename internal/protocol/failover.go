@@ -392,7 +392,7 @@ func (f *Failover) error(m method, now time.Time, all failures) (wait time.Durat
 		}
 	}
 	if status, ok := errors.AsType[*updater.StatusError](e.err); ok {
-		e.err = &updater.StatusError{Code: status.Code, Message: status.Message}
+		e.err = &updater.StatusError{Code: status.Code, Message: status.Message, LacksList: status.LacksList}
 	}
 	return wait, e
 }

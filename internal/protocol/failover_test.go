@@ -383,6 +383,13 @@ func TestAListThatNobodyHasLeavesTheOthersAlone(t *testing.T) {
 			t.Error(err)
 		}
 		f.want(t, []int{2, 1})
+		for _, s := range f.servers {
+			s.ActAsRelay()
+		}
+		_, err = f.Fetch(t.Context(), []updater.Want{{List: "se-4b"}, {List: "pha-4b"}}, func(int, *updater.Update) {})
+		if e, ok := errors.AsType[*updater.StatusError](err); !ok || !e.LacksList {
+			t.Errorf("two relays lack a list of a batch: %v, and the others would wait for the back-off", err)
+		}
 	})
 }
 
