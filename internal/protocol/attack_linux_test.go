@@ -73,6 +73,7 @@ var attacks = []attack{
 	{name: "v5 lists, JSON: empty lists", contentType: jsonForm, ask: fetchV5, body: listed(`{"hashLists":[`, `{}`, `]}`, 127<<20), most: 64},
 	{name: "v5 lists, JSON: 90 MB of additions", contentType: jsonForm, ask: fetchV5, body: inJSON(`{"hashLists":[{`, `}]}`, 120<<20), most: 64},
 	{name: "v5 lists, JSON: 32 MB of additions", contentType: jsonForm, plain: true, ask: fetchV5, body: inJSON(`{"hashLists":[{`, `}]}`, 32_000_000), most: 192},
+	{name: "v5 lists, JSON: 120 MB, not compressed", contentType: jsonForm, plain: true, ask: fetchV5, body: inJSON(`{"hashLists":[{`, `}]}`, 120_000_000), most: 192},
 	{name: "v5 list of lists: empty lists on each page", ask: listLists, body: pages, most: 64},
 	{name: "v5 list of lists: long descriptions on each page", ask: listLists, body: longPages, most: 64},
 	{name: "Web Risk search: empty threats", ask: searchRisk, body: repeated("\x0a\x00", 4<<20), most: 64},

@@ -129,15 +129,6 @@ func (z *gzipReader) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// readAll reads a whole answer. It allocates memory for the bytes that have come, not for
-// the length that the server declares.
-func readAll(answer *http.Response) ([]byte, error) {
-	declared := min(max(answer.ContentLength, 0), 1<<16)
-	buf := bytes.NewBuffer(make([]byte, 0, declared+bytes.MinRead))
-	_, err := buf.ReadFrom(answer.Body)
-	return buf.Bytes(), err
-}
-
 // during returns a reader of r that fails once ctx has ended.
 func during(ctx context.Context, r io.Reader) io.Reader { return &duringReader{ctx, r} }
 
@@ -154,12 +145,15 @@ func (d *duringReader) Read(p []byte) (int, error) {
 	return d.from.Read(p)
 }
 
-// readWhole reads a whole answer into m. It fails if the answer exceeds b.
+// readWhole reads a whole answer into m. It fails if the answer exceeds b. It allocates memory for the
+// bytes that have come, not for the length that the server declares.
 func readWhole(answer *http.Response, b bound, m proto.Message) error {
-	raw, err := readAll(answer)
-	if err != nil {
+	declared := min(max(answer.ContentLength, 0), 1<<16)
+	buf := bytes.NewBuffer(make([]byte, 0, declared+bytes.MinRead))
+	if _, err := buf.ReadFrom(io.LimitReader(answer.Body, b.bytes+1)); err != nil {
 		return err
 	}
+	raw := buf.Bytes()
 	if int64(len(raw)) > b.bytes {
 		return tooLong(b.bytes)
 	}
