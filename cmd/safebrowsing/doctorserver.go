@@ -43,7 +43,7 @@ func (e *examination) servers(ctx context.Context, o *block.Block) {
 
 // server examines the connection to the server at an address and its response.
 func (e *examination) server(ctx context.Context, o *block.Block, address string) {
-	endpoint, err := url.Parse(address)
+	endpoint, err := protocol.ParseEndpoint(address)
 	if err != nil { // unreachable: the parser of the Corefile has checked the URL
 		e.tell(diagnosis{"endpoint", isProblem, text(err.Error()), "correct endpoint"})
 		return

@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/net/idna"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -120,11 +121,15 @@ func newCaller(cfg Config, endpoint string) (*caller, error) {
 	return c, nil
 }
 
-// ParseEndpoint parses the URL of a server.
+// ParseEndpoint parses the URL of a server. An international name becomes its ASCII form, which
+// name servers know.
 func ParseEndpoint(endpoint string) (*url.URL, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return nil, errors.New("the endpoint must be a URL such as " + DefaultEndpoint)
+	}
+	if ascii, err := idna.Lookup.ToASCII(u.Hostname()); err == nil {
+		u.Host = strings.Replace(u.Host, u.Hostname(), ascii, 1)
 	}
 	return u, nil
 }

@@ -118,10 +118,13 @@ func TestAMadeConnectionIsReachable(t *testing.T) {
 	var asked atomic.Int32
 	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
 	defer server.Close()
-	c, err := NewV5(Config{Endpoint: server.URL, UserAgent: "test/1"})
-	testkit.Must(t, err)
-	if err := c.Reach(t.Context()); err != nil || asked.Load() != 0 {
-		t.Errorf("%v, %d requests", err, asked.Load())
+	for _, host := range []string{"127.0.0.1", "bücher.example"} {
+		endpoint := strings.Replace(server.URL, "127.0.0.1", host, 1)
+		c, err := NewV5(Config{Endpoint: endpoint, UserAgent: "test/1", Resolvers: []string{nameServer(t, 0)}})
+		testkit.Must(t, err)
+		if err := c.Reach(t.Context()); err != nil || asked.Load() != 0 {
+			t.Errorf("%s: %v, %d requests", host, err, asked.Load())
+		}
 	}
 }
 
