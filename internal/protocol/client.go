@@ -245,20 +245,44 @@ func Transport(resolvers []string, secured *tls.Config) *http.Transport {
 	}
 }
 
-// Resolver returns a resolver that asks name servers, each "address:port", in turn,
-// or the system's resolver if none is given. It is safe for concurrent use.
+// Resolver returns a resolver that asks the first of some name servers, each "address:port", and from
+// one that fails on the next, or the system's resolver if none is given. It is safe for concurrent use.
 func Resolver(servers []string) *net.Resolver {
 	if len(servers) == 0 {
 		return net.DefaultResolver
 	}
-	var next atomic.Uint32
+	var failures atomic.Uint32
 	return &net.Resolver{
 		PreferGo: true,
 		Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			before := failures.Load()
+			failed := func() { failures.CompareAndSwap(before, before+1) } // questions that fail together count once
 			var d net.Dialer
-			return d.DialContext(ctx, network, servers[int(next.Add(1)-1)%len(servers)])
+			conn, err := d.DialContext(ctx, network, servers[before%uint32(len(servers))])
+			if udp, ok := conn.(*net.UDPConn); ok {
+				return question{udp, failed}, nil
+			}
+			if err != nil {
+				failed()
+			}
+			return conn, err
 		},
 	}
+}
+
+// question is a connection to a name server for one question.
+type question struct {
+	*net.UDPConn
+	failed func()
+}
+
+// Read implements net.Conn. An answer that is neither one nor NXDOMAIN is a failure.
+func (q question) Read(p []byte) (n int, err error) {
+	n, err = q.UDPConn.Read(p)
+	if err != nil || n > 3 && p[3]&15 != 0 && p[3]&15 != 3 {
+		q.failed()
+	}
+	return n, err
 }
 
 // askedOf corrects the name server in an error. The resolver of package net says the first of
