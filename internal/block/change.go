@@ -64,6 +64,9 @@ func (b *Block) addServerLists(lists *own) *own {
 		}
 		f, err := ownlist.Open(c, reportOwn)
 		if err != nil {
+			if !process.unusable.First(c.Path+" "+err.Error(), time.Now()) {
+				continue
+			}
 			log.Warningf("The list %s, which \"safebrowsing %s\" has written, cannot be used: %v", c.Path, strings.TrimSuffix(ownNames[c.Allow], ".txt"), reasonOf(err))
 			continue
 		}

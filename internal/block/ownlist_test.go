@@ -261,3 +261,37 @@ func TestAChangeIsInEachFolder(t *testing.T) {
 		t.Errorf("while the folder is locked: %v, %+v", err, done)
 	}
 }
+
+// A list of the server that cannot be used is looked at again and again, and is in the log once. A block ends whoever
+// waits for its disk.
+func TestAListOfTheServerThatCannotBeUsedIsLoggedOnce(t *testing.T) {
+	lines := testkit.Capture(t)
+	folder := t.TempDir()
+	b, err := opened(&config.Block{Zones: plugin.Zones{"."}})
+	testkit.Must(t, err)
+	b.Config.DB = folder
+	p := &Process{blocks: []*Block{b}}
+	const unreadable = "/proc/self/mem" // for root, too
+	if _, err := os.Stat(unreadable); err != nil {
+		t.Skip(err)
+	}
+	testkit.Must(t, os.Symlink(unreadable, filepath.Join(folder, "allow.txt")))
+	for range 3 {
+		p.lookForServerLists()
+	}
+	if got := lines.About(folder); len(got) != 1 || !strings.Contains(got[0], "cannot be used") {
+		t.Errorf("%q", got)
+	}
+	process.changing.Lock()
+	defer process.changing.Unlock()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		b.End()
+	}()
+	select {
+	case <-ended:
+	case <-time.After(20 * files.WaitLimit):
+		t.Error("a block waits for a disk that hangs")
+	}
+}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
@@ -38,6 +39,7 @@ type Process struct {
 	unconfirmed unconfirmed
 
 	changing   sync.Mutex // held while lists of the server are opened
+	unusable   say.Daily  // of these lists
 	confirming sync.Mutex // held while a program has prefixes confirmed
 
 	mu      sync.Mutex
@@ -86,15 +88,17 @@ func (p *Process) remove(b *Block) {
 	}
 	p.mu.Unlock()
 	if end != nil {
-		end()
+		files.Wait(end)
 	}
 }
 
-// settle waits until whoever opens lists of the server has done so. Blocks that have been removed get
-// none from then on.
+// settle waits until whoever opens lists of the server has done so, but not for a disk that hangs. Blocks that
+// have been removed get none from then on.
 func (p *Process) settle() {
-	p.changing.Lock()
-	defer p.changing.Unlock()
+	files.Wait(func() {
+		p.changing.Lock()
+		defer p.changing.Unlock()
+	})
 }
 
 // all returns the blocks by their zones.
