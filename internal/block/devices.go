@@ -157,7 +157,7 @@ func (d *devices) wanders(key uint64, client netip.Addr, onPage bool, resolver s
 		}
 		w = &wanderer{since: now}
 		if s := d.clients.table.Load().find(key); s != nil && s.last > 0 {
-			w.active, w.since = s.active, now.Add(-time.Duration(d.minute(now)-s.last)*time.Minute)
+			w.active, w.since = s.active, now.Add(-time.Duration(max(d.minute(now), s.last)-s.last)*time.Minute) // a sweep may have come first
 		}
 		d.wanderers[key] = w
 	}
@@ -180,7 +180,7 @@ func (d *devices) sweep(named bool, now time.Time) (left, back []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	minute := d.minute(now)
-	if minute == d.swept {
+	if minute <= d.swept {
 		return nil, nil
 	}
 	d.swept = minute

@@ -2,6 +2,7 @@ package block
 
 import (
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -210,4 +211,21 @@ func TestDevicesOfYesterdayThatStayAreNotCounted(t *testing.T) {
 			t.Errorf("%+v, %d kept", r, len(d.wanderers))
 		}
 	})
+}
+
+// A query may be noted after a sweep that began later.
+func TestAQueryThatWaitsForASweepIsOfNow(t *testing.T) {
+	d := newDevices()
+	key := d.clients.keyOf(net.IPv4(192, 0, 2, 7))
+	d.clients.ordinary(key)
+	d.sweep(true, d.began.Add(time.Minute))
+	now := d.began.Add(time.Minute - time.Millisecond)
+	d.wanders(key, netip.Addr{}, false, "dns.google", now)
+	if since := d.wanderers[key].since; !since.Equal(now) {
+		t.Errorf("since %v, want %v", since, now)
+	}
+	d.sweep(true, now)
+	if d.swept != 2 {
+		t.Errorf("a sweep that began earlier was of minute %d", d.swept)
+	}
 }
