@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -93,7 +94,8 @@ func (b *bubble) ask(from, name string) (*dns.Msg, time.Duration) {
 	b.t.Helper()
 	r := new(dns.Msg).SetQuestion(name, dns.TypeA)
 	r.SetEdns0(1232, false)
-	w := &client{ResponseWriter: test.ResponseWriter{RemoteIP: from}}
+	ip, zone, _ := strings.Cut(from, "%")
+	w := &client{ResponseWriter: test.ResponseWriter{RemoteIP: ip, Zone: zone}}
 	begun := time.Now()
 	rcode, err := b.plugin.ServeDNS(context.Background(), w, r)
 	if err != nil || w.answer == nil || !plugin.ClientWrite(rcode) {

@@ -134,8 +134,14 @@ func TestLookBackKeepsTheBudgetAndTellsOnTheNextDay(t *testing.T) {
 	})
 }
 
-// A name that passed because the server was slow is blocked on the second query, and told.
+// A name that passed because the server was slow is blocked on the second query, and told, whatever address a client has.
 func TestANameThatPassedUnconfirmedIsTold(t *testing.T) {
+	for _, client := range []string{"192.168.1.20", "fe80::20%eth0"} {
+		t.Run(client, func(t *testing.T) { passesUnconfirmed(t, client) })
+	}
+}
+
+func passesUnconfirmed(t *testing.T, client string) {
 	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		b := newBackwards(t, true, 0)
@@ -144,12 +150,12 @@ func TestANameThatPassedUnconfirmedIsTold(t *testing.T) {
 		time.Sleep(time.Hour)
 		before := block.ThisProcess().Report().Today.Threats
 		b.google.Break("search", 1, protocoltest.Fault{Delay: 3 * time.Second})
-		if m, _ := b.ask("192.168.1.20", "slow.example."); isBlocked(m) {
+		if m, _ := b.ask(client, "slow.example."); isBlocked(m) {
 			t.Error("Expected a name to pass that is not confirmed in time")
 		}
 		time.Sleep(5 * time.Second)
 		for range 2 {
-			if m, _ := b.ask("192.168.1.20", "slow.example."); !isBlocked(m) {
+			if m, _ := b.ask(client, "slow.example."); !isBlocked(m) {
 				t.Error("Expected the second query to be blocked")
 			}
 		}
@@ -158,7 +164,7 @@ func TestANameThatPassedUnconfirmedIsTold(t *testing.T) {
 			t.Errorf("Expected %+v, got %+v", want, got)
 		}
 		time.Sleep(2 * time.Minute)
-		testkit.WantParts(t, lines.Only(t, "Listed too late"), "192.168.1.20 asked for slow.example at ")
+		testkit.WantParts(t, lines.Only(t, "Listed too late"), strings.TrimSuffix(client, "%eth0")+" asked for slow.example at ")
 		if n := len(b.google.Requests("search")); n != 1 {
 			t.Errorf("Expected one search, got %d", n)
 		}

@@ -169,8 +169,7 @@ func (s *SafeBrowsing) decide(ctx context.Context, w dns.ResponseWriter, r *dns.
 
 // answer answers a query for an unsafe name, unless in monitor mode.
 func (s *SafeBrowsing) answer(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, d lookup.Decision) way {
-	state := request.Request{W: w}
-	s.observeBlocked(ctx, state.IP(), r.Question[0], "", d)
+	s.observeBlocked(ctx, block.ClientOf(w.RemoteAddr()).String(), r.Question[0], "", d)
 	if s.block.Config.Monitor {
 		return passed
 	}
