@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -42,7 +43,10 @@ func (e *examination) keeps(ctx context.Context) {
 	for _, d := range config.Designated(config.EncryptedOf(blocks)) {
 		targets = append(targets, dns.Fqdn(d.Name))
 	}
-	listed := e.listedName()
+	listed := ""
+	for _, b := range ours(e.blocks) {
+		listed = cmp.Or(listed, listedName(b.Block))
+	}
 	for _, at := range plainListeners(blocks, config.MachineAddresses()) {
 		e.tell(leaksDiagnosis(ctx, at, targets, listed))
 	}
@@ -109,15 +113,19 @@ func plainListeners(blocks []caddyfile.ServerBlock, machine []netip.Addr) (all [
 	return all
 }
 
-// listedName returns a name that an own list blocks; "": none is known.
-func (e *examination) listedName() string {
-	for _, b := range ours(e.blocks) {
-		for _, own := range b.Config.Own {
-			name := blockedName(firstLines(own.Path))
-			if h, ok := lookup.ParseHost(name); ok && !own.Allow {
-				if a := b.Why(h); a.Blocked() {
-					return name
-				}
+// listedName returns a name, as a client asks for it, that a server block blocks by a file of block; "": none
+// is known.
+func listedName(b *block.Block) string {
+	for _, own := range b.Config.Own {
+		for line := range strings.Lines(firstLines(own.Path)) {
+			line, _, _ = strings.Cut(line, "#")
+			line = strings.Trim(line, " \t\r\n.")
+			h, ok := lookup.ParseHost(line)
+			if !ok || own.Allow || strings.ContainsAny(line, " |/:*^=!;@\"") {
+				continue
+			}
+			if a := b.Why(h); a.Blocked() {
+				return h.String()
 			}
 		}
 	}
@@ -179,9 +187,11 @@ func leaksDiagnosis(ctx context.Context, at netip.AddrPort, targets []string, li
 		return diagnosis{check, isWarning, text(fmt.Sprintf("at %s there is an address for %s: such clients do not ask this server any more", at, strings.Join(leaks, ", "))),
 			text("write keep_clients into the stanza of " + say.Plugin + ", unless you want that. If it is there, a pause or monitor lets them pass")}
 	}
-	if answer, err := askOnce(ctx, at, listed, dns.TypeA); listed != "" && err == nil && !isBlocked(answer) {
-		return diagnosis{check, isWarning, text(fmt.Sprintf("at %s %s is not blocked, although a list of the Corefile has it", at, listed)),
-			"see \"safebrowsing why " + text(listed) + "\": there may be a pause, or another server answers at that address"}
+	if listed != "" {
+		if answer, err := askOnce(ctx, at, listed, dns.TypeA); err == nil && !isBlocked(answer) {
+			return diagnosis{check, isWarning, text(fmt.Sprintf("at %s %s is not blocked, although a list of the Corefile has it", at, listed)),
+				"see \"safebrowsing why " + text(listed) + "\": there may be a pause, or another server answers at that address"}
+		}
 	}
 	return diagnosis{check, isOK, text(fmt.Sprintf("at %s no answer leads clients away", at)), ""}
 }

@@ -180,15 +180,15 @@ func TestDoctorTellsCertificatesThatClientsDoNotAccept(t *testing.T) {
 func TestDoctorAsksTheServerThatRunsAsAClient(t *testing.T) {
 	_, db := serve(t)
 	at := answering(t, func(m *dns.Msg) {
-		if m.Question[0].Name != "second.example." {
+		if m.Question[0].Name != "zweiter.xn--bcher-kva.example." {
 			m.Answer = nil
 		}
 	})
-	block := testkit.Write(t, t.TempDir(), "block.txt", "first.example\n")
-	second := testkit.Write(t, t.TempDir(), "second.txt", "second.example\n")
+	block := testkit.Write(t, t.TempDir(), "block.txt", "first.example\nfirst.example # again\n")
+	second := testkit.Write(t, t.TempDir(), "second.txt", "Zweiter.Bücher.example\n")
 	allow := testkit.Write(t, t.TempDir(), "allow.txt", "first.example\n")
 	corefile := testkit.Write(t, t.TempDir(), "Corefile", ".:"+strings.Split(at.String(), ":")[1]+" {\nbind 127.0.0.1\nsafebrowsing {\ndb "+db+"\nblock "+block+" "+second+"\nallow "+allow+"\n}\n}\n")
-	run(t, "doctor", "-corefile", corefile).want(0, "warning  leaks     at "+at.String()+" second.example is not blocked, although")
+	run(t, "doctor", "-corefile", corefile).want(0, "warning  leaks     at "+at.String()+" zweiter.xn--bcher-kva.example is not blocked, although")
 	if _, out, _ := invoke(t, "doctor", "-offline", "-corefile", corefile); strings.Contains(out, "leaks") {
 		t.Errorf("Expected to ask nobody, got\n%s", out)
 	}

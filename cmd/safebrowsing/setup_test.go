@@ -123,7 +123,7 @@ type installed struct {
 func newInstalled(t *testing.T) *installed {
 	t.Helper()
 	i := &installed{t: t, root: t.TempDir()}
-	i.machine = machine{networks: home(), resolvers: []netip.Addr{netip.MustParseAddr("192.168.1.1")}, systemd: true, blocklist: "# x\nmalware.example\n"}
+	i.machine = machine{networks: home(), resolvers: []netip.Addr{netip.MustParseAddr("192.168.1.1")}, systemd: true, blocked: "malware.example"}
 	testkit.Must(t, os.MkdirAll(filepath.Join(i.root, setupFolder), 0o755))
 	for _, name := range []string{"Corefile", "block.txt", "allow.txt"} {
 		write(t, i.path(name), read(t, "../../deploy/package/"+name))

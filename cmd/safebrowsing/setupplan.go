@@ -19,6 +19,7 @@ import (
 // The files of the packages.
 const (
 	setupFolder = "/etc/coredns-safebrowsing"
+	setupLists  = "/var/lib/coredns-safebrowsing"
 	setupUnit   = "coredns-safebrowsing.service"
 	setupServer = "/usr/bin/coredns-safebrowsing"
 )
@@ -52,7 +53,7 @@ type machine struct {
 	servers   []string     // lines of dnsmasq's files that name resolvers for all names, as FILE: LINE
 	systemd   bool         // it runs, and so a unit can be restarted
 	hasKey    bool         // there is a key from before
-	blocklist string       // what block.txt holds
+	blocked   string       // a name that block.txt blocks; "": it has none, or allow.txt lets it pass
 }
 
 // publicList is a list that its makers publish, by URL. Nothing of it is shipped.
@@ -235,8 +236,7 @@ func planFor(m *machine, a *answers, p place) setupPlan {
 			add(step{file: p.file}, restart(p.unit))
 		}
 		add(step{run: systemctl("enable", "--quiet", setupUnit)}, restart(setupUnit))
-		name := blockedName(m.blocklist)
-		add(step{ask: &question{netip.AddrPortFrom(p.at[0], uint16(p.port)), cmp.Or(name, "example.com"), name != ""}})
+		add(step{ask: &question{netip.AddrPortFrom(p.at[0], uint16(p.port)), cmp.Or(m.blocked, "example.com"), m.blocked != ""}})
 	} else {
 		all.tells = append(all.tells, fmt.Sprintf("systemd does not run here. Start the server: %s -conf %s", setupServer, corefile))
 	}
@@ -292,7 +292,7 @@ func corefileFor(a *answers, p place) string {
 	for _, n := range a.networks {
 		c.networks = append(c.networks, n.prefix.String())
 	}
-	c.says("db /var/lib/coredns-safebrowsing")
+	c.says("db", setupLists)
 	c.says("block", path.Join(setupFolder, "block.txt"))
 	c.says("allow", path.Join(setupFolder, "allow.txt"))
 	c.says("keep_clients")
@@ -355,15 +355,4 @@ func (c *homeCorefile) String() string {
 	line(1, "forward .", c.forward...)
 	line(0, "}")
 	return b.String()
-}
-
-// blockedName returns the first host of a list, to ask for; "": it has none.
-func blockedName(list string) string {
-	for line := range strings.Lines(list) {
-		line, _, _ = strings.Cut(line, "#")
-		if line = strings.Trim(line, " \t\r\n."); line != "" && !strings.ContainsAny(line, " |/:*^=!;@\"") {
-			return line
-		}
-	}
-	return ""
 }

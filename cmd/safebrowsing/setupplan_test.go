@@ -190,7 +190,9 @@ func TestSetupSeesResolversAndWhoHasPort53(t *testing.T) {
 	put("etc/dnsmasq.conf", "#server=1.1.1.1\n server = 9.9.9.9\nserver=/lan/192.168.1.1\nresolv-file=/x\n")
 	put("etc/dnsmasq.d/isp", "server=1.0.0.1#5353\n")
 	put("etc/dnsmasq.d/safebrowsing.conf", "no-resolv\nserver=127.0.0.1#1053\n")
-	put("etc/coredns-safebrowsing/block.txt", "# a list\n*.below.example\n.malware.example # why\n")
+	put("etc/coredns-safebrowsing/block.txt", "# a list\n*.below.example\n.allowed.example\n.allowed-there.example\n.Bücher.example # why\n")
+	put("etc/coredns-safebrowsing/allow.txt", "allowed.example\n")
+	put("var/lib/coredns-safebrowsing/allow.txt", "allowed-there.example\n")
 	m := see(root)
 	want := []holder{{"systemd-resolve", 101, "systemd-resolved.service", netip.MustParseAddr("127.0.0.53")}, {"dnsmasq", 102, "dnsmasq.service", netip.IPv6Unspecified()}}
 	if !slices.Equal(m.holders, want) {
@@ -199,7 +201,7 @@ func TestSetupSeesResolversAndWhoHasPort53(t *testing.T) {
 	if want := []string{root + "/etc/dnsmasq.conf: server = 9.9.9.9", root + "/etc/dnsmasq.d/isp: server=1.0.0.1#5353"}; !slices.Equal(m.servers, want) {
 		t.Errorf("servers of dnsmasq %q, want %q", m.servers, want)
 	}
-	if got := fmt.Sprintln(m.resolvers, m.systemd, m.hasKey, blockedName(m.blocklist)); got != "[203.0.113.77 203.0.113.78] true false malware.example\n" {
+	if got := fmt.Sprintln(m.resolvers, m.systemd, m.hasKey, m.blocked); got != "[203.0.113.77 203.0.113.78] true false xn--bcher-kva.example\n" {
 		t.Errorf("resolvers, systemd, key, name: %s", got)
 	}
 }

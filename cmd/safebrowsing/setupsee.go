@@ -11,6 +11,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 )
 
 // see looks at a machine whose files are below root.
@@ -20,8 +23,7 @@ func see(root string) *machine {
 	m.systemd = err == nil
 	_, err = os.Stat(filepath.Join(root, setupFolder, "safebrowsing.key"))
 	m.hasKey = err == nil
-	list, _ := os.ReadFile(filepath.Join(root, setupFolder, "block.txt"))
-	m.blocklist = string(list)
+	m.blocked = blockedIn(root)
 	for _, file := range []string{"etc/resolv.conf", "run/systemd/resolve/resolv.conf"} { // the latter is behind systemd-resolved
 		text, _ := os.ReadFile(filepath.Join(root, file))
 		if m.resolvers = m.resolversIn(string(text)); len(m.resolvers) > 0 {
@@ -29,6 +31,23 @@ func see(root string) *machine {
 		}
 	}
 	return m
+}
+
+// blockedIn returns a name that the lists of the package block, by the exceptions that are there; "": none.
+func blockedIn(root string) string {
+	var c config.Config
+	c.Zones, c.DB = []string{"."}, filepath.Join(root, setupLists)
+	for _, allow := range []bool{true, false} {
+		if path := filepath.Join(root, setupFolder, ownWord(allow)+".txt"); exists(path) {
+			c.Own = append(c.Own, config.OwnFile{Path: path, Allow: allow})
+		}
+	}
+	b := block.New(c)
+	if b.ReadOwn() != nil { // the check of the Corefile says why
+		return ""
+	}
+	defer b.End()
+	return listedName(b)
 }
 
 // networksOf returns the networks that this machine has an address in that stays: an IPv4 address, or
