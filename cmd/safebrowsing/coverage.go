@@ -136,12 +136,10 @@ func (m *measuring) run(ctx context.Context, c *cli.Command) error {
 	counted.finish(search.confirmed, m.state.has)
 	f.counts(counted, m.state.Searches)
 	f.Stopped, f.Until = text(search.stopped), say.Stamp(search.until)
-	if f.Unconfirmed == 0 {
-		if err := m.state.end(); err != nil {
-			return err
-		}
+	if err := m.tell(f, c.String("svg")); err != nil {
+		return err
 	}
-	return m.tell(f, c.String("svg"))
+	return m.state.end() // all is known, and told
 }
 
 // confirm confirms all that is planned, in about the given number of searches.
@@ -173,15 +171,15 @@ func (m *measuring) confirm(ctx context.Context, search *confirming, searches in
 
 // tell prints what was found, and draws it.
 func (m *measuring) tell(f *findings, svg string) error {
-	if svg != "" {
-		if err := files.Replace(svg, func(w *os.File) error { return errors.Join(f.draw(w), w.Chmod(0o644)) }); err != nil {
-			return err
-		}
-	}
 	if m.json {
 		m.object(f)
 	} else {
 		f.print(m.console)
+	}
+	if svg != "" {
+		if err := files.Replace(svg, func(w *os.File) error { return errors.Join(f.draw(w), w.Chmod(0o644)) }); err != nil {
+			return err
+		}
 	}
 	return m.console.end(f.Unconfirmed > 0 && !f.DryRun)
 }

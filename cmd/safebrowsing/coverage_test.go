@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"encoding/xml"
 	"errors"
@@ -245,19 +246,67 @@ func TestAnAnswerThatHasExpiredIsAskedForAgain(t *testing.T) {
 			t.Errorf("an answer lives for %s", left)
 		}
 		s.Answers[i].Until = time.Now().Add(-time.Second)
+		if i%2 == 0 { // the clock was ahead
+			s.Answers[i].At, s.Answers[i].Until = time.Now().Add(time.Hour), time.Now().Add(2*time.Hour)
+		}
 	}
 	raw, _ := json.Marshal(s)
 	write(t, file, string(raw))
 	w.ClientStarted() // that forgets
 	f, _ := counted(t, 0, m.text, args...)
 	m.wantFound(t, f)
-	if _, sent, prefixes := leastSearches(w.Server); prefixes < len(s.Answers)+240 || f.Searches != sent {
-		t.Errorf("%d searches for %d prefixes, %d are told", sent, prefixes, f.Searches)
+	again := make(map[string]bool)
+	for _, r := range w.Requests("search")[1:] {
+		for _, p := range r.Prefixes {
+			again[hex.EncodeToString(p)] = true
+		}
+	}
+	for _, a := range s.Answers {
+		if !again[a.Prefix] {
+			t.Errorf("%s is not asked about again", a.Prefix)
+		}
+	}
+	if _, sent, _ := leastSearches(w.Server); f.Searches != sent {
+		t.Errorf("%d searches, %d are told", sent, f.Searches)
 	}
 	write(t, file, `{"service":"another","answers":[]}`)
 	fed(t, m.text, append([]string{"coverage"}, args...)...).want(2, "has answers of another, and now Safe Browsing v5 at "+w.endpoint)
 	write(t, file, "feed")
 	fed(t, m.text, append([]string{"coverage"}, args...)...).want(2, "is not a file of -resume")
+}
+
+// paid sends a search for whatever it is asked about.
+type paid struct {
+	nobody
+	searches int
+}
+
+func (p *paid) Confirm(_ context.Context, q block.Question) (c block.Confirmed, _ error) {
+	p.searches++
+	for i := 0; i < len(q.Prefixes); i += 4 {
+		c.Answers = append(c.Answers, block.PrefixAnswer{Prefix: hex.EncodeToString(q.Prefixes[i : i+4])})
+	}
+	c.Searches = 1
+	return c, nil
+}
+
+// Answers that were cached when the feed was read have expired when they are needed.
+func TestCoverageSendsNoMoreSearchesThanItMay(t *testing.T) {
+	p := new(paid)
+	c := newCounter(p, lookup.RuleV5, time.Now())
+	for i := range 4 {
+		hash := lookup.HashExpression(fmt.Sprintf("%d.example/", i))
+		c.suspects = append(c.suspects, page{hosts: []lookup.FullHash{hash}})
+		c.listed[hash.Prefix(4)] = block.Listed{Lists: []string{"se-4b"}, Ask: 0}
+	}
+	s, err := openState("", "", time.Now())
+	testkit.Must(t, err)
+	search := &confirming{counter: c, state: s, perSearch: 2, most: 1, tell: t.Logf, progress: func(int) {}}
+	search.plan()
+	testkit.Must(t, search.run(t.Context()))
+	if p.searches != 1 || search.stopped == "" {
+		t.Errorf("%d searches, stopped by %q", p.searches, search.stopped)
+	}
 }
 
 // A refusal of the service holds for coverage as for a CoreDNS, and for the next run.
@@ -337,8 +386,13 @@ func TestCoverageByVersion4(t *testing.T) {
 
 func TestCoverageDrawsAPicture(t *testing.T) {
 	w := filled(t)
-	file := filepath.Join(t.TempDir(), "a&b.svg")
-	out := fed(t, "http://evil.example/\nhttp://clean.example/<x>\n", "coverage", "-endpoint", w.endpoint, "-db", w.dir, "-now", "-svg", file, "-").
+	file, answers := filepath.Join(t.TempDir(), "a&b.svg"), filepath.Join(t.TempDir(), "answers.json")
+	drawn := func(file string) said {
+		return fed(t, "http://evil.example/\nhttp://clean.example/<x>\n", "coverage", "-endpoint", w.endpoint, "-db", w.dir, "-now", "-resume", answers, "-svg", file, "-")
+	}
+	// What was found is told, and what was paid for stays, if the picture cannot be written.
+	drawn("no/where.svg").want(2, "DNS stops 100.0 %.", "no such file")
+	out := drawn(file).
 		want(0, "Of what is listed, DNS stops 100.0 %.", "se-4b (phishing)", "1 search of at most 240 prefixes, for 1 prefix that a list holds.").out
 	if strings.Contains(out, "By domain") {
 		t.Error(out)

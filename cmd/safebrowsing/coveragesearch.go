@@ -140,7 +140,7 @@ func (c *confirming) run(ctx context.Context) (err error) {
 	defer func() { err = cmp.Or(err, c.state.save()) }()
 	retries := 0
 	for batch := c.batch(); len(batch) > 0; batch = c.batch() {
-		if c.most > 0 && c.sent >= c.most && c.listed[batch[0]].Ask > 0 {
+		if c.most > 0 && c.sent >= c.most { // also where answers were cached: they may have expired
 			c.stopped = fmt.Sprintf("%s sent, as many as -searches allows", say.Count(c.sent, "search is", "searches are"))
 			return nil
 		}
@@ -204,9 +204,11 @@ type state struct {
 	known map[lookup.Prefix]bool
 }
 
-// storedReply is an answer about a prefix. It may be used until its end; then the service is asked again.
+// storedReply is an answer about a prefix. It may be used from when it came until its end; before, if the clock
+// was set back, and after that the service is asked again.
 type storedReply struct {
 	Prefix  string    `json:"prefix"`
+	At      time.Time `json:"at"`
 	Until   time.Time `json:"until"`
 	Threats []string  `json:"threats"`
 }
@@ -237,7 +239,7 @@ func openState(path, service string, now time.Time) (*state, error) {
 	}
 	s.Searches = saved.Searches
 	for _, a := range saved.Answers {
-		if prefix, err := hex.DecodeString(a.Prefix); err == nil && now.Before(a.Until) {
+		if prefix, err := hex.DecodeString(a.Prefix); err == nil && !now.Before(a.At) && now.Before(a.Until) {
 			s.Answers = append(s.Answers, a)
 			s.known[lookup.Prefix(prefix)] = true
 		}
@@ -255,7 +257,7 @@ func (s *state) add(a block.PrefixAnswer, now time.Time) {
 		return
 	}
 	s.known[lookup.Prefix(prefix)] = true
-	s.Answers = append(s.Answers, storedReply{a.Prefix, now.Add(a.TTL), a.Threats})
+	s.Answers = append(s.Answers, storedReply{a.Prefix, now, now.Add(a.TTL), a.Threats})
 }
 
 // save writes the file.
@@ -275,7 +277,7 @@ func (s *state) saveSometimes(now time.Time) error {
 	return s.save()
 }
 
-// end removes the file: all is known.
+// end removes the file.
 func (s *state) end() error {
 	if s.path == "" {
 		return nil
