@@ -98,11 +98,15 @@ type measuring struct {
 }
 
 func (m *measuring) run(ctx context.Context, c *cli.Command) error {
-	in, closeFeed, err := m.openFeed(c.Root().Reader)
-	if err != nil {
-		return err
+	in := c.Root().Reader
+	if m.source != "-" { // a named pipe will do, too: this waits for who writes
+		f, err := awaited(ctx, func() (*os.File, error) { return os.Open(m.source) })
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		in = f
 	}
-	defer closeFeed()
 	if err := m.open(ctx, c); err != nil {
 		return err
 	}
@@ -182,18 +186,6 @@ func (m *measuring) tell(f *findings, svg string) error {
 		}
 	}
 	return m.console.end(f.Unconfirmed > 0 && !f.DryRun)
-}
-
-// openFeed opens the feed before anything is asked.
-func (m *measuring) openFeed(stdin io.Reader) (in io.Reader, end func(), err error) {
-	if m.source == "-" {
-		return stdin, func() {}, nil
-	}
-	f, err := os.Open(m.source) // a named pipe will do, too
-	if err != nil {
-		return nil, nil, err
-	}
-	return f, func() { f.Close() }, nil
 }
 
 // count reads the feed and looks its URLs up.

@@ -1,8 +1,15 @@
 package main
 
 import (
+	"context"
+	"io"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func TestFileSystemsWithoutADisk(t *testing.T) {
@@ -23,5 +30,15 @@ func TestAvailableMemory(t *testing.T) {
 	}
 	if _, ok := readAvailable(strings.NewReader("MemTotal: 16 kB\n")); ok {
 		t.Error("read what is not there")
+	}
+}
+
+func TestCoverageOfAPipeThatNobodyWritesCanBeInterrupted(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "feed")
+	testkit.Must(t, syscall.Mkfifo(path, 0o600))
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(10*time.Millisecond, cancel)
+	if status := execute(ctx, []string{"safebrowsing", "coverage", path}, nil, io.Discard, io.Discard); status != 2 {
+		t.Errorf("status %d", status)
 	}
 }

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
+	"io"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -208,6 +210,19 @@ coredns_safebrowsing_requests_total{method="search",outcome="success"} 100
 	fed(t, relay, "plan", "-from", "-").want(0, "answers that live twice as long would save ", " a month\n")
 	for broken, want := range map[string]string{"": "is missing", "{": "not the text format", "process_start_time_seconds 9e9\n": "less than a minute"} {
 		fed(t, broken, "plan", "-from", "-").want(2, want)
+	}
+}
+
+// Ctrl-C ends a command also while it waits for what nobody writes.
+func TestACommandThatWaitsForInputCanBeInterrupted(t *testing.T) {
+	waits, _ := io.Pipe()
+	for _, args := range [][]string{{"plan", "-from", "-"}, {"expressions", "-"}} {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(10*time.Millisecond, cancel)
+		var errOut strings.Builder
+		if status := execute(ctx, append([]string{"safebrowsing"}, args...), waits, io.Discard, &errOut); status != 2 || !strings.Contains(errOut.String(), "context canceled") {
+			t.Errorf("%q: status %d, %s", args, status, &errOut)
+		}
 	}
 }
 

@@ -76,3 +76,16 @@ func inBackground[T any](ctx context.Context, read func(give func(T) bool) error
 		}
 	}
 }
+
+// awaited returns what read returns, or the error of a context that ends before, as by Ctrl-C.
+func awaited[T any](ctx context.Context, read func() (T, error)) (got T, err error) {
+	err = inBackground(ctx, func(give func(T) bool) error {
+		v, err := read()
+		give(v)
+		return err
+	}, func(v T) error {
+		got = v
+		return nil
+	})
+	return got, err
+}

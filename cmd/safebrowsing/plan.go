@@ -51,7 +51,8 @@ It sends no request, unless -from names a URL. Each default says where it is fro
 			var read *measured
 			if from := c.String("from"); from != "" {
 				var err error
-				if read, err = measure(ctx, from, c.Root().Reader, time.Now()); err != nil {
+				read, err = awaited(ctx, func() (*measured, error) { return measure(ctx, from, c.Root().Reader, time.Now()) })
+				if err != nil {
 					return fmt.Errorf("-from %s: %w", from, err)
 				}
 				read.into(&n, c.IsSet)

@@ -331,32 +331,32 @@ func (s *settingUp) step(ctx context.Context, step step) error {
 	return nil
 }
 
-// write replaces a file. What was there is copied beside it, unless it is the same.
+// write replaces a file. What was there stays beside it as it was, with its owner and mode, a link as a link; the
+// same text is left alone.
 func (s *settingUp) write(f *setupFile) error {
-	path, mode, copied := filepath.Join(s.root, f.path), f.mode, ""
-	before, err := os.ReadFile(path)
-	switch {
-	case err == nil && string(before) == f.text:
+	path, mode := filepath.Join(s.root, f.path), f.mode
+	if before, err := os.ReadFile(path); err == nil && string(before) == f.text {
 		return nil
-	case err == nil:
-		info, err := os.Stat(path)
-		if err != nil {
-			return err
-		}
-		if mode = info.Mode().Perm(); f.secret {
-			mode = f.mode
-		}
-		copied = path + "." + time.Now().Format("2006-01-02-150405")
-		if err := replace(copied, string(before), mode); err != nil {
-			return fmt.Errorf("copying %s: %w", path, err)
-		}
-	case !errors.Is(err, fs.ErrNotExist):
-		return err
+	}
+	copied := path + "." + time.Now().Format("2006-01-02-150405")
+	err := os.Link(path, copied)
+	switch info, missing := os.Stat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		copied, err = "", nil
+	case err != nil || missing != nil: // a link may lead to nothing
+	case f.secret:
+		err = os.Chmod(copied, mode)
+	default:
+		mode = info.Mode().Perm()
+	}
+	if err != nil {
+		return fmt.Errorf("keeping %s: %w", path, err)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
 	if err := replace(path, f.text, mode); err != nil {
+		os.Remove(copied)
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	s.copies = append(s.copies, written{path, copied})

@@ -238,6 +238,7 @@ func TestSetupThatFailsLeavesEverythingAsBefore(t *testing.T) {
 	} {
 		i := newInstalled(t)
 		i.holders, i.fails = []holder{test.holder}, test.fails
+		testkit.Must(t, errors.Join(os.Rename(i.path("Corefile"), i.path("mine")), os.Symlink("mine", i.path("Corefile"))))
 		before := i.files()
 		out, err := i.setup("", flagsWith(t)...)
 		if err == nil || !strings.Contains(err.Error(), "it fails") {
@@ -272,21 +273,21 @@ func TestSetupChangesNothingInADryRun(t *testing.T) {
 func TestSetupAsks(t *testing.T) {
 	i := newInstalled(t)
 	i.holders = []holder{at("coredns", "coredns.service", "10.0.0.2")}
-	out, err := i.setup("\n\nlots\n1,phishing-database\n7\n2\nno\n")
+	out, err := i.setup("\n\nlots\n,\n1,phishing-database,1\n7\n2,10.0.0.2\nno\n")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	corefile := read(t, i.path("Corefile"))
 	testkit.WantParts(t, corefile, ".:1053 {", "bind 127.0.0.1\n", publicLists[0].url, publicLists[2].url, "forward . 192.168.1.1\n", "10.0.0.0/8")
-	if strings.Contains(corefile, publicLists[1].url) {
-		t.Error("A list is there that was not chosen")
+	if strings.Contains(corefile, publicLists[1].url) || strings.Count(corefile, publicLists[0].url) != 1 || strings.Count(corefile, "10.0.0.0/8") != 1 {
+		t.Errorf("Expected what was chosen, once, got\n%s", corefile)
 	}
 	for _, l := range publicLists {
 		if !strings.Contains(out, l.name+" ("+l.licence+")") {
 			t.Errorf("Expected the licence of %s in\n%s", l.name, out)
 		}
 	}
-	testkit.WantParts(t, out, `"lots" is no list`, `no address in "7"`, "coredns keeps port 53")
+	testkit.WantParts(t, out, `"lots" is no list`, `"," is no list`, `no address in "7"`, "coredns keeps port 53")
 	if _, err := i.setup("\n"); err == nil || !strings.Contains(err.Error(), "-key-file or -no-key") {
 		t.Errorf("Expected the flag that answers the question, got %v", err)
 	}
@@ -374,6 +375,8 @@ func TestSetupForwardsToNobodyWhoAsksIt(t *testing.T) {
 		{1, dnsmasq, "192.168.1.2", "192.168.1.2"},
 		{1, dnsmasq, "127.0.0.1:1053", "127.0.0.1:1053"},
 		{1, dnsmasq, "192.168.1.1", ""},
+		{0, nil, "::ffff:127.0.0.1", "::ffff:127.0.0.1"},
+		{1, nil, "[::FFFF:192.168.1.2]:053", "[::FFFF:192.168.1.2]:053"},
 	} {
 		p := placeFor(&machine{holders: test.holders}, home()[:test.serve])
 		if got := asksItself(&answers{upstream: []string{"9.9.9.9", test.upstream}}, p); got != test.want {

@@ -28,7 +28,7 @@ func newAsker(in io.Reader, out io.Writer) *asker { return &asker{bufio.NewReade
 // line asks, and returns what is typed, or the default for an empty line.
 func (a *asker) line(ctx context.Context, question, flag, byDefault string) (string, error) {
 	fmt.Fprintf(a.out, "%s [%s]: ", question, byDefault)
-	text, err := typed(ctx, a.read)
+	text, err := awaited(ctx, a.read)
 	if err != nil {
 		return "", unanswered(err, flag)
 	}
@@ -41,19 +41,6 @@ func (a *asker) read() (string, error) {
 		err = nil // the last line needs no end
 	}
 	return strings.TrimSpace(text), err
-}
-
-// typed returns what read returns, or the error of a context that ends before, as by Ctrl-C.
-func typed(ctx context.Context, read func() (string, error)) (text string, err error) {
-	err = inBackground(ctx, func(give func(string) bool) error {
-		text, err := read()
-		give(text)
-		return err
-	}, func(read string) error {
-		text = read
-		return nil
-	})
-	return text, err
 }
 
 // hidden asks for a secret, which a terminal does not show.
@@ -70,7 +57,7 @@ func (a *asker) hidden(ctx context.Context, question, flag string) (string, erro
 			return strings.TrimSpace(string(raw)), err
 		}
 	}
-	text, err := typed(ctx, read)
+	text, err := awaited(ctx, read)
 	if err != nil {
 		return "", unanswered(err, flag)
 	}
@@ -111,7 +98,7 @@ func chosenNetworks(m *machine, text string) ([]network, error) {
 }
 
 // chosen returns the things that are chosen by number, from 1, by name, or by "all"; none for a word of none.
-func chosen[T any](text string, from []T, none []string, named func(T, string) bool, wrong func(word string) error) (all []T, err error) {
+func chosen[T comparable](text string, from []T, none []string, named func(T, string) bool, wrong func(word string) error) (all []T, err error) {
 	for _, word := range words(text) {
 		n, notNumber := strconv.Atoi(word)
 		if notNumber != nil {
@@ -125,7 +112,12 @@ func chosen[T any](text string, from []T, none []string, named func(T, string) b
 		case n < 1 || n > len(from):
 			return nil, wrong(word)
 		}
-		all = append(all, from[n-1])
+		if !slices.Contains(all, from[n-1]) {
+			all = append(all, from[n-1])
+		}
+	}
+	if len(all) == 0 {
+		return nil, wrong(text)
 	}
 	return all, nil
 }

@@ -44,12 +44,16 @@ func tryKey(ctx context.Context, endpoint, key string, resolvers []string) error
 	return err
 }
 
-// withPort returns the address of a resolver with port 53 if it has none.
+// withPort returns the address of a resolver with its port, 53 if it has none. Each address has one spelling.
 func withPort(address string) string {
-	if a, err := netip.ParseAddr(address); err == nil {
-		return netip.AddrPortFrom(a, 53).String()
+	at, err := netip.ParseAddrPort(address)
+	if a, notAddress := netip.ParseAddr(address); notAddress == nil {
+		at, err = netip.AddrPortFrom(a, 53), nil
 	}
-	return address
+	if err != nil { // with the name of its certificate
+		return address
+	}
+	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port()).String()
 }
 
 // keyRefusal says why a server does not accept a key, and what ends that.
