@@ -90,6 +90,10 @@ func (u *unboundConf) set(line int, key string, values []string) {
 		u.dir = value
 	case "server interface", "server ip-address":
 		address, port, _ := strings.Cut(value, "@")
+		if port == "853" || port == "443" { // tls-port and https-port
+			u.leave(line, "encrypted DNS", value, "see tls of CoreDNS")
+			return
+		}
 		u.listens(line, address, port)
 	case "server port":
 		u.listens(line, "", value)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -93,9 +94,13 @@ func (m *imported) leaveAll(n *yaml.Node, what, of string) {
 
 // listens takes addresses to listen on, and a port. Unspecified addresses bind nothing.
 func (m *imported) listens(line int, address, port string) {
-	if n, err := strconv.ParseUint(port, 10, 16); port != "" && (err != nil || n == 0) {
+	switch n, err := strconv.ParseUint(port, 10, 16); {
+	case port == "":
+	case err != nil || n == 0:
 		m.leave(line, "port", port, "")
-	} else if port != "" {
+	case m.port != 0 && m.port != int(n):
+		m.leave(line, "port", port, fmt.Sprintf("it listens on port %d only", m.port))
+	default:
 		m.port = int(n)
 	}
 	if address == "" {
