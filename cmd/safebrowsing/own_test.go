@@ -101,6 +101,14 @@ func TestACorefileWithoutAListSaysWhichLineToAdd(t *testing.T) {
 	run(t, "allow", "-file", "allow.txt", "x.example").want(0, "it is not known whether CoreDNS reads allow.txt: use -corefile")
 }
 
+// The sinkhole of the Corefile says which lines of a hosts file block, also in the file of -file.
+func TestAFileOfTheCorefileIsReadAsTheServerReadsIt(t *testing.T) {
+	ownWorld(t, "respond sinkhole 192.0.2.7\n  block block.txt")
+	write(t, "block.txt", "192.0.2.7 sunk.example\nbad.example\n")
+	run(t, "block", "-list", "-file", "./block.txt").want(0, "block.txt:1: 192.0.2.7 sunk.example\n")
+	run(t, "block", "-remove", "-file", "./block.txt", "sunk.example").want(0, "sunk.example: removed from block.txt (1 line)")
+}
+
 // A more specific entry of the operator's own list wins over allow.
 func TestAllowSaysWhatStillBlocks(t *testing.T) {
 	ownWorld(t, "allow allow.txt\n  block block.txt")

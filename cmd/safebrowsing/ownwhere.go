@@ -64,8 +64,12 @@ func (w where) pick(allow bool) (ownlist.Config, error) {
 		return ownlist.Config{}, fmt.Errorf("%s has no file of %s: add the line \"%s /etc/coredns/%s.txt\" to the braces of %s at %s, create that file, and restart CoreDNS",
 			w.corefile, word, word, word, say.Plugin, w.blocks[0].stanza())
 	}
-	for _, f := range w.files(!allow) {
-		if config.SameFile(f.Path, w.file) {
+	for _, f := range slices.Concat(w.files(allow), w.files(!allow)) {
+		switch {
+		case !config.SameFile(f.Path, w.file):
+		case f.Allow == allow:
+			return f, nil
+		default:
 			return f, fmt.Errorf("%s is a file of %s in %s: use safebrowsing %s, or another file", w.file, other, w.corefile, other)
 		}
 	}
