@@ -2,6 +2,7 @@ package lookup
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math/bits"
 	"slices"
 	"sync"
@@ -86,11 +87,20 @@ type cache struct {
 
 // newCache returns a cache for at most capacity prefixes. It keeps as many full
 // hashes, and never fewer than maxThreats.
-func newCache(capacity int) (*cache, error) {
+func newCache(capacity int) *cache {
 	c := &cache{maxHashes: max(capacity, maxThreats)}
-	answers, err := lru.NewWithEvict(capacity, func(_ Prefix, evicted serverAnswer) { c.hashes -= len(evicted.threats) })
-	c.answers = answers
-	return c, err
+	c.answers = newLRU(capacity, func(_ Prefix, evicted serverAnswer) { c.hashes -= len(evicted.threats) })
+	return c
+}
+
+// newLRU returns a cache that keeps the capacity values, 1 or more, that were used last. evicted is told of
+// each one that goes; it may be nil.
+func newLRU[K comparable, V any](capacity int, evicted func(K, V)) *lru.Cache[K, V] {
+	c, err := lru.NewWithEvict(capacity, evicted)
+	if err != nil {
+		panic(fmt.Sprintf("lookup: a cache of %d entries: %v", capacity, err))
+	}
+	return c
 }
 
 // get returns the cached answer about a full hash. If there are several, about

@@ -59,8 +59,7 @@ func TestAnAnswerThatIsTooLongSupersedesOthers(t *testing.T) {
 
 // The cache holds no more full hashes than prefixes. It forgets the least recently used prefixes first.
 func TestTheCacheIsBoundedInFullHashes(t *testing.T) {
-	c, err := newCache(1000)
-	must(t, err)
+	c := newCache(1000)
 	var hashes []FullHash
 	for i := range 20 {
 		threats := threatsBehind(expressed(i), 100)
@@ -90,8 +89,7 @@ func TestTheCacheIsBoundedInBytes(t *testing.T) {
 	const capacity = 50_000
 	for _, n := range []int{0, 1, 256} {
 		before := heap()
-		c, err := newCache(capacity)
-		must(t, err)
+		c := newCache(capacity)
 		for i := range 3 * capacity / max(1, n/20) {
 			threats := threatsBehind(expressed(i), n)
 			c.put(HashExpression(expressed(i)).Prefix(4), serverAnswer{received: time.Now(), ttl: time.Hour, threats: threats})
@@ -173,8 +171,7 @@ func neighbour(hash FullHash, n int) FullHash {
 // newTestCache returns a cache of ten answers.
 func newTestCache(t *testing.T) *cache {
 	t.Helper()
-	c, err := newCache(10)
-	must(t, err)
+	c := newCache(10)
 	return c
 }
 
@@ -292,10 +289,7 @@ func TestConfirmedIsTheTimeOfACachedAnswer(t *testing.T) {
 // When every threat has expired no bit is left in either word: a bit that stays makes
 // queries slow.
 func TestNoBitOutlivesTheThreats(t *testing.T) {
-	c, err := newCache(10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := newCache(10)
 	hash, now := HashExpression("example.com/"), time.Now()
 	for range 2 { // the second is in the other word
 		now = now.Add(maxVerdictAge + 1)

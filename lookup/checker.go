@@ -44,16 +44,8 @@ type Config struct {
 // Checker decides whether hosts are unsafe. Create one with NewChecker. It is safe
 // for concurrent use.
 type Checker struct {
-	mode     Mode
-	rule     Rule
-	asStored bool
-	database *Database
-	searcher Searcher
-	threats  Threats
-	timeout  time.Duration
-	cache    *cache
-
-	perSearch int // most prefixes in one search
+	cfg   Config // with its defaults; immutable
+	cache *cache
 
 	ctx    context.Context // of all searches: a search does not end with its query
 	cancel context.CancelFunc
@@ -81,44 +73,20 @@ func NewChecker(cfg Config) (*Checker, error) {
 	if cfg.PerSearch < 0 || cfg.PerSearch > MaxPrefixes {
 		return nil, fmt.Errorf("%d prefixes in a search are not from 1 to %d", cfg.PerSearch, MaxPrefixes)
 	}
-	cache, err := newCache(cmp.Or(cfg.Cache, 100_000))
-	if err != nil {
-		return nil, fmt.Errorf("making a cache for %d prefixes: %w", cfg.Cache, err)
+	cfg.Threats = cmp.Or(cfg.Threats, AllThreats)
+	cfg.Cache = cmp.Or(cfg.Cache, 100_000)
+	cfg.Timeout = cmp.Or(cfg.Timeout, 10*time.Second)
+	cfg.Searches = cmp.Or(cfg.Searches, 16)
+	cfg.PerSearch = cmp.Or(cfg.PerSearch, MaxPrefixes)
+	c := &Checker{
+		cfg: cfg, cache: newCache(cfg.Cache), searching: newLane(cfg.Searches),
+		unanswered: newLRU[Prefix, *UnansweredError](maxPutOff, nil), unknown: newLRU[Prefix, time.Time](maxPutOff, nil),
 	}
-	unanswered, err := lru.New[Prefix, *UnansweredError](maxPutOff)
-	if err != nil {
-		return nil, fmt.Errorf("making a cache for %d prefixes: %w", maxPutOff, err)
-	}
-	unknown, err := lru.New[Prefix, time.Time](maxPutOff)
-	if err != nil {
-		return nil, fmt.Errorf("making a cache for %d prefixes: %w", maxPutOff, err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	searches := cmp.Or(cfg.Searches, 16)
-	var knowing *lane
+	c.ctx, c.cancel = context.WithCancel(context.Background())
 	if cfg.Known {
-		knowing = newLane(searches)
+		c.knowing = newLane(cfg.Searches)
 	}
-	return &Checker{
-		mode:     cfg.Mode,
-		rule:     cfg.Rule,
-		asStored: cfg.AsStored,
-		database: cfg.Database,
-		searcher: cfg.Searcher,
-		threats:  cmp.Or(cfg.Threats, AllThreats),
-		timeout:  cmp.Or(cfg.Timeout, 10*time.Second),
-		cache:    cache,
-
-		perSearch: cmp.Or(cfg.PerSearch, MaxPrefixes),
-
-		ctx:    ctx,
-		cancel: cancel,
-
-		searching:  newLane(searches),
-		knowing:    knowing,
-		unanswered: unanswered,
-		unknown:    unknown,
-	}, nil
+	return c, nil
 }
 
 // Close cancels all searches and waits until they have ended. Their Confirmations
@@ -167,12 +135,12 @@ func (c *Candidates) expression(i int) string { return c.host.name[c.all[i].star
 // Confirm has asked the server. For a host in no list it takes no lock and, up to ten
 // labels, does not allocate.
 func (c *Checker) Check(h Host) (Decision, *Candidates) {
-	h = h.by(c.rule)
-	current := c.database.snapshot()
+	h = h.by(c.cfg.Rule)
+	current := c.cfg.Database.snapshot()
 	switch {
 	case !h.Public():
 		return Decision{}, nil
-	case c.mode == NoStorage || c.mode == RealTime && knowsLikelySafe(current.lists):
+	case c.cfg.Mode == NoStorage || c.cfg.Mode == RealTime && knowsLikelySafe(current.lists):
 		return c.suspect(h, current.lists, !c.likelySafe(h, current.lists))
 	case len(current.lists) == 0:
 		return c.unlisted(h), nil
@@ -215,13 +183,7 @@ func knowsLikelySafe(lists []List) bool {
 // likelySafe reports whether a list of likely safe hosts holds an expression of the
 // host.
 func (c *Checker) likelySafe(h Host, lists []List) bool {
-	for _, start := range h.starts(c.rule) {
-		hash := HashExpression(h.name[start:] + "/")
-		if match(lists, &hash, true) != nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(h.hashes(c.cfg.Rule), func(hash FullHash) bool { return anyHolds(lists, &hash, true) })
 }
 
 // suspect does the rest of Check, for a host with a suffix that matched. If all is
@@ -230,7 +192,7 @@ func (c *Checker) suspect(h Host, lists []List, all bool) (Decision, *Candidates
 	decision := Decision{By: ByList}
 	now := time.Now()
 	found := &Candidates{host: h}
-	for _, start := range h.starts(c.rule) {
+	for _, start := range h.starts(c.cfg.Rule) {
 		next := candidate{hash: HashExpression(h.name[start:] + "/"), start: start}
 		next.list, next.prefix = c.prefixOf(lists, next.hash)
 		// The cache comes before the lists: a threat that was confirmed a minute
@@ -238,11 +200,7 @@ func (c *Checker) suspect(h Host, lists []List, all bool) (Decision, *Candidates
 		if answer, ok := c.cache.get(next.hash, now); ok {
 			decision.By = ByCache
 			if threat, known := c.threatIn(answer, next.hash); known {
-				first, also := threat.Threats.split()
-				return Decision{
-					Verdict: Unsafe, By: ByCache, Threat: first, Also: also, FrameOnly: threat.FrameOnly, List: next.list,
-					Expression: h.name[start:] + "/", Expires: answer.received.Add(threat.TTL),
-				}, nil
+				return threat.unsafe(ByCache, next.list, h.name[start:]+"/", answer.received), nil
 			}
 			continue
 		}
@@ -269,7 +227,7 @@ func (c *Checker) prefixOf(lists []List, hash FullHash) (list string, p Prefix) 
 			list, size = cmp.Or(list, lists[i].Name), min(size, n)
 		}
 	}
-	if list == "" || !c.asStored {
+	if list == "" || !c.cfg.AsStored {
 		size = minPrefix
 	}
 	return list, hash.Prefix(size)
@@ -281,7 +239,7 @@ func (c *Checker) prefixOf(lists []List, hash FullHash) (list string, p Prefix) 
 // matter: the server may name another threat.
 func (c *Checker) threatIn(answer serverAnswer, hash FullHash) (all ThreatHash, known bool) {
 	for _, t := range answer.threats {
-		t.Threats &= c.threats
+		t.Threats &= c.cfg.Threats
 		t.TTL = min(t.TTL, maxVerdictAge)
 		switch {
 		case t.Hash != hash || t.Threats == 0 || known && t.FrameOnly && !all.FrameOnly:
@@ -309,7 +267,7 @@ func (c *Checker) suspected(h Host, current *snapshot) bool {
 func (c *Checker) suspectedAny(h Host, current *snapshot) bool {
 	var startBuf [maxLabelsWithoutPSL]int
 	var hashes [maxLabelsWithoutPSL]FullHash
-	starts := h.suffixStarts(startBuf[:0], c.rule)
+	starts := h.suffixStarts(startBuf[:0], c.cfg.Rule)
 	sumSuffixes(hashes[:], h.name, starts)
 	return c.suspectedOf(hashes[:len(starts)], current)
 }

@@ -28,7 +28,7 @@ type Confirmation struct {
 // If one search cannot ask about all candidates (Config.PerSearch), each search may cost
 // money. Then Wait begins the next search, and only if those before found no threat.
 func (c *Checker) Confirm(candidates *Candidates, admit Admit) *Confirmation {
-	if all := candidates.all; len(all) > c.perSearch && all[0].start == 0 {
+	if all := candidates.all; len(all) > c.cfg.PerSearch && all[0].start == 0 {
 		// The exact host last, and so the shortest expression first: if that is a
 		// threat, every host below it is.
 		reordered := *candidates
@@ -56,7 +56,7 @@ func (w *Confirmation) ask(i int) {
 		case p != nil:
 			w.parts[i] = p
 			continue
-		case asked == c.perSearch:
+		case asked == c.cfg.PerSearch:
 			return
 		case asked == 0 && w.admit != nil:
 			refund, err = w.admit()
@@ -182,25 +182,14 @@ func (c candidate) unanswered(err error) Decision {
 // Limited returns the decision if too many queries wait for a confirmation already, so
 // that none is asked for: as Wait returns it if no search was admitted.
 func (c *Candidates) Limited() Decision {
-	decision := Decision{Verdict: Safe, By: ByLimiter, Err: ErrLimited}
-	for _, candidate := range c.all {
-		if candidate.list != "" {
-			decision.Verdict, decision.List = Unsure, candidate.list
-			break
-		}
-	}
-	return decision
+	listed := slices.IndexFunc(c.all, func(one candidate) bool { return one.list != "" })
+	return c.all[max(0, listed)].unanswered(ErrLimited)
 }
 
 // unsafe returns the decision for a threat that the server has confirmed for
 // candidate i, when its answer was received.
 func (w *Confirmation) unsafe(i int, threat ThreatHash, received time.Time) Decision {
-	first, also := threat.Threats.split()
-	return Decision{
-		Verdict: Unsafe, By: ByServer, Threat: first, Also: also, FrameOnly: threat.FrameOnly,
-		List: w.candidates.all[i].list, Expression: w.candidates.expression(i),
-		Expires: received.Add(threat.TTL),
-	}
+	return threat.unsafe(ByServer, w.candidates.all[i].list, w.candidates.expression(i), received)
 }
 
 // deciderOf returns the decider that stands for the error of a search.

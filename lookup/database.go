@@ -123,20 +123,15 @@ const _ = uint(prefixset.AtOnce - maxLabelsWithoutPSL)
 // There are at most maxLabelsWithoutPSL of them.
 func (s *snapshot) holdsAny(hashes []FullHash) bool {
 	for found := prefixset.Suspects(s.group, hashes); found != 0; found &= found - 1 {
-		if match(s.lists, &hashes[bits.TrailingZeros(found)], false) != nil {
+		if anyHolds(s.lists, &hashes[bits.TrailingZeros(found)], false) {
 			return true
 		}
 	}
 	return false
 }
 
-// match returns the first list that holds a prefix of hash, or nil. It looks only at
-// lists whose LikelySafe is likelySafe.
-func match(lists []List, hash *FullHash, likelySafe bool) *List {
-	for i := range lists {
-		if lists[i].LikelySafe == likelySafe && lists[i].Set.Contains((*[32]byte)(hash)) {
-			return &lists[i]
-		}
-	}
-	return nil
+// anyHolds reports whether a list holds a prefix of hash. It looks only at lists whose
+// LikelySafe is likelySafe.
+func anyHolds(lists []List, hash *FullHash, likelySafe bool) bool {
+	return slices.ContainsFunc(lists, func(l List) bool { return l.LikelySafe == likelySafe && l.Set.Contains((*[32]byte)(hash)) })
 }

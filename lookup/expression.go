@@ -67,6 +67,15 @@ func (h Host) ExpressionsBy(r Rule) []string {
 	return all
 }
 
+// hashes returns the full hashes of the expressions, in the order of Expressions.
+func (h Host) hashes(r Rule) []FullHash {
+	h = h.by(r)
+	starts := h.starts(r)
+	all := make([]FullHash, len(starts))
+	sumSuffixes(all, h.name, starts)
+	return all
+}
+
 // starts returns where in the name each expression begins, in the order of
 // Expressions.
 func (h Host) starts(r Rule) []int {

@@ -1,7 +1,6 @@
 package lookup
 
 import (
-	"fmt"
 	"math"
 	"net/netip"
 	"sync"
@@ -117,13 +116,7 @@ func PerClient[S any](rule func(S, time.Time) (S, bool)) Limiter {
 }
 
 // bySite returns an empty cache with a value for each of maxClients sites.
-func bySite[V any]() *lru.Cache[netip.Addr, V] {
-	values, err := lru.New[netip.Addr, V](maxClients)
-	if err != nil {
-		panic(fmt.Sprintf("lookup: a cache of %d entries: %v", maxClients, err))
-	}
-	return values
-}
+func bySite[V any]() *lru.Cache[netip.Addr, V] { return newLRU[netip.Addr, V](maxClients, nil) }
 
 // Admit implements Limiter.
 func (p *perClient[S]) Admit(client netip.Addr, now time.Time) bool {

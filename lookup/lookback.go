@@ -41,7 +41,7 @@ func (c *Checker) LookBack(ctx context.Context, p *Passed, admit Admit) (late []
 		return nil, nil
 	}
 	defer p.looking.Unlock()
-	current, now := c.database.snapshot(), time.Now()
+	current, now := c.cfg.Database.snapshot(), time.Now()
 	since := now.Sub(p.lookedAt)
 	again := (p.left || p.unsure.Load()) && (since >= lookAgain || since < 0)
 	if len(current.lists) == 0 || current == p.looked && !again {
@@ -50,7 +50,7 @@ func (c *Checker) LookBack(ctx context.Context, p *Passed, admit Admit) (late []
 	p.unsure.Store(false)
 	found, all := p.listed(holdsPrefix(current.lists), now, mostLate)
 	p.looked, p.lookedAt, p.left = current, now, !all
-	for _, batch := range batches(found, c.perSearch) {
+	for _, batch := range batches(found, c.cfg.PerSearch) {
 		some, err := c.lookBackAt(ctx, p, batch, found, admit)
 		if late = append(late, some...); err != nil {
 			p.left = true
@@ -76,7 +76,7 @@ func (c *Checker) lookBackAt(ctx context.Context, p *Passed, prefixes []Prefix, 
 			case at >= 0:
 				one.Hash = threats[at].Hash
 				one.Threat, _ = threats[at].Threats.split()
-				one.List, _ = c.prefixOf(c.database.Lists(), one.Hash)
+				one.List, _ = c.prefixOf(c.cfg.Database.Lists(), one.Hash)
 				late = append(late, one.Late)
 				p.settle(&one, true)
 			case a.Err == nil:

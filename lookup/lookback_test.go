@@ -24,7 +24,7 @@ func remembering(t *testing.T, cfg Config, threats ...ThreatHash) (*Checker, *Pa
 
 // list publishes the list again, with expressions.
 func (c *Checker) list(expressions ...string) {
-	c.database.Publish([]List{listOf("list", append(expressions, "unrelated.example/")...)})
+	c.cfg.Database.Publish([]List{listOf("list", append(expressions, "unrelated.example/")...)})
 }
 
 func (c *Checker) wantLate(t *testing.T, p *Passed, want ...string) {
@@ -270,7 +270,7 @@ func TestLookBackKnowsPrefixesOfAllLengths(t *testing.T) {
 				c, p, _ := remembering(t, Config{AsStored: asStored}, isThreat("evil.example/", Malware))
 				p.Note(0, FromQname("www.evil.example."), RuleV5)
 				hash := HashExpression("evil.example/")
-				c.database.Publish([]List{{Name: "list", Set: setOf([][]byte{hash[:width]})}})
+				c.cfg.Database.Publish([]List{{Name: "list", Set: setOf([][]byte{hash[:width]})}})
 				if late, err := c.LookBack(t.Context(), p, nil); err != nil || len(late) != 1 {
 					t.Errorf("%d bytes, as stored %v: %v, %v", width, asStored, late, err)
 				}

@@ -159,7 +159,7 @@ func (w *mergedWorld) decide(qname string) {
 	threatened, known := false, false
 	h := FromQname(qname)
 	var exprs []string
-	for _, start := range h.starts(w.checker.rule) {
+	for _, start := range h.starts(w.checker.cfg.Rule) {
 		exprs = append(exprs, h.name[start:]+"/")
 	}
 	d, candidates := w.checker.Check(h)

@@ -118,13 +118,10 @@ func (p *Passed) check(hash *FullHash) uint64 {
 // add writes the records of a pair, the first one at an index of the bucket if that is free, and reports
 // whether it was not there.
 func (p *Passed) add(place uint32, first int, tag uint32, client uint64, h Host, r Rule) bool {
-	h = h.by(r)
-	starts := h.starts(r)
-	if len(starts) == 0 {
+	hashes := h.hashes(r)
+	if len(hashes) == 0 {
 		return false
 	}
-	var hashes [maxExpressions]FullHash
-	sumSuffixes(hashes[:], h.name, starts)
 	now, device := minuteOf(time.Now()), p.device(client)
 	lock := &p.locks[place%uint32(len(p.locks))]
 	lock.Lock()
@@ -134,7 +131,7 @@ func (p *Passed) add(place uint32, first int, tag uint32, client uint64, h Host,
 			return false
 		}
 	}
-	for some := range slices.Chunk(hashes[:len(starts)], passedOfName) {
+	for some := range slices.Chunk(hashes, passedOfName) {
 		prefix, more, checks := p.recordOf(some)
 		p.put(place, p.free(place, first, now), uint64(tag)<<32|prefix, more, uint64(now)<<(64-16)|device<<(3*checkBits)|checks)
 	}
@@ -156,14 +153,11 @@ func (p *Passed) recordOf(hashes []FullHash) (first, more, checks uint64) {
 // looks at all records, and takes no lock. A client is not known any more if its record had to go, or the server has been asked
 // about the host. What it returns is about another host about as seldom as LookBack does.
 func (p *Passed) Asked(h Host, r Rule) (all []Late) {
-	h = h.by(r)
-	starts := h.starts(r)
-	if len(starts) == 0 {
+	hashes := h.hashes(r)
+	if len(hashes) == 0 {
 		return nil
 	}
-	var hashes [maxExpressions]FullHash
-	sumSuffixes(hashes[:], h.name, starts)
-	first, more, checks := p.recordOf(hashes[:min(len(starts), passedOfName)])
+	first, more, checks := p.recordOf(hashes[:min(len(hashes), passedOfName)])
 	now, minute := time.Now(), minuteOf(time.Now())
 	for place := range p.pair {
 		for i := range p.pair[place] {

@@ -32,20 +32,12 @@ const (
 	FromMerged               // a search was under way
 	FromShared               // the Searcher knew the answer, see Answer.Earlier
 	FromServer               // the server was asked
-	numOrigins
+	NumOrigins               // the number of origins
 )
 
 // String returns the origin as metrics spell it.
 func (o Origin) String() string {
 	return [...]string{"unlisted", "cache", "merged", "redis", "upstream"}[o]
-}
-
-// Origins returns all origins.
-func Origins() (all []Origin) {
-	for o := range numOrigins {
-		all = append(all, o)
-	}
-	return all
 }
 
 // Reason says why the server is asked about a prefix. The zero value is for one that no answer is
@@ -57,19 +49,11 @@ const (
 	ReasonNew     Reason = iota // no answer is cached: none was given, or it was dropped, by a restart too
 	ReasonExpired               // the cached answer has ended, longer ago than it lived
 	ReasonPopular               // it has ended, but one that lives twice as long would still be cached
-	numReasons
+	NumReasons                  // the number of reasons
 )
 
 // String returns the reason as metrics spell it.
 func (r Reason) String() string { return [...]string{"new", "expired", "popular"}[r] }
-
-// Reasons returns all reasons.
-func Reasons() (all []Reason) {
-	for r := range numReasons {
-		all = append(all, r)
-	}
-	return all
-}
 
 const (
 	// transit is the most time from a PrefixAnswer to its use: a client drops an answer
@@ -103,10 +87,10 @@ const (
 // returns false, Search does not wait: what is not known fails with ErrLimited. Else it calls
 // leave when it no longer waits.
 func (c *Checker) Search(ctx context.Context, prefixes []Prefix, unlisted bool, admit AdmitAll, wait func() (leave func(), ok bool)) (answers []PrefixAnswer, err error) {
-	lists := c.database.Lists()
+	lists := c.cfg.Database.Lists()
 	all := make([]prefixSearch, 0, len(prefixes))
 	for _, p := range prefixes {
-		all = append(all, c.prefixSearch(lists, p, unlisted || c.mode != Local))
+		all = append(all, c.prefixSearch(lists, p, unlisted || c.cfg.Mode != Local))
 	}
 	c.askFor(all, admit)
 	if wait != nil && slices.ContainsFunc(all, prefixSearch.underWay) {
@@ -183,7 +167,7 @@ func (c *Checker) prefixSearch(lists []List, p Prefix, unlisted bool) prefixSear
 	}
 	s := prefixSearch{listed: len(stored) > 0 || unlisted, prefixes: []Prefix{p}}
 	stored = shortest(stored)
-	if c.asStored && len(stored) > 0 && len(stored) <= maxStored { // more cost less as their common prefix
+	if c.cfg.AsStored && len(stored) > 0 && len(stored) <= maxStored { // more cost less as their common prefix
 		s.prefixes = stored
 	}
 	s.parts = make([]*part, len(s.prefixes))
@@ -210,7 +194,7 @@ func (c *Checker) askFor(all []prefixSearch, admit AdmitAll) {
 	if missing == 0 {
 		return
 	}
-	n := admission{searches: (missing + c.perSearch - 1) / c.perSearch, refund: func() {}, prefixes: math.MaxInt}
+	n := admission{searches: (missing + c.cfg.PerSearch - 1) / c.cfg.PerSearch, refund: func() {}, prefixes: math.MaxInt}
 	if admit != nil && !closed {
 		n.searches, n.refund, n.err = admit(n.searches) // without the lock: it may take its time
 	}
@@ -219,7 +203,7 @@ func (c *Checker) askFor(all []prefixSearch, admit AdmitAll) {
 	defer c.begin()
 	c.join(all)
 	if n.err != nil {
-		n.prefixes = n.searches * c.perSearch
+		n.prefixes = n.searches * c.cfg.PerSearch
 	}
 	if c.closed {
 		n.prefixes, n.err = 0, ErrClosed
@@ -301,7 +285,7 @@ func (s prefixSearch) underWay() bool {
 	return slices.ContainsFunc(s.parts, (*part).underWay)
 }
 
-// answerOf returns the answer about a prefix when all its searches have ended, or ctx has.
+// answerOf returns the answer about a prefix. All its searches have ended, or ctx has.
 func (c *Checker) answerOf(ctx context.Context, s prefixSearch) PrefixAnswer {
 	answer := PrefixAnswer{TTL: unlistedTTL, From: s.from, Reason: s.reason}
 	known, sent := false, false
@@ -310,7 +294,7 @@ func (c *Checker) answerOf(ctx context.Context, s prefixSearch) PrefixAnswer {
 			continue
 		}
 		part, err := serverAnswer{}, error(nil)
-		if of.finished(ctx) {
+		if of.over.Load() { // what has ended together with ctx counts
 			part, err = of.answer, of.err
 			sent = sent || !of.earlier
 		} else {
@@ -363,4 +347,78 @@ func (a serverAnswer) ttlAt(now time.Time) time.Duration {
 		ttl = min(ttl, t.TTL, maxVerdictAge-transit)
 	}
 	return ttl - max(now.Sub(a.received), now.Round(0).Sub(a.received.Round(0)))
+}
+
+// Listing is what is known here about one prefix. The zero Listing is that no list holds it. A program that
+// looks up many prefixes at once, such as one that measures what the lists hold, first asks for it, and lets
+// Search confirm the rest when no query waits, see Idle.
+type Listing struct {
+	Lists []string // that hold it, or an entry that begins with it
+	Ask   int      // prefixes that the server would have to be asked about
+}
+
+// Listings returns what is known about prefixes of 4 bytes, in their order. It sends nothing. Lists of
+// likely safe hosts do not count.
+func (c *Checker) Listings(prefixes []Prefix) []Listing {
+	lists, now := c.cfg.Database.Lists(), time.Now()
+	all := make([]Listing, len(prefixes))
+	for i, p := range prefixes {
+		for _, l := range lists {
+			if !l.LikelySafe && len(l.Set.Under([minPrefix]byte([]byte(p)), 1)) > 0 {
+				all[i].Lists = append(all[i].Lists, l.Name)
+			}
+		}
+		if all[i].Lists != nil {
+			all[i].Ask = c.unknownParts(c.prefixSearch(lists, p, false), now)
+		}
+	}
+	return all
+}
+
+// unknownParts returns how many of the prefixes of a search have no answer, and none under way.
+func (c *Checker) unknownParts(s prefixSearch, now time.Time) (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range s.prefixes {
+		if known, _ := c.about(p, now); known == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// PerSearch returns the most prefixes of one search.
+func (c *Checker) PerSearch() int { return c.cfg.PerSearch }
+
+// CheckURL decides on a URL with its path and query, as a program that is no name server can ("Local List Mode"). It
+// waits for the server if a list holds the prefix of an expression, until ctx ends: then, and if no search may be sent
+// now, the decision is Unsure and Err says why. A mode other than Local makes it ask about all expressions.
+func (c *Checker) CheckURL(ctx context.Context, u URL) Decision {
+	if !u.Host().Public() {
+		return Decision{}
+	}
+	expressions := u.Expressions(c.cfg.Rule)
+	hashes, prefixes := make([]FullHash, len(expressions)), make([]Prefix, len(expressions))
+	for i, e := range expressions {
+		hashes[i] = HashExpression(e.Text)
+		prefixes[i] = hashes[i].Prefix(minPrefix)
+	}
+	answers, err := c.Search(ctx, prefixes, false, nil, nil)
+	for i, answer := range answers {
+		threat, known := c.threatIn(serverAnswer{threats: answer.Threats}, hashes[i])
+		if !known {
+			continue
+		}
+		by := ByServer
+		if answer.From == FromCache {
+			by = ByCache
+		}
+		list, _ := c.prefixOf(c.cfg.Database.Lists(), hashes[i])
+		threat.TTL = answer.TTL
+		return threat.unsafe(by, list, expressions[i].Text, time.Now())
+	}
+	if err != nil {
+		return Decision{Verdict: Unsure, By: deciderOf(err), Err: err}
+	}
+	return Decision{By: ByList}
 }

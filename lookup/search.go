@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -137,9 +136,8 @@ func (p *part) wakeOne() bool {
 // refund calls the refunds if the search was not sent, or a relay has refused it. The caller holds
 // Checker.mu, and lets those who wait go on.
 func (s *search) refund(answer Answer, err error) {
-	unsent := func(reason error) bool { return errors.Is(err, reason) }
 	known := err == nil && len(answer.Earlier) == len(s.prefixes)
-	if known || slices.ContainsFunc([]error{ErrBackoff, ErrLimited, ErrBudget, ErrClosed}, unsent) {
+	if known || errors.Is(err, ErrBackoff) || errors.Is(err, ErrLimited) || errors.Is(err, ErrBudget) || errors.Is(err, ErrClosed) {
 		s.giveBack()
 	}
 }
@@ -159,12 +157,12 @@ func (c *Checker) ask(s *search) (answer Answer, err error) {
 			err = fmt.Errorf("searching full hashes: panic: %v", r)
 		}
 	}()
-	ctx, cancel := context.WithTimeout(c.ctx, c.timeout)
+	ctx, cancel := context.WithTimeout(c.ctx, c.cfg.Timeout)
 	defer cancel()
 	if s.lane == c.knowing {
 		ctx = withOnlyKnown(ctx)
 	}
-	return c.searcher.Search(withTell(ctx, func(prefixes []Prefix, answer Answer) { c.tell(s, prefixes, answer) }), s.prefixes)
+	return c.cfg.Searcher.Search(withTell(ctx, func(prefixes []Prefix, answer Answer) { c.tell(s, prefixes, answer) }), s.prefixes)
 }
 
 // only returns the answer with the threats behind p. It drops the others: the server
@@ -228,16 +226,6 @@ func (c *Checker) waiting(p Prefix, now time.Time) *part {
 		return ended(serverAnswer{}, err)
 	}
 	return nil
-}
-
-// finished waits until the part or ctx ends, and reports whether the part has
-// ended. If both have, the part counts: one late search must not hide a threat
-// that another search has found.
-func (p *part) finished(ctx context.Context) bool {
-	if !p.over.Load() {
-		oneEnds(ctx, []*part{p})
-	}
-	return p.over.Load()
 }
 
 // underWay reports whether a part has not ended.

@@ -90,6 +90,14 @@ type ThreatHash struct {
 	FrameOnly bool
 }
 
+// unsafe returns the decision that the threats call for, which were received at a time.
+func (t ThreatHash) unsafe(by Decider, list, expression string, received time.Time) Decision {
+	first, also := t.Threats.split()
+	return Decision{
+		Verdict: Unsafe, By: by, Threat: first, Also: also, FrameOnly: t.FrameOnly, List: list, Expression: expression, Expires: received.Add(t.TTL),
+	}
+}
+
 // UnansweredError is the error of a relay of one's own that has answered, but does not know
 // all prefixes and may not ask its server now. The prefixes without an answer wait until
 // Until, each for itself. It is no failure of the relay: other prefixes may be asked about

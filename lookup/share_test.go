@@ -283,7 +283,7 @@ func TestAQueryThatIsOverAsksNoFurther(t *testing.T) {
 // suspectAfter returns candidates as a query has them that was checked before the answers came.
 func suspectAfter(t *testing.T, c *Checker, qname string) *Candidates {
 	t.Helper()
-	fresh := checkerOf(t, Config{Database: c.database})
+	fresh := checkerOf(t, Config{Database: c.cfg.Database})
 	return suspect(t, fresh, qname)
 }
 

@@ -64,7 +64,7 @@ func (c *costs) sum(now time.Time) Costs {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, r := range lookup.Reasons() {
+	for r := range lookup.NumReasons {
 		s.Reasons[r.String()] = c.reasons[r]
 		s.Searches += c.reasons[r]
 	}
@@ -79,7 +79,7 @@ func (c *costs) sum(now time.Time) Costs {
 // asked about most often, if there are any.
 func (c Costs) Text(now time.Time) (said, most string) {
 	var reasons, dear []string
-	for _, r := range lookup.Reasons() {
+	for r := range lookup.NumReasons {
 		reasons = append(reasons, fmt.Sprintf("%d %s", c.Reasons[r.String()], r))
 	}
 	said = fmt.Sprintf("%s (%s) since the start, %s ago", say.Count(c.Searches, "search", "searches"), strings.Join(reasons, ", "), now.Sub(c.Since).Round(time.Minute))

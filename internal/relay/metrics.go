@@ -50,10 +50,10 @@ func newMetrics() *metrics {
 		broken:   prometheus.NewCounter(counter("connection_errors_total", "Counter of connections that broke the rules of HTTP or TLS, or were too many for one address.")),
 		clients:  newClients(),
 	}
-	for _, o := range lookup.Origins() {
+	for o := range lookup.NumOrigins {
 		m.searches.WithLabelValues(o.String())
 	}
-	for _, r := range lookup.Reasons() {
+	for r := range lookup.NumReasons {
 		m.asked.WithLabelValues(r.String())
 	}
 	gauge := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: metricsPrefix, Name: "clients", Help: "Gauge of the clients of the last hour, at most 16384."},
