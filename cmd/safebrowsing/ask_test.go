@@ -112,7 +112,7 @@ func TestCommandsAskTheServerThatRuns(t *testing.T) {
 		{"block x.example y.example", 0, "y.example: blocked, with all names below it, by own.txt, line 3\n"},
 		{"unblock x.example", 0, "x.example: removed from own.txt (1 line)\n"},
 		{"allow -for 1x x.example", 2, "is not a duration"},
-		{"allow co.uk", 2, "co.uk is a public suffix"},
+		{"allow co.uk", 2, "co.uk is a public suffix"}, {"allow np", 2, "np is a public suffix"},
 		{"block -for 1h x.example", 2, "flag provided but not defined: -for"},
 	} {
 		words := strings.Fields(tc.args)

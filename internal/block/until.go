@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/net/publicsuffix"
-
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -26,7 +24,7 @@ func EntryHost(text string) (lookup.Host, error) {
 	if !ok || strings.ContainsAny(text, "/*:@") || strings.Contains(text, "..") || strings.HasPrefix(text, ".") || strings.HasPrefix(text, "-") {
 		return h, fmt.Errorf("%q is not a host: write a name such as www.example.org", text)
 	}
-	if suffix, icann := publicsuffix.PublicSuffix(h.String()); icann && suffix == h.String() {
+	if ownlist.IsPublicSuffix(h.String()) {
 		return h, fmt.Errorf("%s is a public suffix: an entry would be about every name below it; if you want that, write it into the file by hand", h)
 	}
 	return h, nil

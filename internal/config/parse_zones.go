@@ -172,7 +172,7 @@ func (p *parser) host(arg string) (lookup.Host, error) {
 	case !ok, !valid, strings.Trim(name, nameLetters) != "", strings.Contains(arg, ".."), strings.HasPrefix(arg, "."):
 		return lookup.Host{}, fmt.Errorf("%q is not a host: write a name such as www.example.org", arg)
 	}
-	if suffix, icann := publicsuffix.PublicSuffix(name); icann && suffix == name {
+	if ownlist.IsPublicSuffix(name) {
 		p.here().warn(p, "%s is a public suffix: this holds for every name below it", name)
 	}
 	return h, nil
@@ -181,7 +181,7 @@ func (p *parser) host(arg string) (lookup.Host, error) {
 // isPublic reports whether the Public Suffix List knows the top-level domain of a
 // name.
 func isPublic(name string) bool {
-	suffix, icann := publicsuffix.PublicSuffix(name)
+	suffix, icann := publicsuffix.PublicSuffix("x." + name) // of some top-level domains it knows the names below only
 	h, _ := lookup.ParseHost("x." + name)
 	return (icann || strings.Contains(suffix, ".")) && h.Public()
 }

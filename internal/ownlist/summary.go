@@ -236,9 +236,8 @@ func (e entry) wide() string {
 		return ""
 	}
 	name := string(e.name)
-	suffix, icann := publicsuffix.PublicSuffix(name)
 	switch {
-	case !icann || suffix != name:
+	case !IsPublicSuffix(name):
 		return ""
 	case e.scope&below == 0:
 		return fmt.Sprintf("%s the name %s itself, but no name below it: to %s these too, write .%s", does, name, strings.TrimSuffix(does, "s"), name)
@@ -246,6 +245,13 @@ func (e entry) wide() string {
 		return fmt.Sprintf("%s the whole public suffix %s", does, name)
 	}
 	return fmt.Sprintf("%s the whole top-level domain %s", does, name)
+}
+
+// IsPublicSuffix reports whether registries sell the names directly below a canonical name, as they do below com
+// and co.uk, or those below each of these, as they do below np (Public Suffix List, ICANN's section).
+func IsPublicSuffix(name string) bool {
+	suffix, icann := publicsuffix.PublicSuffix("x." + name)
+	return icann && len(suffix) >= len(name)
 }
 
 // kind names a kind of unsupported line, in the singular and in the plural.

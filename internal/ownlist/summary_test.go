@@ -108,6 +108,9 @@ func TestEntriesAboutVeryManyNamesAreNamed(t *testing.T) {
 		{"nas", "", ""},
 		{".local", "", ""},
 		{"||de^", "line 1 blocks the whole top-level domain de", "line 1 allows the whole top-level domain de"},
+		{"||np^", "line 1 blocks the whole top-level domain np", "line 1 allows the whole top-level domain np"}, // names are sold below com.np and others
+		{"||kawasaki.jp^", "line 1 blocks the whole public suffix kawasaki.jp", "line 1 allows the whole public suffix kawasaki.jp"},
+		{"||city.kawasaki.jp^\n||x.com.np^", "", ""},
 		{"*.net", "line 1 blocks the whole top-level domain net", "line 1 allows the whole top-level domain net"},
 		{"@@||com^", "line 1 allows the whole top-level domain com", "line 1 allows the whole top-level domain com"},
 		{"*.co.uk CNAME .", "line 1 blocks the whole public suffix co.uk", "line 1 allows the whole public suffix co.uk"},
