@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -16,6 +17,9 @@ import (
 // keyInterval is how often the file of the key is read: as often as the operator's
 // own lists are checked.
 const keyInterval = 5 * time.Second
+
+// maxKey is the most bytes of that file. Tokens of Google have some 2 kB at most.
+const maxKey = 64 << 10
 
 // runWithKeys keeps the lists fresh until ctx ends, with the key or token that is in the
 // file. A new key has a first contact of its own: for the server it is another client.
@@ -63,7 +67,11 @@ func (e *Engine) awaitKey(ctx context.Context, key string) string {
 			return key
 		case <-ticker.C:
 		}
-		next, err := say.ReadKey(e.settings.KeyFile)
+		next := key
+		raw, err := files.Read(e.settings.KeyFile, maxKey) // no pipe, whose reader could wait for ever
+		if err == nil {
+			next, err = say.KeyIn(e.settings.KeyFile, raw)
+		}
 		if err == nil && next != key {
 			err = protocol.CheckKey(e.settings.Credential(), next)
 		}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"os"
@@ -19,19 +20,29 @@ import (
 )
 
 func TestAKeyThatCannotBeReadIsOneLineAndTheOldKeyStays(t *testing.T) {
-	for token, word := range map[bool]string{false: "API key", true: "token"} {
-		t.Run(word, func(t *testing.T) {
+	nothing := func(string) error { return nil }
+	for _, tc := range []struct {
+		token bool
+		word  string
+		put   func(file string) error
+	}{
+		{false, "API key", nothing},
+		{true, "token", nothing},
+		{false, "API key", func(file string) error { return os.WriteFile(file, bytes.Repeat([]byte("k"), 1<<20), 0o600) }},
+	} {
+		t.Run(tc.word, func(t *testing.T) {
 			lines := testkit.Capture(t)
 			file := filepath.Join(t.TempDir(), "key")
+			testkit.Must(t, tc.put(file))
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
-				e := &Engine{Service: Service{settings: Settings{KeyFile: file, Token: token}}}
+				e := &Engine{Service: Service{settings: Settings{KeyFile: file, Token: tc.token}}}
 				if got := e.awaitKey(ctx, "OLD"); got != "OLD" {
-					t.Errorf("Expected the old one, got %q", got)
+					t.Errorf("Expected the old one, got %.9q", got)
 				}
 			})
-			testkit.WantParts(t, lines.Only(t, "Cannot replace the "+word), "[WARNING]", file, "The old one stays in use", "every 5 seconds")
+			testkit.WantParts(t, lines.Only(t, "Cannot replace the "+tc.word), "[WARNING]", file, "The old one stays in use", "every 5 seconds")
 		})
 	}
 }

@@ -83,6 +83,11 @@ func ReadKey(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return KeyIn(path, raw)
+}
+
+// KeyIn returns the key or token that a file holds, from its content.
+func KeyIn(path string, raw []byte) (string, error) {
 	key := strings.TrimSpace(string(raw))
 	if key == "" {
 		return "", errors.New(path + " is empty")
