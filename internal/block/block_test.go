@@ -289,7 +289,7 @@ func TestTimesOfUntil(t *testing.T) {
 		{"", "25:00", `-until: "25:00" is not a time such as 18:00, 2026-11-22 or "2026-11-22 18:00"`},
 		{"30m", "", "2026-11-22T18:00:00+01:00"}, {"90s", "", "2026-11-22T17:31:30+01:00"}, {"2h", "", "2026-11-22T19:30:00+01:00"},
 		{"0s", "", `"0s" is less than a second`}, {"-1h", "", `"-1h" is less than a second`}, {"400d", "", `"400d" is more than 366 days`},
-		{"99999999999d", "", `"99999999999d" is more than 366 days`}, {"d", "", `"d" is not a duration such as 30m, 2h or 7d`},
+		{"99999999999d", "", `"99999999999d" is more than 366 days`}, {"-213503d", "", `"-213503d" is less than a second`}, {"d", "", `"d" is not a duration such as 30m, 2h or 7d`},
 	} {
 		end, err := EndOf(tt.length, tt.until, now)
 		got := end.Format(time.RFC3339)

@@ -13,7 +13,7 @@ func Duration(written string, longest time.Duration) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(written, "d"); ok {
 		var n int64 // an int has 32 bits on some machines
 		n, err = strconv.ParseInt(days, 10, 64)
-		d = time.Duration(min(n, 1<<16)) * 24 * time.Hour
+		d = time.Duration(max(0, min(n, 1<<16))) * 24 * time.Hour
 	}
 	switch {
 	case err != nil:
