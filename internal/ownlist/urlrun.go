@@ -80,7 +80,7 @@ func (s *urlSource) attempt(ctx context.Context, slow func()) {
 	before := s.current()
 	before.recall(s.path)
 	o := s.fetch(ctx, c, reading, before, slow)
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && o.err != nil {
 		s.giveUp(before)
 		return
 	}

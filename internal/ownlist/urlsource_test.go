@@ -157,6 +157,30 @@ func TestCloseGivesADownloadUp(t *testing.T) {
 	}
 }
 
+// atEnd is a body that ends with something else.
+type atEnd struct {
+	io.Reader
+	end func()
+}
+
+func (b atEnd) Close() error {
+	b.end()
+	return nil
+}
+
+// A list that has come when the process ends is not asked for again at the next start.
+func TestAListThatHasComeAtTheEndIsSaved(t *testing.T) {
+	f := newFixture(t, nil)
+	ctx, end := context.WithCancel(t.Context())
+	f.client.Transport = transport(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusOK, Header: make(http.Header), ContentLength: -1, Body: atEnd{strings.NewReader("a.example\n"), end}}, nil
+	})
+	f.source.attempt(ctx, func() {})
+	if s, err := readURLState("", f.source.path); err != nil || s.Changed.IsZero() || f.inForce() != 1 || ctx.Err() == nil {
+		t.Errorf("%+v, %v, %d names, %v", s, err, f.inForce(), ctx.Err())
+	}
+}
+
 // dripping is a body that brings some bytes a second until ctx ends.
 type dripping struct {
 	ctx   context.Context
