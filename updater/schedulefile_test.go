@@ -184,6 +184,22 @@ func TestWhatAFollowerOfAFolderTakesOver(t *testing.T) {
 	})
 }
 
+// Without it a list would never be old again, nor what comes after the clock is right.
+func TestAnUpdateInTheFutureIsNotBelieved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSchedule(openStore(t, t.TempDir()))
+		for _, ahead := range []time.Duration{64 * 365 * 24 * time.Hour, 0} {
+			at := time.Now().Add(ahead)
+			written(scheduleState{clockSet: clockSet{Lists: map[string]ListClock{se: {Updated: at}}}}, at)(t, s.store)
+			s.look()
+			if got := s.list(se).Updated; !got.Equal(time.Now()) {
+				t.Errorf("a clock that is %s ahead: updated at %s", ahead, got)
+			}
+			time.Sleep(time.Hour)
+		}
+	})
+}
+
 func asking(state scheduleState) scheduleState {
 	state.Fetch.Asking = true
 	return state
