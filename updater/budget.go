@@ -352,10 +352,8 @@ func (l *Ledger) reserve() {
 	case !r.spends:
 		l.covered = min(l.covered, l.own) // from now on they are not reserved
 	case r.perDay > 0:
-		granted := chunk(allowedOf(r.perDay, l.common, l.alone()), l.spent())
-		if l.spread {
-			granted = min(granted, max(0, HourOf(r.perDay)-l.exact().Recent.sum(now)))
-		}
+		// By what take looks at: it would otherwise try for ever.
+		granted := min(chunk(allowedOf(r.perDay, l.common, l.alone()), l.spent()), l.allowance(r.perDay, now).Now)
 		r.part, r.more = max(l.covered, l.own+granted), granted > 0
 	}
 	l.days = l.days.with(l.writer, r.part, l.hour.plus(r.part-l.own, now))

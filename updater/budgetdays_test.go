@@ -275,3 +275,28 @@ func TestAnHourSurvivesAClockThatJumps(t *testing.T) {
 		}
 	}
 }
+
+// Of the searches of this hour some are then in the future. They do not count, but their reservation does.
+func TestASearchEndsWhenTheClockIsSetBackAfterAReservation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpender(t, t.TempDir(), 1000)
+		s.ledger.Spread()
+		time.Sleep(4 * time.Minute)
+		for range HourOf(1000) - 5 {
+			must(t, s.search(t))
+		}
+		time.Sleep(2 * time.Minute)
+		if got := s.drain(t); got != 5 {
+			t.Errorf("%d more searches in this hour, want 5", got)
+		}
+		s.ledger.clock = func() time.Time { return time.Now().Add(-2 * time.Minute) }
+		for range 5 {
+			saved, _, _ := s.ledger.tryTake(1000, s.report)
+			if saved == nil {
+				return
+			}
+			<-saved.done
+		}
+		t.Error("a search waits for one look at the disk after the other")
+	})
+}
