@@ -32,14 +32,14 @@ func Edit(ctx context.Context, path string, change func(old []byte) ([]byte, err
 // EditTarget is Edit for a path that must not be a symlink. In a folder of another user
 // one could lead root to any file.
 func EditTarget(ctx context.Context, path string, change func(old []byte) ([]byte, error)) error {
-	if err := RegularOrNone(path); err != nil {
-		return err
-	}
 	unlock, err := LockFolder(ctx, filepath.Dir(path))
 	if err != nil {
 		return err
 	}
 	defer unlock()
+	if err := RegularOrNone(path); err != nil { // only now: who has the lock may replace it
+		return err
+	}
 	old, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -100,20 +100,9 @@ func LockFolder(ctx context.Context, dir string) (unlock func(), err error) {
 // replaceFile replaces a file by one with other content. The caller has locked the folder. Until it is
 // whole the new one is hidden: a Corefile may import all files of the folder.
 func replaceFile(path string, content []byte) error {
-	unfinished := "." + Unfinished(filepath.Base(path))
-	removeUnfinished(filepath.Dir(path), unfinished)
-	return RealDisk().Replace(path, unfinished, func(f *os.File) error { return writeLike(path, f, content) })
-}
-
-// removeUnfinished removes the files of edits that did not come to an end, as when the power
-// failed. While the folder is locked no other edit is under way.
-func removeUnfinished(dir, pattern string) {
-	all, _ := os.ReadDir(dir)
-	for _, f := range all {
-		if ok, _ := filepath.Match(pattern, f.Name()); ok && f.Type().IsRegular() {
-			_ = os.Remove(filepath.Join(dir, f.Name()))
-		}
-	}
+	hidden := "." + filepath.Base(path)
+	Clean(filepath.Dir(path), func(name string) bool { return name == hidden })
+	return RealDisk().Replace(path, Unfinished(hidden), func(f *os.File) error { return writeLike(path, f, content) })
 }
 
 // writeLike writes a file with the mode and the owner of another one, if that exists.

@@ -113,6 +113,34 @@ func TestAFileWhoseCloseFailsReplacesNothing(t *testing.T) {
 	}
 }
 
+func TestALinkThatComesWhileAnEditWaitsIsNotFollowed(t *testing.T) {
+	dir := t.TempDir()
+	path, other := filepath.Join(dir, "list[1].txt"), filepath.Join(dir, "other")
+	testkit.Must(t, errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.WriteFile(other, []byte("secret"), 0o600)))
+	left := filepath.Join(dir, ".list[1].txt.1.tmp")
+	testkit.Must(t, os.WriteFile(left, nil, 0o600)) // by an edit that died
+	edit := func() error {
+		return EditTarget(t.Context(), path, func(old []byte) ([]byte, error) { return append(old, " and new"...), nil })
+	}
+	testkit.Must(t, edit())
+	if raw, err := os.ReadFile(path); err != nil || string(raw) != "old and new" {
+		t.Errorf("got %q, %v", raw, err)
+	}
+	if _, err := os.Stat(left); err == nil {
+		t.Error("what another edit has left is still there")
+	}
+	unlock, err := LockFolder(t.Context(), dir)
+	testkit.Must(t, err)
+	ended := make(chan error)
+	go func() { ended <- edit() }()
+	time.Sleep(50 * time.Millisecond)
+	testkit.Must(t, errors.Join(os.Remove(path), os.Symlink(other, path)))
+	unlock()
+	if err := <-ended; err == nil {
+		t.Error("the link was replaced")
+	}
+}
+
 func TestWaitGivesUpAfterTheLimit(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
