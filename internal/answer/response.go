@@ -1,6 +1,7 @@
 package answer
 
 import (
+	"net/netip"
 	"strings"
 
 	"github.com/miekg/dns"
@@ -40,16 +41,25 @@ func Usage() string {
 // sinkhole returns the addresses of the type that was asked for. Without any the
 // answer is NODATA.
 func (p Reply) sinkhole(q dns.Question, ttl uint32) (rrs []dns.RR) {
-	header := func(rrtype uint16) dns.RR_Header {
-		return dns.RR_Header{Name: q.Name, Rrtype: rrtype, Class: dns.ClassINET, Ttl: ttl}
-	}
-	if p.IPv4.IsValid() && (q.Qtype == dns.TypeA || q.Qtype == dns.TypeANY) {
-		rrs = append(rrs, &dns.A{Hdr: header(dns.TypeA), A: p.IPv4.AsSlice()})
-	}
-	if p.IPv6.IsValid() && (q.Qtype == dns.TypeAAAA || q.Qtype == dns.TypeANY) {
-		rrs = append(rrs, &dns.AAAA{Hdr: header(dns.TypeAAAA), AAAA: p.IPv6.AsSlice()})
+	for _, a := range []netip.Addr{p.IPv4, p.IPv6} {
+		if !a.IsValid() {
+			continue
+		}
+		if rr := addressRecord(q.Name, a, ttl); q.Qtype == rr.Header().Rrtype || q.Qtype == dns.TypeANY {
+			rrs = append(rrs, rr)
+		}
 	}
 	return rrs
+}
+
+// addressRecord returns the record of type A or AAAA for an address.
+func addressRecord(name string, a netip.Addr, ttl uint32) dns.RR {
+	header := dns.RR_Header{Name: name, Rrtype: dns.TypeAAAA, Class: dns.ClassINET, Ttl: ttl}
+	if a.Is4() {
+		header.Rrtype = dns.TypeA
+		return &dns.A{Hdr: header, A: a.AsSlice()}
+	}
+	return &dns.AAAA{Hdr: header, AAAA: a.AsSlice()}
 }
 
 // responseTo returns the response for a blocked name: respond's if the Corefile has it,
