@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -81,11 +82,7 @@ func sharedPorts(proc string) map[netip.AddrPort]bool {
 			}
 		}
 	}
-	for at := range others {
-		if !ours[at] {
-			delete(others, at)
-		}
-	}
+	maps.DeleteFunc(others, func(at netip.AddrPort, _ bool) bool { return !ours[at] })
 	return others
 }
 
