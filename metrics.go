@@ -77,23 +77,9 @@ func (b *blockMetrics) countVerdict(ctx context.Context, d lookup.Decision) {
 	(*counter).Inc()
 }
 
-// countBlocked counts a query that is blocked.
-func (b *blockMetrics) countBlocked(ctx context.Context, d lookup.Decision) {
-	blockedTotal.WithLabelValues(metrics.WithServer(ctx), metrics.WithView(ctx), d.List).Inc()
-}
-
-// countKept counts a query for a kept name, by the reason that answer.Kept has.
-func (b *blockMetrics) countKept(ctx context.Context, reason string) {
-	keptTotal.WithLabelValues(metrics.WithServer(ctx), metrics.WithView(ctx), reason).Inc()
-}
-
-// countFrameOnly counts a decision that rests on a threat marked FRAME_ONLY.
-func (b *blockMetrics) countFrameOnly(ctx context.Context, blocked bool) {
-	action := "passed"
-	if blocked {
-		action = "blocked"
-	}
-	frameOnlyTotal.WithLabelValues(metrics.WithServer(ctx), metrics.WithView(ctx), action).Inc()
+// count counts a query by the one label of a counter. It is for what happens to few queries.
+func count(ctx context.Context, c *prometheus.CounterVec, label string) {
+	c.WithLabelValues(metrics.WithServer(ctx), metrics.WithView(ctx), label).Inc()
 }
 
 func (b *blockMetrics) of(server, view string) *serverMetrics {

@@ -55,8 +55,12 @@ func (l *nameLog) log(client string, q dns.Question, d lookup.Decision, cause, a
 	}
 	l.logLeft(left, now)
 	if l.json {
+		event := "blocked"
+		if l.monitor {
+			event = "would_block"
+		}
 		log.JSON(nameLine{
-			Time: now.UTC(), Event: l.event(), Client: client, Name: q.Name, Type: dns.Type(q.Qtype).String(), Cause: cause,
+			Time: now.UTC(), Event: event, Client: client, Name: q.Name, Type: dns.Type(q.Qtype).String(), Cause: cause,
 			Threat: d.Threat.String(), Expression: d.Expression, List: d.List, DecidedBy: d.By.String(), Allow: allow, Report: report,
 		})
 		return
@@ -76,14 +80,6 @@ func (l *nameLog) log(client string, q dns.Question, d lookup.Decision, cause, a
 		}
 	}
 	log.Infof(format+"%s", q.Name, dns.Type(q.Qtype), client, cause, d.Expression, d.List, d.By, mistake)
-}
-
-// event returns what happens to names, as the JSON form spells it.
-func (l *nameLog) event() string {
-	if l.monitor {
-		return "would_block"
-	}
-	return "blocked"
 }
 
 // end logs how many names were left out since the last line.

@@ -125,7 +125,7 @@ func (s *SafeBrowsing) decide(ctx context.Context, w dns.ResponseWriter, r *dns.
 	sign := block.SignOf(qname)
 	if sign != nil { // few names
 		if kept := s.block.Kept(sign, qname); kept != nil && state.QClass() == dns.ClassINET {
-			s.metrics.countKept(ctx, kept.Reason)
+			count(ctx, keptTotal, kept.Reason)
 			w.WriteMsg(kept.Designate(ctx, w, r, s.block.Designated()))
 			return answered, nil
 		}
@@ -183,8 +183,12 @@ func (s *SafeBrowsing) answer(ctx context.Context, w dns.ResponseWriter, r *dns.
 func (s *SafeBrowsing) observe(ctx context.Context, shown *shownDecision, d lookup.Decision) {
 	shown.set(d)
 	s.metrics.countVerdict(ctx, d)
-	if d.FrameOnly {
-		s.metrics.countFrameOnly(ctx, !s.block.Config.Monitor)
+	switch {
+	case !d.FrameOnly:
+	case s.block.Config.Monitor:
+		count(ctx, frameOnlyTotal, "passed")
+	default:
+		count(ctx, frameOnlyTotal, "blocked")
 	}
 }
 
@@ -193,7 +197,7 @@ func (s *SafeBrowsing) observe(ctx context.Context, shown *shownDecision, d look
 // is about that; else "".
 func (s *SafeBrowsing) observeBlocked(ctx context.Context, client string, q dns.Question, target string, d lookup.Decision) {
 	if !s.block.Config.Monitor {
-		s.metrics.countBlocked(ctx, d)
+		count(ctx, blockedTotal, d.List)
 		s.block.Blocked(q, target, client, d, time.Now())
 	}
 	if s.block.Config.Monitor || s.block.Config.LogBlocked {

@@ -39,7 +39,10 @@ func (s *SafeBrowsing) newQuery(ctx context.Context, w dns.ResponseWriter, r *dn
 
 // inspect lets the next plugin answer, and checks the targets in its answer.
 func (q *query) inspect(w dns.ResponseWriter) (int, error) {
-	return plugin.NextOrFailure(q.plugin.Name(), q.plugin.Next, q.ctx, q.inspected(w), q.msg.Copy())
+	if q.inspects {
+		w = &inspector{ResponseWriter: w, query: q}
+	}
+	return plugin.NextOrFailure(q.plugin.Name(), q.plugin.Next, q.ctx, w, q.msg.Copy())
 }
 
 // confirm asks the server about the candidates while the next plugin resolves the

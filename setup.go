@@ -54,12 +54,13 @@ func live(c *caddy.Controller, s *SafeBrowsing) {
 	of := instanceOf(c)
 	of.blocks = append(of.blocks, s.block)
 	c.OnStartup(func() error {
+		cfg := &s.block.Config
 		file, blocks := corefileOf(of.generation)
-		loop := s.block.Config.LoopWarning(blocks, config.SystemResolvers(config.ResolvConf), config.MachineAddresses())
+		loop := cfg.LoopWarning(blocks, config.SystemResolvers(config.ResolvConf), config.MachineAddresses())
 		encrypted := config.EncryptedOf(blocks)
 		s.block.Designate(config.Designated(encrypted))
-		sayDoubts(&s.block.Config, slices.Concat(config.HiddenViews(file, blocks), s.block.Config.Undesignated(encrypted), []string{loop}), of.said)
-		sayOnce([]string{s.block.Keeps()}, of.said, func(text string) { log.Info(text) })
+		of.sayOnce(func(text string) { log.Warning(text) }, cfg.Warnings, config.HiddenViews(file, blocks), cfg.Undesignated(encrypted), []string{loop})
+		of.sayOnce(func(text string) { log.Info(text) }, cfg.Notes, []string{s.block.Keeps()})
 		s.block.Need(block.NeededBy(of.blocks, config.ForwardTargets(blocks))) // all blocks have been read by now
 		if err := serving.start(s, of.generation); err != nil {
 			return plugin.Error(say.Plugin, err)
@@ -133,21 +134,14 @@ func instanceOf(c *caddy.Controller) *instance {
 	return i
 }
 
-// sayDoubts logs the warnings and notes of the stanza, and warnings about the whole Corefile, that
-// are not in said. It is not safe for concurrent use of said: functions of OnStartup run one
-// after the other.
-func sayDoubts(c *config.Config, whole []string, said map[string]bool) {
-	sayOnce(slices.Concat(c.Warnings, whole), said, func(text string) { log.Warning(text) })
-	sayOnce(c.Notes, said, func(text string) { log.Info(text) })
-}
-
-// sayOnce logs texts that are not in said. "" is no text.
-func sayOnce(texts []string, said map[string]bool, log func(string)) {
-	for _, text := range texts {
-		if text != "" && !said[text] {
+// sayOnce logs texts that are not in the log yet. "" is no text. It is not safe for concurrent use:
+// functions of OnStartup run one after the other.
+func (i *instance) sayOnce(log func(string), all ...[]string) {
+	for _, text := range slices.Concat(all...) {
+		if text != "" && !i.said[text] {
 			log(text)
 		}
-		said[text] = true
+		i.said[text] = true
 	}
 }
 
@@ -218,11 +212,11 @@ func (b *started) end(s *SafeBrowsing) {
 // restart has failed. It does so too when the new instance serves and the old one
 // could not be shut down in order.
 func (b *started) endDead(spared uint64) {
-	live := liveGenerations()
+	live := liveInstances()
 	b.mu.Lock()
 	var dead []*SafeBrowsing
 	for s, generation := range b.generations {
-		if generation != spared && !live[generation] {
+		if generation != spared && live[generation] == nil {
 			dead = append(dead, s)
 		}
 	}
@@ -232,13 +226,13 @@ func (b *started) endDead(spared uint64) {
 	}
 }
 
-// liveGenerations has the instances that serve, or are being started.
-func liveGenerations() map[uint64]bool {
-	live := make(map[uint64]bool)
+// liveInstances has the instances that serve, or are being started, by generation.
+func liveInstances() map[uint64]*caddy.Instance {
+	live := make(map[uint64]*caddy.Instance)
 	for _, i := range caddy.Instances() {
 		i.StorageMu.RLock()
 		if ours, ok := i.Storage[instanceKey{}].(*instance); ok {
-			live[ours.generation] = true
+			live[ours.generation] = i
 		}
 		i.StorageMu.RUnlock()
 	}
@@ -248,19 +242,14 @@ func liveGenerations() map[uint64]bool {
 // corefileOf returns the Corefile of a generation and its server blocks, or nil if there is none.
 // In setup a plugin sees its own stanza only.
 func corefileOf(generation uint64) (file string, blocks []caddyfile.ServerBlock) {
-	for _, i := range caddy.Instances() {
-		i.StorageMu.RLock()
-		ours, ok := i.Storage[instanceKey{}].(*instance)
-		i.StorageMu.RUnlock()
-		input := i.Caddyfile()
-		if !ok || ours.generation != generation || input == nil {
-			continue
-		}
-		blocks, err := caddyfile.Parse(input.Path(), bytes.NewReader(input.Body()), nil)
-		if err != nil { // CoreDNS has read it already
-			return "", nil
-		}
-		return input.Path(), blocks
+	i := liveInstances()[generation]
+	if i == nil || i.Caddyfile() == nil {
+		return "", nil
 	}
-	return "", nil
+	input := i.Caddyfile()
+	blocks, err := caddyfile.Parse(input.Path(), bytes.NewReader(input.Body()), nil)
+	if err != nil { // CoreDNS has read it already
+		return "", nil
+	}
+	return input.Path(), blocks
 }

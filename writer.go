@@ -89,14 +89,6 @@ type inspector struct {
 	decision lookup.Decision // about the name itself
 }
 
-// inspected returns w, or a writer that inspects answers before it writes them to w.
-func (q *query) inspected(w dns.ResponseWriter) dns.ResponseWriter {
-	if !q.inspects {
-		return w
-	}
-	return &inspector{ResponseWriter: w, query: q}
-}
-
 // WriteMsg implements dns.ResponseWriter.
 func (i *inspector) WriteMsg(m *dns.Msg) error { return i.write(written{msg: m}) }
 
