@@ -170,22 +170,20 @@ func (p *Passed) Asked(h Host, r Rule) (all []Late) {
 			if p.more[place][i].Load() != more || seen&(1<<(passedOfName*checkBits)-1) != checks || age > int(p.keep/time.Minute) {
 				continue
 			}
-			all = append(all, Late{Pair: pairAt(pair, place), Client: clientOf(seen), Asked: askedAt(now, age)})
+			all = append(all, lateOf(pair, seen, place, now, age))
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Late) int { return a.Asked.Compare(b.Asked) })
 	return all
 }
 
-// pairAt returns the pair of a record, clientOf its client, and askedAt when it was made.
-func pairAt(pair uint64, place int) Pair { return Pair(pair>>32<<32 | uint64(place)) }
-
-func clientOf(seen uint64) uint32 {
-	return uint32(seen >> (passedOfName * checkBits) & (1<<clientBits - 1))
-}
-
-func askedAt(now time.Time, age int) time.Time {
-	return now.Add(-time.Duration(age) * time.Minute).Truncate(time.Minute)
+// lateOf returns what a record has of its pair, which was made age minutes before now.
+func lateOf(pair, seen uint64, place int, now time.Time, age int) Late {
+	return Late{
+		Pair:   Pair(pair>>32<<32 | uint64(place)),
+		Client: uint32(seen >> (passedOfName * checkBits) & (1<<clientBits - 1)),
+		Asked:  now.Add(-time.Duration(age) * time.Minute).Truncate(time.Minute),
+	}
 }
 
 // free returns the index of an empty place, if it can be first, or of the oldest record. The caller
@@ -261,7 +259,7 @@ func (p *Passed) listed(holds func(prefix uint32) bool, now time.Time, most int)
 				}
 				found[prefix] = append(found[prefix], passedOne{
 					place: uint32(place), index: i, n: n, pair: pair, check: seen >> (n * checkBits) & (1<<checkBits - 1),
-					Late: Late{Pair: pairAt(pair, place), Client: clientOf(seen), Asked: askedAt(now, age)},
+					Late: lateOf(pair, seen, place, now, age),
 				})
 			}
 		}

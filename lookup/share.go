@@ -254,15 +254,14 @@ func (s *Shares) For(client netip.Addr, now time.Time) (b Budget, known bool) {
 	return s.free(b, Site(client), own, now), true
 }
 
-// Taken returns how many searches a client has taken on the date of now, and the share that is
-// its own at least.
-func (s *Shares) Taken(client netip.Addr, now time.Time) (taken, share int) {
+// Taken returns how many searches a client has taken on the date of now.
+func (s *Shares) Taken(client netip.Addr, now time.Time) int {
 	b, _ := s.left(now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.turn(dateOf(now), b)
 	own, _ := s.spent.Peek(Site(client))
-	return own.day, b.share(s.percent)
+	return own.day
 }
 
 // Uses returns what was used on the last days, today included.
