@@ -49,9 +49,8 @@ type place struct {
 	Medium
 	document string // its name
 	kind     placeKind
-	clock    func(now time.Time) moment // of the times in documents
-	slack    time.Duration              // by which that may be wrong: waits that are read last longer
-	repairs  bool                       // only what the copy lacks is written, no change
+	clock    func(now time.Time) (written, read moment) // of times in documents: no wait that is read ends early
+	repairs  bool                                       // only what the copy lacks is written, no change
 }
 
 type placeKind uint8
@@ -74,12 +73,12 @@ type saving struct {
 	err  error         // of the folder
 }
 
-// shareSlack is more than the error of Shared.Now.
+// shareSlack is more than clocks of machines go apart between two looks at the one of a Shared.
 const shareSlack = 100 * time.Millisecond
 
 // folders returns the places of a document in folders.
 func (s *Store) folders(document string) []place {
-	return []place{{Medium: folder{s, false}, document: document, kind: inFolder, clock: s.moment}, {Medium: folder{s, true}, document: document, kind: inSpare, clock: s.moment}}
+	return []place{{Medium: folder{s, false}, document: document, kind: inFolder, clock: s.moments}, {Medium: folder{s, true}, document: document, kind: inSpare, clock: s.moments}}
 }
 
 // places returns all places of a document, with m as the Medium of the Shared, if there is one.
@@ -87,8 +86,11 @@ func (s *Store) places(document string, m Medium, repairs bool) []place {
 	if s.shared == nil {
 		return s.folders(document)
 	}
-	now := func(time.Time) moment { return moment{Saved: s.shared.Now()} }
-	return append([]place{{Medium: m, document: document, kind: inShared, clock: now, slack: shareSlack, repairs: repairs}}, s.folders(document)...)
+	now := func(time.Time) (written, read moment) {
+		latest, within := s.shared.Now()
+		return moment{Saved: latest}, moment{Saved: latest.Add(-within - shareSlack)}
+	}
+	return append([]place{{Medium: m, document: document, kind: inShared, clock: now, repairs: repairs}}, s.folders(document)...)
 }
 
 // read returns the copy that a Medium has returned with err. A copy that there is not lacks
@@ -100,7 +102,6 @@ func (d *document[T]) read(p place, raw []byte, err error, now time.Time, at mom
 	if err != nil || raw == nil {
 		return found, err
 	}
-	at.Saved = at.Saved.Add(-p.slack)
 	return d.parse(raw, now, at)
 }
 
@@ -118,7 +119,7 @@ func (d *document[T]) look(p place, accept func(T) bool) (news, lacks bool, err 
 			return false, false, nil
 		}
 	}
-	at := p.clock(now) // before the disk is read, which may take long
+	_, at := p.clock(now) // before the disk is read, which may take long
 	raw, readErr := p.Read(p.document)
 	if readErr != nil && p.kind == inShared {
 		return false, false, nil
@@ -249,8 +250,8 @@ func (d *document[T]) bring(p place, w *writing, first bool) error {
 	var wrote []byte
 	err := exchange(p, p.document, func(raw []byte, readErr error) (_ []byte, err error) {
 		now := time.Now()
-		at := p.clock(now)
-		found, readErr := d.read(p, raw, readErr, now, at)
+		written, read := p.clock(now)
+		found, readErr := d.read(p, raw, readErr, now, read)
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		if p.kind == inShared {
@@ -273,7 +274,7 @@ func (d *document[T]) bring(p place, w *writing, first bool) error {
 		if readErr == nil && (!w.forced || p.repairs) && !d.lacks(found) {
 			return nil, nil
 		}
-		wrote, err = d.encode(now, at)
+		wrote, err = d.encode(now, written)
 		return wrote, err
 	})
 	if err != nil {

@@ -248,7 +248,7 @@ func (u *Updater) save(l List) error {
 	}
 	err := u.cfg.Store.SaveList(l)
 	if shared := u.cfg.Schedule.sharer(); shared != nil && err == nil {
-		now := shared.Now()
+		now, _ := shared.Now()
 		err = os.Chtimes(u.cfg.Store.listPath(l.Name), now, now)
 	}
 	return err

@@ -83,7 +83,7 @@ func TestAChangeBetweenDocumentAndFileReachesBoth(t *testing.T) {
 		s.Flush()
 		file, _ := savedClocks(t, store, "searches.json")
 		raw, _ := v.Read("searches.json")
-		document, err := parseSchedule(raw, time.Now(), moment{Saved: v.Now()})
+		document, err := parseSchedule(raw, time.Now(), moment{Saved: time.Now()})
 		must(t, err)
 		if file.Search.Failures != 2 || document.Search.Failures != 2 || s.state.Search.Failures != 2 {
 			t.Errorf("%d failures in the file, %d in the document, %d in memory, want 2", file.Search.Failures, document.Search.Failures, s.state.Search.Failures)

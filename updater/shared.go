@@ -22,8 +22,10 @@ type Shared interface {
 	// report later clocks.
 	Held(ctx context.Context) (held context.Context, cancel context.CancelFunc, settled time.Time)
 
-	// Now is the wall clock that all processes agree on.
-	Now() time.Time
+	// Now is the wall clock that all processes agree on: the latest time that it may show now, and by
+	// how much less it may show. Who writes a time takes the latest, and who reads one the earliest: no
+	// wait ends early.
+	Now() (latest time.Time, within time.Duration)
 	// A Shared is the Medium of documents that all processes write. Its Read never waits, and its
 	// Swap for a second at most.
 	Medium

@@ -89,7 +89,7 @@ func (v *view) Held(ctx context.Context) (held context.Context, cancel context.C
 	return held, cancel, time.Now().Add(v.settle)
 }
 
-func (v *view) Now() time.Time { return time.Now().Round(0) }
+func (v *view) Now() (time.Time, time.Duration) { return time.Now().Round(0), 0 }
 
 func (v *view) Read(name string) ([]byte, error) {
 	v.mu.Lock()

@@ -56,7 +56,8 @@ func (u *Updater) received(name string) time.Time {
 // to come from the future was saved before it was shared, by a machine whose clock was wrong.
 func (u *Updater) outdated(head Head, shared Shared) bool {
 	received := u.received(head.List)
-	return head.Received.Before(received) && !received.After(shared.Now().Add(shareSlack))
+	now, _ := shared.Now()
+	return head.Received.Before(received) && !received.After(now.Add(shareSlack))
 }
 
 // pull takes over the newer contents that others have published, and reports whether there

@@ -91,6 +91,12 @@ func (s *Store) moment(now time.Time) moment {
 	return moment{Saved: now.Round(0), Boot: boot, SinceBoot: since}
 }
 
+// moments returns the moment for what is written and for what is read: one clock is never wrong about itself.
+func (s *Store) moments(now time.Time) (written, read moment) {
+	at := s.moment(now)
+	return at, at
+}
+
 // changed reports whether the file of any list has changed since the last call.
 func (s *Store) changed(lists []string) (changed bool) {
 	for _, name := range lists {

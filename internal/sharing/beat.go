@@ -214,7 +214,9 @@ func (s *Store) saw(answer []Value, k keys, want bool, begun time.Time) (events 
 	if s.alone { // it yields to whoever holds the lease, itself too
 		events = append(events, s.dropLease(holder)...)
 	}
-	s.clock = s.clock.next(answer[3], answer[4], s.cfg.sinceBoot())
+	if told, ok := timeOf(answer[3], answer[4]); ok {
+		s.clock = s.clock.next(told, begun, s.cfg.sinceBoot())
+	}
 	before := s.mirror
 	s.mirror.take(answer[5:], k, s.cfg.Spread)
 	if s.published.After(begun) { // Redis may have answered before this process published

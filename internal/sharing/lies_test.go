@@ -211,11 +211,12 @@ func TestTheClockOfRedisGoesOnDuringASuspend(t *testing.T) {
 		c.wall = func() time.Time { return time.Unix(0, 0) }
 	})
 	r.seen(t)
-	if got := time.Until(r.Now()); got.Abs() > time.Minute {
+	now := func() time.Time { latest, _ := r.Now(); return latest }
+	if got := time.Until(now()); got.Abs() > time.Minute {
 		t.Errorf("Expected the clock of Redis, got one that is %s ahead", got)
 	}
 	suspended.Store(int64(time.Hour))
-	if got := time.Until(r.Now()); (got - time.Hour).Abs() > time.Minute {
+	if got := time.Until(now()); (got - time.Hour).Abs() > time.Minute {
 		t.Errorf("Expected a clock that is an hour ahead of the one that stood still, got %s", got)
 	}
 }

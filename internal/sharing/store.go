@@ -231,13 +231,14 @@ func (s *Store) dropLease(holder string) (events []Event) {
 
 // Now implements updater.Shared: it is Redis's clock, and this machine's until Redis
 // has told the time.
-func (s *Store) Now() time.Time {
+func (s *Store) Now() (latest time.Time, within time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now, known := s.clock.now(s.cfg.sinceBoot()); known {
-		return now
+	if s.clock.told() {
+		now := s.clock.now(s.cfg.sinceBoot())
+		return now.latest, now.latest.Sub(now.earliest)
 	}
-	return s.cfg.wall().Round(0)
+	return s.cfg.wall().Round(0), 0
 }
 
 // Rekey implements updater.Shared. The lease of the old asker expires.
