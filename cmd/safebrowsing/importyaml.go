@@ -3,7 +3,9 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -114,5 +116,294 @@ func (m *imported) listens(line int, address, port string) {
 		m.all = true
 	case !slices.Contains(m.bind, ip.String()):
 		m.bind = append(m.bind, ip.String())
+	}
+}
+
+// adguardhome reads AdGuardHome.yaml, of the schema versions 12 to 34: where a section has moved, both
+// places are looked at.
+func (m *imported) adguardhome(raw []byte) error {
+	root, err := document(raw)
+	if err != nil {
+		return err
+	}
+	m.filters(nodeAt(root, "filters"), false)
+	m.filters(nodeAt(root, "whitelist_filters"), true)
+	for _, rule := range items(nodeAt(root, "user_rules")) {
+		m.adguardRule(rule.Line, rule.Value)
+	}
+	for _, u := range items(nodeAt(root, "dns", "upstream_dns")) {
+		if value := strings.TrimSpace(u.Value); value != "" && !strings.HasPrefix(value, "#") {
+			m.upstream(u.Line, value)
+		}
+	}
+	port := nodeAt(root, "dns", "port")
+	m.listens(port.Line, "", port.Value)
+	for _, x := range append(items(nodeAt(root, "dns", "bind_hosts")), items(nodeAt(root, "dns", "bind_host"))...) {
+		m.listens(x.Line, x.Value, "")
+	}
+	m.adguardLeft(root)
+	return nil
+}
+
+// filters reads lists by URL or file.
+func (m *imported) filters(lists *yaml.Node, allow bool) {
+	for _, f := range items(lists) {
+		address := nodeAt(f, "url")
+		switch {
+		case address.Value == "":
+		case !isOn(nodeAt(f, "enabled")):
+			m.leave(address.Line, "switched off", address.Value, nodeAt(f, "name").Value)
+		default:
+			m.list(address.Line, allow, address.Value, "/")
+		}
+	}
+}
+
+// adguardRule reads a rule of the operator's own. A rule may mean more than an own list can say:
+// files has them judged.
+func (m *imported) adguardRule(line int, rule string) {
+	rule = strings.TrimSpace(rule)
+	if rule == "" || rule[0] == '!' || rule[0] == '#' {
+		return
+	}
+	if strings.ContainsAny(rule, "\r\n") {
+		m.leave(line, "not a name", rule, "")
+		return
+	}
+	bare, allow := strings.CutPrefix(rule, "@@")
+	body, options, _ := strings.Cut(bare, "$")
+	if expression, ok := strings.CutPrefix(bare, "/"); ok {
+		if domain := domainOfRegexp(strings.TrimSuffix(expression, "/")); domain != "" && strings.HasSuffix(bare, "/") {
+			m.host(line, allow, true, domain)
+		} else {
+			m.leave(line, "regular expression", rule, "")
+		}
+		return
+	}
+	firm := false
+	if slices.Contains(strings.Split(options, ","), "important") {
+		firm = !allow
+		m.leave(line, "important", rule, "it comes along as any other rule, without its rank")
+		if options == "important" {
+			bare = body
+		}
+	}
+	switch {
+	case options != "" && options != "important":
+		m.leave(line, "modifier", rule, "")
+	case allow && !strings.HasPrefix(bare, "|"): // matches anywhere in a name; in a file of allow it would be a domain
+		m.leave(line, "pattern", rule, "")
+	case bare != "":
+		m.name(line, allow, firm, bare)
+	}
+}
+
+// adguardLeft says what else is there.
+func (m *imported) adguardLeft(root *yaml.Node) {
+	for _, x := range []struct {
+		what string
+		keys []string
+	}{
+		{"rewrite", []string{"filtering", "rewrites"}},
+		{"rewrite", []string{"dns", "rewrites"}},
+		{"client", []string{"clients", "persistent"}},
+		{"client", []string{"dns", "allowed_clients"}},
+		{"client", []string{"dns", "disallowed_clients"}},
+		{"blocked service", []string{"filtering", "blocked_services", "ids"}},
+		{"blocked service", []string{"dns", "blocked_services", "ids"}},
+		{"upstream", []string{"dns", "fallback_dns"}},
+		{"upstream", []string{"dns", "upstream_dns_file"}},
+		{"upstream", []string{"dns", "local_ptr_upstreams"}},
+	} {
+		m.leaveAll(nodeAt(root, x.keys...), x.what, "")
+	}
+	if clients := nodeAt(root, "clients"); clients.Kind == yaml.SequenceNode { // before schema version 14
+		m.leaveAll(clients, "client", "")
+	}
+	if services := nodeAt(root, "dns", "blocked_services"); services.Kind == yaml.SequenceNode {
+		m.leaveAll(services, "blocked service", "")
+	}
+	for _, host := range items(nodeAt(root, "dns", "blocked_hosts")) {
+		if !slices.Contains([]string{"version.bind", "id.server", "hostname.bind"}, host.Value) { // of CHAOS, by default
+			m.adguardRule(host.Line, host.Value)
+		}
+	}
+	for _, section := range []string{"filtering", "dns"} {
+		in := nodeAt(root, section)
+		for _, x := range []struct {
+			what string
+			keys []string
+		}{
+			{"safe search", []string{"safe_search", "enabled"}},
+			{"safe search", []string{"safesearch_enabled"}},
+			{"parental control", []string{"parental_enabled"}},
+			{"AdGuard's safe browsing", []string{"safebrowsing_enabled"}},
+		} {
+			if n := nodeAt(in, x.keys...); isOn(n) {
+				m.leave(n.Line, x.what, "", "")
+			}
+		}
+		for k := range pairs(nodeAt(in, "blocked_services", "schedule")) {
+			if k.Value != "time_zone" {
+				m.leave(k.Line, "schedule", k.Value, "")
+			}
+		}
+		if mode := nodeAt(in, "blocking_mode"); mode.Value != "" && mode.Value != "nxdomain" {
+			m.leave(mode.Line, "answer", "blocking_mode "+mode.Value, "a blocked name is NXDOMAIN here; see respond")
+		}
+	}
+	if n := nodeAt(root, "dhcp", "enabled"); isOn(n) {
+		m.leave(n.Line, "DHCP", "", "")
+	}
+}
+
+// blocky reads config.yml, with the words of version 0.24 and later, or with earlier ones.
+func (m *imported) blocky(raw []byte) error {
+	root, err := document(raw)
+	if err != nil {
+		return err
+	}
+	blocking := nodeAt(root, "blocking")
+	groups := m.groups(nodeAt(blocking, "clientGroupsBlock"))
+	timed := nodeAt(blocking, "listSchedules")
+	denied := make(map[string]bool)
+	for _, word := range []string{"denylists", "blackLists"} {
+		for k := range pairs(nodeAt(blocking, word)) {
+			denied[k.Value] = true
+		}
+		m.sources(nodeAt(blocking, word), false, groups, timed)
+	}
+	for _, word := range []string{"allowlists", "whiteLists"} {
+		for k := range pairs(nodeAt(blocking, word)) {
+			if !denied[k.Value] && (groups == nil || slices.Contains(groups, k.Value)) {
+				m.leave(k.Line, "allowed names only", k.Value, "blocky blocks all other names where a group has no denylists; here they pass")
+			}
+		}
+		m.sources(nodeAt(blocking, word), true, groups, timed)
+	}
+	for _, all := range []*yaml.Node{nodeAt(root, "upstreams", "groups"), nodeAt(root, "upstream")} {
+		for k, v := range pairs(all) {
+			if k.Value != "default" {
+				m.leave(k.Line, "client", "upstreams of "+k.Value, "")
+				continue
+			}
+			for _, u := range items(v) {
+				m.upstream(u.Line, u.Value)
+			}
+		}
+	}
+	for _, ports := range []*yaml.Node{nodeAt(root, "ports", "dns"), nodeAt(root, "port")} {
+		for _, n := range items(ports) {
+			for _, word := range strings.Split(n.Value, ",") {
+				host, port, err := net.SplitHostPort(strings.TrimSpace(word))
+				if err != nil {
+					host, port = "", strings.TrimSpace(word)
+				}
+				m.listens(n.Line, host, port)
+			}
+		}
+	}
+	m.blockyLeft(root)
+	return nil
+}
+
+// groups returns the groups that hold for all clients; nil: all groups.
+func (m *imported) groups(all *yaml.Node) []string {
+	if all.Kind != yaml.MappingNode {
+		return nil
+	}
+	groups := []string{}
+	for k, v := range pairs(all) {
+		if k.Value != "default" {
+			m.leave(k.Line, "client", "groups of "+k.Value, "")
+			continue
+		}
+		for _, g := range items(v) {
+			groups = append(groups, g.Value)
+		}
+	}
+	return groups
+}
+
+// sources reads lists by URL, files, and names that are written there.
+func (m *imported) sources(lists *yaml.Node, allow bool, groups []string, timed *yaml.Node) {
+	for k, v := range pairs(lists) {
+		if len(items(nodeAt(timed, k.Value))) > 0 {
+			m.leave(k.Line, "schedule", "lists of the group "+k.Value, "it holds at some times only")
+			continue
+		}
+		if groups != nil && !slices.Contains(groups, k.Value) {
+			m.leave(k.Line, "client", "lists of the group "+k.Value, "it does not hold for all clients")
+			continue
+		}
+		for _, source := range items(v) {
+			switch {
+			case source.Kind != yaml.ScalarNode:
+				m.leave(source.Line, "list", k.Value, "not a source that import knows")
+			case strings.ContainsAny(source.Value, "\n"):
+				m.inline(source, allow)
+			default:
+				m.list(source.Line, allow, strings.TrimSpace(source.Value), filepath.Dir(m.file))
+			}
+		}
+	}
+}
+
+// inline reads names in a literal block. Its text begins on the line after "|".
+func (m *imported) inline(n *yaml.Node, allow bool) {
+	line := n.Line
+	if n.Style&yaml.LiteralStyle == 0 {
+		line--
+	}
+	for entry := range strings.Lines(n.Value) {
+		line++
+		entry, _, _ = strings.Cut(entry, "#")
+		words := strings.Fields(entry)
+		switch {
+		case len(words) == 0:
+		case strings.HasPrefix(words[0], "/"):
+			m.leave(line, "regular expression", entry, "")
+		case len(words) == 1:
+			bare := strings.TrimSuffix(strings.TrimPrefix(words[0], "||"), "^") // blocky takes both off
+			domain, tree := strings.CutPrefix(bare, "*.")                       // the domain, too
+			m.host(line, allow, tree, domain)
+		default:
+			if _, err := netip.ParseAddr(words[0]); err != nil {
+				m.leave(line, "not a name", entry, "")
+				continue
+			}
+			for _, name := range words[1:] {
+				m.host(line, allow, false, name)
+			}
+		}
+	}
+}
+
+// blockyLeft says what else is there.
+func (m *imported) blockyLeft(root *yaml.Node) {
+	for _, x := range []struct {
+		what string
+		keys []string
+	}{
+		{"rewrite", []string{"customDNS", "mapping"}},
+		{"rewrite", []string{"customDNS", "rewrite"}},
+		{"rewrite", []string{"conditional", "rewrite"}},
+		{"upstream", []string{"conditional", "mapping"}},
+		{"client", []string{"clientLookup", "clients"}},
+		{"filter of types", []string{"filtering", "queryTypes"}},
+		{"schedule", []string{"blocking", "schedules"}},
+		{"rewrite", []string{"hostsFile", "sources"}},
+		{"rewrite", []string{"hostsFile", "filePath"}},
+	} {
+		m.leaveAll(nodeAt(root, x.keys...), x.what, strings.Join(x.keys, "."))
+	}
+	if n := nodeAt(root, "rebindingProtection", "enable"); isOn(n) {
+		m.leave(n.Line, "rebinding protection", "", "")
+	}
+	if zone := nodeAt(root, "customDNS", "zone"); zone.Value != "" {
+		m.leave(zone.Line, "rewrite", "customDNS.zone", "")
+	}
+	if kind := nodeAt(root, "blocking", "blockType"); !strings.EqualFold(kind.Value, "nxDomain") && kind.Value != "" {
+		m.leave(kind.Line, "answer", "blockType "+kind.Value, "a blocked name is NXDOMAIN here; see respond")
 	}
 }

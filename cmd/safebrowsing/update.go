@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -239,4 +241,174 @@ func (u *fetching) print() {
 			}
 		}
 	}
+}
+
+// fromCorefile takes folder, server, lists and key from a Corefile with one engine.
+func (u *fetching) fromCorefile(c *cli.Command) (*block.Block, error) {
+	for _, flag := range []string{"db", "endpoint", "protocol", "lists"} {
+		if c.IsSet(flag) {
+			return nil, fmt.Errorf("-corefile and -%s are both given: keep one of the two", flag)
+		}
+	}
+	path := c.String("corefile")
+	blocks, err := readCorefile(path)
+	if err != nil {
+		return nil, err
+	}
+	only, err := onlyEngine(path, blocks)
+	if err == nil && only.Config.DB == "" {
+		err = fmt.Errorf("%s has db off: CoreDNS keeps its lists in memory only, and there is no folder to fill", only.stanza())
+	}
+	for _, b := range ours(blocks) {
+		if err != nil || b.Block != only.Block {
+			b.End()
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	u.dir = only.Config.DB
+	return only.Block, nil
+}
+
+// onlyEngine returns the engine of a Corefile. It is an error if there is not exactly one
+// that uses Safe Browsing and keeps lists.
+func onlyEngine(path string, blocks []serverBlock) (*serverBlock, error) {
+	all := slices.DeleteFunc(enginesOf(blocks), func(b serverBlock) bool { return !b.Config.Online })
+	switch {
+	case len(all) == 0:
+		return nil, fmt.Errorf("%s has no API key and no endpoint: only your own lists are in force, and nothing is fetched", path)
+	case len(all) > 1:
+		return nil, fmt.Errorf("%s has several settings for Safe Browsing, %s: select one with -db, -endpoint, -protocol and -lists", path, named(all))
+	case len(all[0].Settings.Stored()) == 0:
+		return nil, fmt.Errorf("%s has mode nostorage, which keeps no lists", all[0].stanza())
+	}
+	return &all[0], nil
+}
+
+// fromFlags takes the folder and the server from the command line.
+func (u *fetching) fromFlags(c *cli.Command) (_ *block.Block, err error) {
+	if u.dir, err = folderOf(c); err != nil {
+		return nil, err
+	}
+	dialect, err := protocol.ParseDialect(c.String("protocol"))
+	if err != nil {
+		return nil, fmt.Errorf("-protocol: %w", err)
+	}
+	endpoint, err := endpointOf(c, dialect)
+	if err != nil {
+		return nil, err
+	}
+	names, err := heldIn(u.dir, dialect.Origin(endpoint, ""))
+	if err != nil {
+		return nil, err
+	}
+	if names = slices.DeleteFunc(names, func(name string) bool { return checkList(dialect, name, endpoint) != nil }); len(names) == 0 {
+		names = nil // the default
+	}
+	if c.IsSet("lists") {
+		names = strings.Split(c.String("lists"), ",")
+	}
+	for _, name := range names {
+		if err := checkList(dialect, name, endpoint); err != nil {
+			return nil, fmt.Errorf("-lists: %w", err)
+		}
+	}
+	key, _, err := config.KeyOfProcess()
+	if err != nil {
+		return nil, err
+	}
+	return openFolderOf("", endpoint, dialect, key, names)
+}
+
+// endpointOf returns the URL in -endpoint, or several of them in one order, since the
+// origin of lists does not depend on the order in the Corefile.
+func endpointOf(c *cli.Command, d *protocol.Dialect) (string, error) {
+	urls := strings.Fields(c.String("endpoint"))
+	if len(urls) == 0 {
+		return d.Endpoint, nil
+	}
+	for i, url := range urls {
+		urls[i] = strings.TrimSuffix(url, "/")
+	}
+	endpoint, err := strings.Join(urls, " "), protocol.CheckEndpoints(urls)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("-endpoint: %w", err)
+	case !d.Serves(endpoint):
+		return "", fmt.Errorf("%s does not speak protocol %s: leave out -endpoint, or name another protocol", endpoint, d)
+	case len(urls) > 1 && d != protocol.DialectV5:
+		return "", fmt.Errorf("-endpoint: protocol %s asks one server", d)
+	}
+	all := strings.Fields(endpoint)
+	slices.Sort(all)
+	return strings.Join(all, " "), nil
+}
+
+// checkList returns why a list cannot be fetched from an endpoint, or nil.
+func checkList(d *protocol.Dialect, name, endpoint string) error {
+	if name == protocol.GlobalCache && slices.Contains(d.Modes, lookup.RealTime) {
+		return nil
+	}
+	return d.CheckList(name, protocol.IsGoogle(endpoint))
+}
+
+// heldIn returns the names of the lists in a folder. It is an error if they came from a
+// server that the origin does not take over from.
+func heldIn(dir string, origin updater.Origin) (names []string, err error) {
+	all, err := updater.Status(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, updater.ErrDamaged) {
+		return nil, err
+	}
+	for _, s := range all {
+		known := s.Origin == "" || s.Origin == origin.Name ||
+			slices.ContainsFunc(origin.Predecessors, func(p updater.Predecessor) bool { return p.Name == s.Origin })
+		if !known {
+			other, by := protocol.SplitOrigin(s.Origin)
+			flag := other
+			if strings.Contains(flag, " ") { // several endpoints are one argument
+				flag = "'" + flag + "'"
+			}
+			return nil, fmt.Errorf("%s holds lists of %s: use -endpoint %s -protocol %s, or another folder", dir, other, flag, by)
+		}
+		names = append(names, s.Name)
+	}
+	return names, nil
+}
+
+// folderFlag returns the flag of the commands that use a folder of lists.
+func folderFlag(usage string) cli.Flag {
+	return &cli.StringFlag{Name: "db", Usage: usage + " (default: $STATE_DIRECTORY, else coredns-safebrowsing in your cache folder)"}
+}
+
+// folderOf returns the folder that -db names, or the default one.
+func folderOf(c *cli.Command) (string, error) {
+	if c.IsSet("db") {
+		return c.String("db"), nil
+	}
+	folder, err := config.DefaultFolder()
+	if err != nil {
+		return "", fmt.Errorf("there is no default folder, use -db or -corefile: %w", err)
+	}
+	return folder, nil
+}
+
+// dialectNames lists the protocols for the help of an option.
+func dialectNames() string {
+	names := protocol.DialectNames()
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
+
+// openFolderOf returns a server block with the default properties and the lists of a folder, which
+// were fetched by protocol d. key may be "". An endpoint of "" is the protocol's own. If lists
+// is nil, the default lists are used.
+func openFolderOf(dir, endpoint string, d *protocol.Dialect, key string, lists []string) (*block.Block, error) {
+	cfg := config.Config{Block: config.Block{Zones: []string{"."}}, Online: true}
+	cfg.Service = d.Service
+	cfg.Engine, cfg.Secret = config.Engine{DB: dir, Endpoint: endpoint, Protocol: d.Name, APIKey: key, Lists: config.DefaultLists}, key
+	if lists != nil {
+		cfg.Lists = strings.Join(lists, " ")
+	}
+	return openBlock(cfg)
 }
