@@ -276,7 +276,10 @@ func TestTheSettingsOfPihole6AreRead(t *testing.T) {
 func TestAnImportDoesNotForwardToItself(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, "a.yml", "upstreams:\n  groups:\n    default:\n      - 127.0.0.1:5353\n      - 127.0.0.1\nports:\n  dns: 5353\n")
-	run(t, "import", "-dry-run", "a.yml").want(0, "forward . 127.0.0.1\n", "upstream: 127.0.0.1:5353 (the server would ask itself)")
+	run(t, "import", "-dry-run", "a.yml").want(0, "forward . 127.0.0.1\n", "a.yml: upstream: 127.0.0.1:5353 (the server would ask itself)")
+	write(t, "pihole.toml", "[dns]\nupstreams = [\"127.0.0.1#53\", \"9.9.9.9\"]\n")
+	write(t, "domainlist.csv", "id,domain,type,enabled\n1,not a name,1,1\n2,-,1,1\n")
+	run(t, "import", "-dry-run", "pihole.toml", "domainlist.csv").want(0, "forward . 9.9.9.9\n", "\npihole.toml: upstream: 127.0.0.1 (the server would ask itself)")
 }
 
 // A Corefile that is made has one port, of plain DNS.

@@ -186,7 +186,7 @@ func (m *imported) make(o *console, folder string, dry bool) error {
 			return err
 		}
 	}
-	r := importReport{From: m.from, Folder: folder, Written: !dry, Forward: m.forward, Left: m.left, Counts: map[string]int{}, Files: all}
+	r := importReport{From: m.from, Folder: folder, Written: !dry, Forward: m.forward, Left: append([]leftOut{}, m.left...), Counts: map[string]int{}, Files: all}
 	for allow, n := range map[bool]*importCount{false: &r.Block, true: &r.Allow} {
 		n.Lists, n.Names = m.count(allow)
 	}
@@ -194,13 +194,10 @@ func (m *imported) make(o *console, folder string, dry bool) error {
 		r.Counts[l.What]++
 	}
 	if o.json {
-		if r.Left == nil {
-			r.Left = []leftOut{}
-		}
 		o.object(r)
-		return o.end(false)
+	} else {
+		r.print(o)
 	}
-	r.print(o)
 	return o.end(false)
 }
 

@@ -18,6 +18,7 @@ type imported struct {
 	file    string // that is read
 	told    bool   // forward is the operator's
 	forward []string
+	asks    string // the file with upstreams
 	bind    []string
 	all     bool     // it listens on all addresses, whatever bind says
 	port    int      // 0: 53
@@ -310,6 +311,7 @@ func (m *imported) upstreams() {
 		at, err := netip.ParseAddrPort(withPort(upstream))
 		return err == nil && int(at.Port()) == cmp.Or(m.port, 53) && (at.Addr().IsLoopback() || slices.Contains(m.bind, at.Addr().String()))
 	}
+	m.file = cmp.Or(m.asks, m.file)
 	m.forward = slices.DeleteFunc(m.forward, func(upstream string) bool {
 		if own(upstream) {
 			m.leave(0, "upstream", upstream, "the server would ask itself")

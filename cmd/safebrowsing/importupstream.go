@@ -29,6 +29,7 @@ func (m *imported) upstream(line int, written string) {
 	if m.told {
 		return
 	}
+	m.asks = m.file
 	all, why := forwardTo(written)
 	if why != "" {
 		m.leave(line, "upstream", written, why)

@@ -200,22 +200,19 @@ func (m *imported) adguardRule(line int, rule string) {
 
 // adguardLeft says what else is there.
 func (m *imported) adguardLeft(root *yaml.Node) {
-	for _, x := range []struct {
-		what string
-		keys []string
-	}{
-		{"rewrite", []string{"filtering", "rewrites"}},
-		{"rewrite", []string{"dns", "rewrites"}},
-		{"client", []string{"clients", "persistent"}},
-		{"client", []string{"dns", "allowed_clients"}},
-		{"client", []string{"dns", "disallowed_clients"}},
-		{"blocked service", []string{"filtering", "blocked_services", "ids"}},
-		{"blocked service", []string{"dns", "blocked_services", "ids"}},
-		{"upstream", []string{"dns", "fallback_dns"}},
-		{"upstream", []string{"dns", "upstream_dns_file"}},
-		{"upstream", []string{"dns", "local_ptr_upstreams"}},
+	for _, x := range [][2]string{
+		{"rewrite", "filtering.rewrites"},
+		{"rewrite", "dns.rewrites"},
+		{"client", "clients.persistent"},
+		{"client", "dns.allowed_clients"},
+		{"client", "dns.disallowed_clients"},
+		{"blocked service", "filtering.blocked_services.ids"},
+		{"blocked service", "dns.blocked_services.ids"},
+		{"upstream", "dns.fallback_dns"},
+		{"upstream", "dns.upstream_dns_file"},
+		{"upstream", "dns.local_ptr_upstreams"},
 	} {
-		m.leaveAll(nodeAt(root, x.keys...), x.what, "")
+		m.leaveAll(nodeAt(root, strings.Split(x[1], ".")...), x[0], "")
 	}
 	if clients := nodeAt(root, "clients"); clients.Kind == yaml.SequenceNode { // before schema version 14
 		m.leaveAll(clients, "client", "")
@@ -230,17 +227,14 @@ func (m *imported) adguardLeft(root *yaml.Node) {
 	}
 	for _, section := range []string{"filtering", "dns"} {
 		in := nodeAt(root, section)
-		for _, x := range []struct {
-			what string
-			keys []string
-		}{
-			{"safe search", []string{"safe_search", "enabled"}},
-			{"safe search", []string{"safesearch_enabled"}},
-			{"parental control", []string{"parental_enabled"}},
-			{"AdGuard's safe browsing", []string{"safebrowsing_enabled"}},
+		for _, x := range [][2]string{
+			{"safe search", "safe_search.enabled"},
+			{"safe search", "safesearch_enabled"},
+			{"parental control", "parental_enabled"},
+			{"AdGuard's safe browsing", "safebrowsing_enabled"},
 		} {
-			if n := nodeAt(in, x.keys...); isOn(n) {
-				m.leave(n.Line, x.what, "", "")
+			if n := nodeAt(in, strings.Split(x[1], ".")...); isOn(n) {
+				m.leave(n.Line, x[0], "", "")
 			}
 		}
 		for k := range pairs(nodeAt(in, "blocked_services", "schedule")) {
@@ -254,6 +248,9 @@ func (m *imported) adguardLeft(root *yaml.Node) {
 	}
 	if n := nodeAt(root, "dhcp", "enabled"); isOn(n) {
 		m.leave(n.Line, "DHCP", "", "")
+	}
+	if n := nodeAt(root, "tls", "enabled"); isOn(n) {
+		m.leave(n.Line, "encrypted DNS", "", "see tls of CoreDNS")
 	}
 }
 
@@ -381,21 +378,20 @@ func (m *imported) inline(n *yaml.Node, allow bool) {
 
 // blockyLeft says what else is there.
 func (m *imported) blockyLeft(root *yaml.Node) {
-	for _, x := range []struct {
-		what string
-		keys []string
-	}{
-		{"rewrite", []string{"customDNS", "mapping"}},
-		{"rewrite", []string{"customDNS", "rewrite"}},
-		{"rewrite", []string{"conditional", "rewrite"}},
-		{"upstream", []string{"conditional", "mapping"}},
-		{"client", []string{"clientLookup", "clients"}},
-		{"filter of types", []string{"filtering", "queryTypes"}},
-		{"schedule", []string{"blocking", "schedules"}},
-		{"rewrite", []string{"hostsFile", "sources"}},
-		{"rewrite", []string{"hostsFile", "filePath"}},
+	for _, x := range [][2]string{
+		{"rewrite", "customDNS.mapping"},
+		{"rewrite", "customDNS.rewrite"},
+		{"rewrite", "conditional.rewrite"},
+		{"upstream", "conditional.mapping"},
+		{"client", "clientLookup.clients"},
+		{"filter of types", "filtering.queryTypes"},
+		{"schedule", "blocking.schedules"},
+		{"rewrite", "hostsFile.sources"},
+		{"rewrite", "hostsFile.filePath"},
+		{"encrypted DNS", "ports.tls"},
+		{"encrypted DNS", "ports.https"},
 	} {
-		m.leaveAll(nodeAt(root, x.keys...), x.what, strings.Join(x.keys, "."))
+		m.leaveAll(nodeAt(root, strings.Split(x[1], ".")...), x[0], x[1])
 	}
 	if n := nodeAt(root, "rebindingProtection", "enable"); isOn(n) {
 		m.leave(n.Line, "rebinding protection", "", "")
