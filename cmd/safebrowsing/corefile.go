@@ -72,7 +72,7 @@ func parseCorefile(path string) (all []serverBlock, err error) {
 			hidden: config.HiddenView(path, blocks, i), read: b, open: isOpen(b),
 		}
 		if _, has := b.Tokens[say.Plugin]; has {
-			cfg, err := configOf(path, b)
+			cfg, err := stanzaOf(path, b)
 			if err != nil {
 				return nil, err
 			}
@@ -94,27 +94,13 @@ func parseCorefile(path string) (all []serverBlock, err error) {
 	return all, nil
 }
 
-// configOf reads the plugin's stanza in a server block.
-func configOf(path string, b caddyfile.ServerBlock) (config.Config, error) {
-	c := &caddy.Controller{Dispenser: caddyfile.NewDispenserTokens(path, b.Tokens[say.Plugin]), ServerBlockKeys: b.Keys}
-	return config.Parse(c, rootOf(b))
-}
-
-// openBlock reads what a CoreDNS with this configuration has saved. The caller must End the block.
-func openBlock(cfg config.Config) (*block.Block, error) {
-	b := block.New(cfg)
-	if err := b.Read(); err != nil {
-		return nil, err
+// stanzaOf reads the plugin's stanza in a server block.
+func stanzaOf(path string, b caddyfile.ServerBlock) (config.Config, error) {
+	root := ""
+	if tokens := b.Tokens["root"]; len(tokens) == 2 {
+		root = tokens[1].Text
 	}
-	return b, nil
-}
-
-// rootOf returns the folder of the root plugin in a server block, or "".
-func rootOf(block caddyfile.ServerBlock) string {
-	if tokens := block.Tokens["root"]; len(tokens) == 2 {
-		return tokens[1].Text
-	}
-	return ""
+	return config.Parse(&caddy.Controller{Dispenser: caddyfile.NewDispenserTokens(path, b.Tokens[say.Plugin]), ServerBlockKeys: b.Keys}, root)
 }
 
 // closeBlocks closes the plugins of server blocks.

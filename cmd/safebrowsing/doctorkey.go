@@ -201,7 +201,7 @@ func tryKey(ctx context.Context, endpoint, key string, resolvers []string) error
 	defer client.Close()
 	_, err = client.Lists(ctx)
 	if status, ok := errors.AsType[*updater.StatusError](err); ok {
-		if refused := refusalOf(status, protocol.Dialects()[0]); refused != nil {
+		if refused := refusalOf(status, protocol.DialectV5); refused != nil {
 			return refused
 		}
 	}

@@ -320,7 +320,7 @@ func loopDiagnosis(configured, system []string, machine []netip.Addr, blocks []s
 	for _, r := range resolvers {
 		at, local := config.LocalResolver(r, machine)
 		switch {
-		case local && listensAt(blocks, at):
+		case local && slices.ContainsFunc(blocks, func(b serverBlock) bool { return b.At(at.Addr(), at.Port()) }):
 			return diagnosis{"loop", isWarning, text(fmt.Sprintf("the server's name is resolved by %s, where this Corefile listens: "+
 				"to fetch lists, CoreDNS would first need its own answer", r)), advice}
 		case len(configured) == 0 && at.Addr().IsLoopback():
@@ -329,9 +329,4 @@ func loopDiagnosis(configured, system []string, machine []netip.Addr, blocks []s
 		}
 	}
 	return diagnosis{"loop", isOK, "the server's name is resolved elsewhere", ""}
-}
-
-// listensAt reports whether a Corefile listens for plain DNS at an address of this machine.
-func listensAt(blocks []serverBlock, at netip.AddrPort) bool {
-	return slices.ContainsFunc(blocks, func(b serverBlock) bool { return b.At(at.Addr(), at.Port()) })
 }

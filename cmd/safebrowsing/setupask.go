@@ -91,9 +91,13 @@ func chosenLists(text string) ([]publicList, error) {
 // chosenNetworks returns the networks of a machine that are chosen by number, by network or address,
 // or by "all"; none for "machine", which is number 0.
 func chosenNetworks(m *machine, text string) ([]network, error) {
+	example := "192.168.1.0/24"
+	if len(m.networks) > 0 {
+		example = m.networks[0].prefix.String()
+	}
 	named := func(n network, word string) bool { return n.prefix.String() == word || n.address.String() == word }
 	return chosen(text, m.networks, []string{"machine", "0"}, named, func(word string) error {
-		return fmt.Errorf("this machine has no address in %q: write machine, all, or one of its networks, such as %s", word, exampleOf(m))
+		return fmt.Errorf("this machine has no address in %q: write machine, all, or one of its networks, such as %s", word, example)
 	})
 }
 
@@ -135,13 +139,6 @@ func choose[T any](ctx context.Context, s *settingUp, question, flag, byDefault 
 		}
 		s.say("%v.", wrong)
 	}
-}
-
-func exampleOf(m *machine) string {
-	if len(m.networks) == 0 {
-		return "192.168.1.0/24"
-	}
-	return m.networks[0].prefix.String()
 }
 
 // upstreams reads addresses of resolvers as *forward* has them: with a port or without, or with the

@@ -51,7 +51,7 @@ func update() *cli.Command {
 		Description: updateHelp,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "corefile", Usage: "fetch the lists for the CoreDNS of this `FILE`"},
-			folderFlag("the `FOLDER` for the lists"),
+			&cli.StringFlag{Name: "db", Usage: "the `FOLDER` for the lists (default: $STATE_DIRECTORY, else coredns-safebrowsing in your cache folder)"},
 			&cli.StringFlag{Name: "endpoint", Usage: "the `URL` of the server, or several in quotes (default: Google's)"},
 			&cli.StringFlag{Name: "protocol", Usage: "the `PROTOCOL` of the server: " + dialectNames(), Value: protocol.DialectV5.Name},
 			&cli.StringFlag{Name: "lists", Usage: "the `NAMES` of lists, separated by commas (default: the lists in the folder, or else the plugin's default)"},
@@ -62,8 +62,12 @@ func update() *cli.Command {
 			if c.NArg() > 0 {
 				return fmt.Errorf("update takes no argument such as %q, see safebrowsing update -h", c.Args().First())
 			}
-			u, err := newUpdate(c)
-			if err != nil {
+			u := &fetching{console: newConsole(c), outcomes: make(map[string]outcome)}
+			from := u.fromFlags
+			if c.IsSet("corefile") {
+				from = u.fromCorefile
+			}
+			if _, err := u.open(c, from); err != nil {
 				return err
 			}
 			return u.run(ctx)
@@ -93,28 +97,17 @@ type outcome struct {
 	Error     text   `json:"error"`
 }
 
-func newUpdate(c *cli.Command) (*fetching, error) {
-	u := &fetching{console: newConsole(c), outcomes: make(map[string]outcome)}
-	open := u.fromFlags
-	if c.IsSet("corefile") {
-		open = u.fromCorefile
-	}
-	_, err := u.open(c, open)
-	return u, err
-}
-
 // open makes the updater for what a command line means, and returns the configuration.
-func (u *fetching) open(c *cli.Command, from func(*cli.Command) (*block.Block, error)) (config.Config, error) {
-	b, err := from(c)
-	if err != nil {
-		return config.Config{}, err
+func (u *fetching) open(c *cli.Command, from func(*cli.Command) (config.Config, error)) (cfg config.Config, err error) {
+	if cfg, err = from(c); err != nil {
+		return cfg, err
 	}
-	defer b.End()
-	if b.Config.Secret == "" && b.Settings.Google() {
-		return b.Config, errors.New("no API key: set $" + config.KeyVariable + ", or -endpoint for a server of your own")
+	b := block.New(cfg)
+	if cfg.Secret == "" && b.Settings.Google() {
+		return cfg, errors.New("no API key: set $" + config.KeyVariable + ", or -endpoint for a server of your own")
 	}
 	u.names = b.Settings.Stored()
-	return b.Config, u.prepare(b, c.Bool("now"))
+	return cfg, u.prepare(b, c.Bool("now"))
 }
 
 // prepare makes the updater. It creates the folder if that does not exist.
@@ -243,65 +236,52 @@ func (u *fetching) print() {
 	}
 }
 
-// fromCorefile takes folder, server, lists and key from a Corefile with one engine.
-func (u *fetching) fromCorefile(c *cli.Command) (*block.Block, error) {
+// fromCorefile takes folder, server, lists and key from a Corefile with exactly one engine that uses Safe Browsing
+// and keeps lists.
+func (u *fetching) fromCorefile(c *cli.Command) (cfg config.Config, err error) {
 	for _, flag := range []string{"db", "endpoint", "protocol", "lists"} {
 		if c.IsSet(flag) {
-			return nil, fmt.Errorf("-corefile and -%s are both given: keep one of the two", flag)
+			return cfg, fmt.Errorf("-corefile and -%s are both given: keep one of the two", flag)
 		}
 	}
 	path := c.String("corefile")
-	blocks, err := readCorefile(path)
+	blocks, err := parseCorefile(path)
 	if err != nil {
-		return nil, err
+		return cfg, err
 	}
-	only, err := onlyEngine(path, blocks)
-	if err == nil && only.Config.DB == "" {
-		err = fmt.Errorf("%s has db off: CoreDNS keeps its lists in memory only, and there is no folder to fill", only.stanza())
-	}
-	for _, b := range ours(blocks) {
-		if err != nil || b.Block != only.Block {
-			b.End()
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	u.dir = only.Config.DB
-	return only.Block, nil
-}
-
-// onlyEngine returns the engine of a Corefile. It is an error if there is not exactly one
-// that uses Safe Browsing and keeps lists.
-func onlyEngine(path string, blocks []serverBlock) (*serverBlock, error) {
 	all := slices.DeleteFunc(enginesOf(blocks), func(b serverBlock) bool { return !b.Config.Online })
 	switch {
 	case len(all) == 0:
-		return nil, fmt.Errorf("%s has no API key and no endpoint: only your own lists are in force, and nothing is fetched", path)
+		return cfg, fmt.Errorf("%s has no API key and no endpoint: only your own lists are in force, and nothing is fetched", path)
 	case len(all) > 1:
-		return nil, fmt.Errorf("%s has several settings for Safe Browsing, %s: select one with -db, -endpoint, -protocol and -lists", path, named(all))
+		return cfg, fmt.Errorf("%s has several settings for Safe Browsing, %s: select one with -db, -endpoint, -protocol and -lists", path, named(all))
 	case len(all[0].Settings.Stored()) == 0:
-		return nil, fmt.Errorf("%s has mode nostorage, which keeps no lists", all[0].stanza())
+		return cfg, fmt.Errorf("%s has mode nostorage, which keeps no lists", all[0].stanza())
+	case all[0].Config.DB == "":
+		return cfg, fmt.Errorf("%s has db off: CoreDNS keeps its lists in memory only, and there is no folder to fill", all[0].stanza())
 	}
-	return &all[0], nil
+	u.dir = all[0].Config.DB
+	return all[0].Config, nil
 }
 
 // fromFlags takes the folder and the server from the command line.
-func (u *fetching) fromFlags(c *cli.Command) (_ *block.Block, err error) {
-	if u.dir, err = folderOf(c); err != nil {
-		return nil, err
+func (u *fetching) fromFlags(c *cli.Command) (cfg config.Config, err error) {
+	if u.dir = c.String("db"); !c.IsSet("db") {
+		if u.dir, err = config.DefaultFolder(); err != nil {
+			return cfg, fmt.Errorf("there is no default folder, use -db or -corefile: %w", err)
+		}
 	}
 	dialect, err := protocol.ParseDialect(c.String("protocol"))
 	if err != nil {
-		return nil, fmt.Errorf("-protocol: %w", err)
+		return cfg, fmt.Errorf("-protocol: %w", err)
 	}
 	endpoint, err := endpointOf(c, dialect)
 	if err != nil {
-		return nil, err
+		return cfg, err
 	}
 	names, err := heldIn(u.dir, dialect.Origin(endpoint, ""))
 	if err != nil {
-		return nil, err
+		return cfg, err
 	}
 	if names = slices.DeleteFunc(names, func(name string) bool { return checkList(dialect, name, endpoint) != nil }); len(names) == 0 {
 		names = nil // the default
@@ -311,14 +291,14 @@ func (u *fetching) fromFlags(c *cli.Command) (_ *block.Block, err error) {
 	}
 	for _, name := range names {
 		if err := checkList(dialect, name, endpoint); err != nil {
-			return nil, fmt.Errorf("-lists: %w", err)
+			return cfg, fmt.Errorf("-lists: %w", err)
 		}
 	}
 	key, _, err := config.KeyOfProcess()
 	if err != nil {
-		return nil, err
+		return cfg, err
 	}
-	return openFolderOf("", endpoint, dialect, key, names)
+	return configOf(endpoint, dialect, key, names), nil
 }
 
 // endpointOf returns the URL in -endpoint, or several of them in one order, since the
@@ -331,6 +311,7 @@ func endpointOf(c *cli.Command, d *protocol.Dialect) (string, error) {
 	for i, url := range urls {
 		urls[i] = strings.TrimSuffix(url, "/")
 	}
+	slices.Sort(urls)
 	endpoint, err := strings.Join(urls, " "), protocol.CheckEndpoints(urls)
 	switch {
 	case err != nil:
@@ -340,9 +321,7 @@ func endpointOf(c *cli.Command, d *protocol.Dialect) (string, error) {
 	case len(urls) > 1 && d != protocol.DialectV5:
 		return "", fmt.Errorf("-endpoint: protocol %s asks one server", d)
 	}
-	all := strings.Fields(endpoint)
-	slices.Sort(all)
-	return strings.Join(all, " "), nil
+	return endpoint, nil
 }
 
 // checkList returns why a list cannot be fetched from an endpoint, or nil.
@@ -376,23 +355,6 @@ func heldIn(dir string, origin updater.Origin) (names []string, err error) {
 	return names, nil
 }
 
-// folderFlag returns the flag of the commands that use a folder of lists.
-func folderFlag(usage string) cli.Flag {
-	return &cli.StringFlag{Name: "db", Usage: usage + " (default: $STATE_DIRECTORY, else coredns-safebrowsing in your cache folder)"}
-}
-
-// folderOf returns the folder that -db names, or the default one.
-func folderOf(c *cli.Command) (string, error) {
-	if c.IsSet("db") {
-		return c.String("db"), nil
-	}
-	folder, err := config.DefaultFolder()
-	if err != nil {
-		return "", fmt.Errorf("there is no default folder, use -db or -corefile: %w", err)
-	}
-	return folder, nil
-}
-
 // dialectNames lists the protocols for the help of an option.
 func dialectNames() string {
 	names := protocol.DialectNames()
@@ -400,15 +362,14 @@ func dialectNames() string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// openFolderOf returns a server block with the default properties and the lists of a folder, which
-// were fetched by protocol d. key may be "". An endpoint of "" is the protocol's own. If lists
-// is nil, the default lists are used.
-func openFolderOf(dir, endpoint string, d *protocol.Dialect, key string, lists []string) (*block.Block, error) {
-	cfg := config.Config{Block: config.Block{Zones: []string{"."}}, Online: true}
-	cfg.Service = d.Service
-	cfg.Engine, cfg.Secret = config.Engine{DB: dir, Endpoint: endpoint, Protocol: d.Name, APIKey: key, Lists: config.DefaultLists}, key
+// configOf returns the default properties with the service of a protocol. key may be "". An endpoint of "" is the
+// protocol's own. If lists is nil, the default lists are used.
+func configOf(endpoint string, d *protocol.Dialect, key string, lists []string) (cfg config.Config) {
+	cfg.Online, cfg.Service, cfg.Secret = true, d.Service, key
+	cfg.Zones = []string{"."}
+	cfg.Engine = config.Engine{Endpoint: endpoint, Protocol: d.Name, APIKey: key, Lists: config.DefaultLists}
 	if lists != nil {
 		cfg.Lists = strings.Join(lists, " ")
 	}
-	return openBlock(cfg)
+	return cfg
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/control"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
@@ -268,9 +269,7 @@ func fromGoogle(t *testing.T, dir string, d *protocol.Dialect, list string) {
 		hash := lookup.HashExpression("evil.example/")
 		w.Publish(list, [][]byte{hash[:4]})
 	}
-	o, err := openFolderOf(dir, "", d, "K", []string{list})
-	testkit.Must(t, err)
-	defer o.End()
+	o := block.New(configOf("", d, "K", []string{list}))
 	client, err := o.Settings.Client(o.Config.Secret, new(lookup.Database), w.Server)
 	testkit.Must(t, err)
 	store, err := updater.OpenStore(dir, o.Settings.Origin(o.Config.Secret))
