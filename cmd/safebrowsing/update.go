@@ -244,7 +244,7 @@ func (u *fetching) fromCorefile(c *cli.Command) (cfg config.Config, err error) {
 			return cfg, fmt.Errorf("-corefile and -%s are both given: keep one of the two", flag)
 		}
 	}
-	path := c.String("corefile")
+	path := corefileOf(c)
 	blocks, err := parseCorefile(path)
 	if err != nil {
 		return cfg, err
