@@ -31,11 +31,7 @@ func corefileOf(c *cli.Command) string {
 
 // askFlags are the flags of all commands that ask a server.
 func askFlags(more ...cli.Flag) []cli.Flag {
-	return append(more, corefileFlag(), folderOfServer(), jsonFlag())
-}
-
-func folderOfServer() cli.Flag {
-	return &cli.StringFlag{Name: "db", Usage: "ask the server that has its lists in this `FOLDER`"}
+	return append(more, corefileFlag(), &cli.StringFlag{Name: "db", Usage: "ask the server that has its lists in this `FOLDER`"}, jsonFlag())
 }
 
 // commandOf returns what a command line asks.

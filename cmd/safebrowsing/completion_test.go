@@ -124,7 +124,7 @@ func TestCandidates(t *testing.T) {
 		"chekc ":                       "",
 		"pause ":                       "off",
 		"pause -b":                     "-block",
-		"allow -":                      "-file -corefile -db -remove -list -json -for -until -help",
+		"allow -":                      "-file -remove -list -corefile -db -json -for -until -help",
 		"allow shop.example ":          "",
 		"help u":                       "unblock update",
 		"help update ":                 "",

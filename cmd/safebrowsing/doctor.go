@@ -11,7 +11,6 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/control"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
@@ -57,10 +56,10 @@ at 0.`,
 			jsonFlag(),
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
-			if c.NArg() > 0 {
-				return fmt.Errorf("doctor takes no argument such as %q, see safebrowsing doctor -h", c.Args().First())
+			if err := alone(c, nil); err != nil {
+				return err
 			}
-			d := &examination{offline: c.Bool("offline"), resolvConf: "/etc/resolv.conf"}
+			d := &examination{offline: c.Bool("offline"), resolvConf: config.ResolvConf}
 			d.W, d.JSON, d.Secrets = c.Root().Writer, c.Bool("json"), []string{os.Getenv(config.KeyVariable)}
 			switch {
 			case c.IsSet("redis"):
@@ -75,18 +74,11 @@ at 0.`,
 					return fmt.Errorf("-%s goes with -endpoint: with -corefile the Corefile says it", flag)
 				}
 			}
-			path := corefileOf(c)
-			if path == "" {
-				return errNoCorefile
-			}
 			d.given, d.ports = c.IsSet("corefile"), !c.IsSet("corefile")
-			return d.corefile(ctx, path)
+			return d.corefile(ctx, corefileOf(c))
 		},
 	}
 }
-
-// errNoCorefile says that there is nothing to examine.
-var errNoCorefile = errors.New("there is no Corefile here: use -corefile")
 
 func validate() *cli.Command {
 	return &cli.Command{
@@ -109,17 +101,14 @@ there is a problem; warnings leave it at 0.`,
 			if c.NArg() > 1 || c.NArg() > 0 && c.IsSet("corefile") {
 				return errors.New("validate takes one Corefile, see safebrowsing validate -h")
 			}
-			path := c.Args().First()
-			if path == "" {
-				path = corefileOf(c)
+			if c.NArg() > 0 {
+				if err := c.Set("corefile", c.Args().First()); err != nil {
+					return err
+				}
 			}
-			if path == "" {
-				return errNoCorefile
-			}
-			control.UseCredential(path)
 			d := &examination{offline: true, ports: true, before: true, resolvConf: config.ResolvConf}
 			d.W, d.JSON, d.Secrets = c.Root().Writer, c.Bool("json"), []string{os.Getenv(config.KeyVariable)}
-			return d.corefile(ctx, path)
+			return d.corefile(ctx, corefileOf(c))
 		},
 	}
 }
@@ -168,7 +157,9 @@ func (e *examination) tell(d diagnosis) {
 
 // corefile examines a Corefile, its own lists and its engines.
 func (e *examination) corefile(ctx context.Context, path string) error {
-	e.path = path
+	if e.path = path; path == "" {
+		return errors.New("there is no Corefile here: use -corefile")
+	}
 	if _, err := os.Stat(path); err != nil {
 		return err
 	}

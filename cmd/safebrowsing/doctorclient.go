@@ -167,9 +167,9 @@ func confirmDiagnosis(list string, answer lookup.Answer, err error) diagnosis {
 	status := new(updater.StatusError)
 	switch {
 	case errors.As(err, &status) && status.Code == http.StatusTooManyRequests:
-		return diagnosis{"confirm", isProblem, text(err.Error()), text(afterwards("suspected names pass", status.Obeyed(true)) + "; raise the server's limit or budget if this happens often")}
+		return diagnosis{"confirm", isProblem, text(err.Error()), text(passing(status.Obeyed(true)) + "; raise the server's limit or budget if this happens often")}
 	case errors.As(err, &status) && status.Code >= 500:
-		return diagnosis{"confirm", isProblem, text(err.Error()), text(afterwards("suspected names pass", status.Obeyed(true)) + "; the log of the server says why")}
+		return diagnosis{"confirm", isProblem, text(err.Error()), text(passing(status.Obeyed(true)) + "; the log of the server says why")}
 	case err != nil:
 		return diagnosis{"confirm", isProblem, text(err.Error()), "see the log of the server"}
 	}
@@ -180,10 +180,10 @@ func confirmDiagnosis(list string, answer lookup.Answer, err error) diagnosis {
 	return diagnosis{"confirm", isOK, text(fmt.Sprintf("the first entry of %s: %s, %s", list, say.Count(len(answer.Threats), "threat", "threats"), life)), ""}
 }
 
-// afterwards returns how long something lasts, if that is known.
-func afterwards(what string, wait time.Duration) string {
+// passing says for how long suspected names pass, if that is known.
+func passing(wait time.Duration) string {
 	if wait <= 0 {
-		return what + " until it answers"
+		return "suspected names pass until it answers"
 	}
-	return fmt.Sprintf("%s for %s", what, wait)
+	return fmt.Sprintf("suspected names pass for %s", wait)
 }

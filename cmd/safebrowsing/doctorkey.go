@@ -163,14 +163,12 @@ func adviceOn(o *block.Block, hold updater.Hold) text {
 	code := 0
 	_, _ = fmt.Sscanf(hold.Cause, "status %d", &code) // 0 if the cause is no status
 	switch {
-	case code == http.StatusUnauthorized && o.Settings.TokenFile() != "":
+	case code == http.StatusTooManyRequests, code == http.StatusUnauthorized && o.Settings.TokenFile() != "":
 		return adviceFor(code, o)
 	case code == http.StatusBadRequest, code == http.StatusNotFound:
 		return text(fmt.Sprintf("correct the %s, the endpoint or the names in lists", o.Settings.Credential())) + changed
 	case code == http.StatusUnauthorized, code == http.StatusForbidden:
 		return adviceFor(code, o) + changed
-	case code == http.StatusTooManyRequests:
-		return adviceFor(code, o)
 	}
 	return "remove the cause; CoreDNS then asks again by itself"
 }

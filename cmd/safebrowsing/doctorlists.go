@@ -236,12 +236,11 @@ func budgetDiagnosis(perDay int, ledger *updater.Ledger, err error, now time.Tim
 	if ledger == nil {
 		return diagnosis{"budget", isSkipped, text(fmt.Sprintf("%s a day; only CoreDNS knows how many are spent: see the metric coredns_safebrowsing_budget_remaining", each)), ""}
 	}
-	spent, left := ledger.Spent(now), ledger.Remaining(perDay, now)
+	spent, left, hold := ledger.Spent(now), ledger.Remaining(perDay, now), ledger.Hold(perDay, now)
 	switch {
 	case err != nil && left == 0:
 		return diagnosis{"budget", isProblem, text(fmt.Sprintf("%v: no names are confirmed, and suspected names pass until %s", err, next)), "wait; or stop CoreDNS, delete the file and start CoreDNS: then the day begins with the whole budget"}
-	case ledger.Hold(perDay, now).Active(now) && left > 0:
-		hold := ledger.Hold(perDay, now)
+	case hold.Active(now) && left > 0:
 		return diagnosis{"budget", isWarning, text(fmt.Sprintf("in part: %v, and %d are left for later today: suspected names pass until %s", hold, left, say.Time(hold.Until))), "raise budget in the Corefile if this happens often"}
 	case left == 0:
 		return diagnosis{"budget", isProblem, text(fmt.Sprintf("all of the %s of today are spent: suspected names pass until %s", each, next)), "raise budget in the Corefile, or wait"}

@@ -170,8 +170,7 @@ func (m *imported) files(folder string) ([]importFile, error) {
 		return nil, fmt.Errorf("a Corefile cannot name the folder %q: choose another with -out", folder)
 	}
 	m.overruled()
-	m.judged(false)
-	m.judged(true)
+	m.judged()
 	m.upstreams()
 	trial, err := os.MkdirTemp("", "import")
 	if err != nil {
@@ -243,51 +242,41 @@ func (m *imported) overruled() {
 	})
 }
 
-// judged removes lines that an own list would not read, and lines that are there twice.
-func (m *imported) judged(allow bool) {
-	var all []int
-	seen, drop := make(map[string]bool), make(map[int]bool)
-	for i, n := range m.names {
-		switch {
-		case n.allow != allow:
-		case seen[n.line]:
-			drop[i] = true
-		default:
-			seen[n.line] = true
-			all = append(all, i)
+// judged keeps the lines that an own list would read, each once.
+func (m *imported) judged() {
+	var kept []importedName
+	for _, allow := range []bool{false, true} {
+		var all []importedName
+		seen := make(map[string]bool)
+		for _, n := range m.names {
+			if n.allow == allow && !seen[n.line] {
+				seen[n.line] = true
+				all = append(all, n)
+			}
 		}
-	}
-	m.judge(all, allow, drop)
-	kept := m.names[:0]
-	for i, n := range m.names {
-		if !drop[i] {
-			kept = append(kept, n)
-		}
+		kept = append(kept, m.judge(all, allow)...)
 	}
 	m.names = kept
 }
 
-// judge halves lines until those that an own list would not read are alone.
-func (m *imported) judge(all []int, allow bool, drop map[int]bool) {
-	if len(all) == 0 {
-		return
-	}
+// judge halves lines until those that an own list would not read are alone, and returns the others.
+func (m *imported) judge(all []importedName, allow bool) []importedName {
 	var lines strings.Builder
-	for _, i := range all {
-		lines.WriteString(m.names[i].line + "\n")
+	for _, n := range all {
+		lines.WriteString(n.line + "\n")
 	}
 	sum, _, err := ownlist.Survey(strings.NewReader(lines.String()), ownlist.Config{Allow: allow})
 	bad := sum.Bad.Count + sum.NotSupported() + sum.Elsewhere.Count
 	switch {
-	case err == nil && sum.Seems == "" && bad == 0 && sum.Entries >= len(all):
+	case len(all) == 0, err == nil && sum.Seems == "" && bad == 0 && sum.Entries >= len(all):
+		return all
 	case len(all) == 1:
-		n := m.names[all[0]]
-		drop[all[0]], m.file = true, n.at.File
+		n := all[0]
+		m.file = n.at.File
 		m.leave(n.at.Line, kindOf(n.line, sum.Elsewhere.Count > 0), n.line, "")
-	default:
-		m.judge(all[:len(all)/2], allow, drop)
-		m.judge(all[len(all)/2:], allow, drop)
+		return nil
 	}
+	return append(m.judge(all[:len(all)/2], allow), m.judge(all[len(all)/2:], allow)...)
 }
 
 // kindOf says why a rule is not one of an own list.

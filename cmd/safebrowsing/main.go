@@ -172,8 +172,8 @@ if it was built in a git checkout; "modified" means that files had been changed.
    safebrowsing version -json | jq -r .coredns`,
 		Flags: []cli.Flag{jsonFlag()},
 		Action: func(_ context.Context, c *cli.Command) error {
-			if c.NArg() > 0 {
-				return fmt.Errorf("version takes no argument such as %q, see safebrowsing version -h", c.Args().First())
+			if err := alone(c, nil); err != nil {
+				return err
 			}
 			return printVersion(newConsole(c))
 		},

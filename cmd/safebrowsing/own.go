@@ -69,13 +69,10 @@ func ownCommand(allow bool) *cli.Command {
 		Name:            word,
 		ArgsUsage:       "HOST...",
 		HideHelpCommand: true, // "help" is a host like any other
-		Flags: []cli.Flag{
+		Flags: askFlags(
 			&cli.StringFlag{Name: "file", Usage: "edit this `FILE`"},
-			corefileFlag(), folderOfServer(),
 			&cli.BoolFlag{Name: "remove", Usage: "remove the entries of the hosts"},
-			&cli.BoolFlag{Name: "list", Usage: "print the entries"},
-			jsonFlag(),
-		},
+			&cli.BoolFlag{Name: "list", Usage: "print the entries"}),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			now := time.Now()
 			e := &ownEdit{console: newConsole(c), Change: block.Change{Allow: allow, Remove: c.Bool("remove")}, now: now}

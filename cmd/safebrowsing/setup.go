@@ -62,8 +62,8 @@ step fails, everything is as before. With -dry-run nothing is changed.
 			&cli.BoolFlag{Name: "dry-run", Usage: "print what would be written and run"},
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
-			if c.NArg() > 0 {
-				return fmt.Errorf("setup takes no argument such as %q, see safebrowsing setup -h", c.Args().First())
+			if err := alone(c, nil); err != nil {
+				return err
 			}
 			root := c.Root()
 			s := &settingUp{setupWorld: w, asker: newAsker(root.Reader, root.Writer), flags: c, machine: w.see(w.root)}

@@ -59,8 +59,8 @@ func update() *cli.Command {
 			jsonFlag(),
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
-			if c.NArg() > 0 {
-				return fmt.Errorf("update takes no argument such as %q, see safebrowsing update -h", c.Args().First())
+			if err := alone(c, nil); err != nil {
+				return err
 			}
 			u := &fetching{console: newConsole(c), outcomes: make(map[string]outcome)}
 			from := u.fromFlags
