@@ -253,25 +253,20 @@ func (h *held) recover() {
 		return
 	}
 	log.Debugf("The next plugin panicked: %v\n%s", p, debug.Stack())
-	h.mu.Lock()
-	h.panicked = p
-	h.mu.Unlock()
-	h.lost()
+	h.lost(func() { h.panicked = p })
 }
 
 // abandon is called when the query is answered without the next plugin.
 func (h *held) abandon() {
 	h.outlive()
-	h.mu.Lock()
-	h.abandoned = true
-	h.mu.Unlock()
-	h.lost()
+	h.lost(func() { h.abandoned = true })
 }
 
-// lost reports the panic of a next plugin that was abandoned: deliver does not.
-func (h *held) lost() {
+// lost makes a change, and then reports the panic of a next plugin that was abandoned: deliver does not.
+func (h *held) lost(change func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	change()
 	if h.abandoned && h.panicked != nil {
 		reportPanic("the next plugin resolving", h.query.question.Name, h.panicked)
 		h.panicked = nil

@@ -93,23 +93,13 @@ func (c *Checker) known(candidate candidate) *part {
 	if p := c.searching.pending[candidate.prefix]; p != nil {
 		return p
 	}
-	if p := c.answered(candidate.hash); p != nil {
-		return p
+	if answer, ok := c.cache.get(candidate.hash, time.Now()); ok { // it came in after Check had looked into the cache
+		return ended(answer, nil)
 	}
 	if c.closed {
 		return ended(serverAnswer{}, ErrClosed)
 	}
 	return c.waiting(candidate.prefix, time.Now())
-}
-
-// answered returns a part that has ended if the answer about a full hash came in after
-// Check had looked into the cache, and nil otherwise. The caller holds mu.
-func (c *Checker) answered(hash FullHash) *part {
-	answer, ok := c.cache.get(hash, time.Now())
-	if !ok {
-		return nil
-	}
-	return ended(answer, nil)
 }
 
 // Wait returns the decision, or an Unsure one if ctx ends first. If a search fails,
