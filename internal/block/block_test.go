@@ -301,3 +301,23 @@ func TestTimesOfUntil(t *testing.T) {
 		}
 	}
 }
+
+// What an own list blocked lately, and does not block any more, passes: the list is here.
+func TestANameThatAnOwnListBlockedPassesAgain(t *testing.T) {
+	file := testkit.Write(t, t.TempDir(), "own.txt", "a.example\n")
+	b, err := opened(&config.Block{Zones: []string{"."}, Own: []config.OwnFile{{Path: file}}})
+	testkit.Must(t, err)
+	defer b.End()
+	h := lookup.FromQname("a.example.")
+	c := b.Check(h)
+	b.Blocked(question("a.example."), "", "", c.Decision, time.Now())
+	if got := b.Why(h); got.Verdict != status.VerdictBlocked || got.List != file {
+		t.Errorf("blocked: %+v", got)
+	}
+	p := &Process{blocks: []*Block{b}}
+	done, err := p.Change(t.Context(), Change{Host: h, Remove: true})
+	testkit.Must(t, err)
+	if got := b.Why(h); got.Verdict == status.VerdictBlocked || !strings.HasSuffix(got.Note, "; it passes again: the list has it no more") {
+		t.Errorf("after %+v: %+v", done, got)
+	}
+}

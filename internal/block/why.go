@@ -138,7 +138,7 @@ func (b *Block) remember(a *status.Answer, last *status.Blocked, now time.Time) 
 			a.Note = strings.TrimPrefix(a.Note+"; it passes again: "+last.Target+", which it was an alias of, is not blocked any more", "; ")
 			return
 		}
-	} else if a.Verdict == status.VerdictPasses {
+	} else if a.Verdict == status.VerdictPasses || last.By == lookup.ByBlock.String() { // own lists are here
 		a.Note = strings.TrimPrefix(a.Note+"; it passes again: the list has it no more", "; ")
 		return
 	}
