@@ -1,11 +1,20 @@
 package block
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
 // A pause lets every name pass for a while. The command line writes a file into the
@@ -123,4 +132,244 @@ func parsePause(words []string) (p Pause, err error) {
 		return p, fmt.Errorf("it is longer than %v", MaxPause)
 	}
 	return p, nil
+}
+
+// pauseEvent is what a caller may want to log.
+type pauseEvent struct {
+	what pauseChange
+	Pause
+	file   string  // of pauseFailed
+	err    error   // of pauseFailed
+	others []Pause // of pauseEnded: that are in force
+}
+
+// pauseChange is what has become of a pause.
+type pauseChange string
+
+const (
+	pauseBegan   pauseChange = "began"   // it is in force, or has a new end
+	pauseEnded   pauseChange = "ended"   // queries have seen the end at its second; the event comes up to half a second later
+	pauseDropped pauseChange = "dropped" // one of before the start of the process does not go on
+	pauseFailed  pauseChange = "failed"  // the file cannot be used, and pauses nothing: once for each version of it
+)
+
+// pauseInterval is how often a file is looked at.
+const pauseInterval = 500 * time.Millisecond
+
+// pauseRegistry holds the folders of a process. It is safe for concurrent use.
+type pauseRegistry struct {
+	report func(pauseEvent)
+
+	mu      sync.Mutex
+	folders map[string]*pauseFolder // never removed: a reload must not end a pause; guarded by mu
+}
+
+// newPauses returns a pauseRegistry. The goroutines of its folders call report, each one call
+// at a time; it must not call Open or Close.
+func newPauses(report func(pauseEvent)) *pauseRegistry {
+	return &pauseRegistry{report: report, folders: make(map[string]*pauseFolder)}
+}
+
+// pauseFolder is a folder with a file of pauses. It is safe for concurrent use.
+type pauseFolder struct {
+	file   string
+	report func(pauseEvent)
+	active atomic.Pointer[[]Pause] // nil: none
+
+	opened int // calls of Open without a Close; guarded by Registry.mu
+	stop   context.CancelFunc
+	ended  chan struct{} // closed when the goroutine has ended; nil: it has never begun
+
+	// Used only by the goroutine, and before its start:
+	version fs.FileInfo // of pauses; nil: there is no file, or it could not be read
+	trouble say.Trouble // with reading it
+	pauses  []Pause     // of the file
+	stale   []Pause     // of before the process: they do not count
+}
+
+// Open watches a folder, which need not exist, until Close. The first Open of the process
+// ignores the pauses that are there already, unless they are to be kept.
+func (r *pauseRegistry) Open(folder string) *pauseFolder {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f, known := r.folders[folder]
+	if !known {
+		f = &pauseFolder{file: PauseFile(folder), report: r.report}
+		r.folders[folder] = f
+	}
+	if f.opened++; f.opened > 1 {
+		return f
+	}
+	if f.ended != nil { // Close may have given up waiting for it
+		<-f.ended
+	}
+	now := time.Now()
+	if f.read(); !known {
+		f.drop(now)
+	}
+	f.update(now)
+	ctx, stop := context.WithCancel(context.Background())
+	f.stop = stop
+	ended := make(chan struct{})
+	f.ended = ended
+	go func() {
+		defer close(ended)
+		files.Every(ctx, pauseInterval, func() {
+			f.read()
+			f.update(time.Now())
+		})
+	}()
+	return f
+}
+
+// readPauses returns a folder as it is now, which is not watched.
+func readPauses(folder string) *pauseFolder {
+	f := &pauseFolder{file: PauseFile(folder), report: func(pauseEvent) {}}
+	f.read()
+	f.update(time.Now())
+	return f
+}
+
+// drop has the pauses that are there now not count, unless they are to be kept.
+func (f *pauseFolder) drop(now time.Time) {
+	f.stale = slices.DeleteFunc(slices.Clone(f.pauses), func(p Pause) bool { return p.Keep })
+	for _, p := range f.stale {
+		if p.Active(now) {
+			f.report(pauseEvent{what: pauseDropped, Pause: p})
+		}
+	}
+}
+
+// Close undoes one Open. The last one stops the goroutine and waits for it, but not for a
+// disk that hangs, see patience.
+func (r *pauseRegistry) Close(f *pauseFolder) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if f.opened--; f.opened == 0 {
+		f.stop()
+		ended := f.ended
+		files.Wait(func() { <-ended })
+	}
+}
+
+// Until returns when the pause of a server block with these zones ends, and whether there
+// is one. It takes no lock and does not allocate. A nil pauseFolder has none.
+func (f *pauseFolder) Until(zones []string) (until time.Time, paused bool) {
+	if f == nil {
+		return until, false
+	}
+	active := f.active.Load()
+	if active == nil {
+		return until, false
+	}
+	return pausedUntil(*active, zones, time.Now())
+}
+
+// read reads the file if it has changed.
+func (f *pauseFolder) read() {
+	version, err := os.Stat(f.file)
+	if errors.Is(err, fs.ErrNotExist) {
+		f.version, f.pauses, f.trouble = nil, nil, say.Trouble{}
+		return
+	}
+	if err == nil && files.Same(version, f.version) {
+		return
+	}
+	f.version, f.pauses = version, nil
+	if err == nil {
+		f.pauses, err = readPauseFile(f.file)
+	}
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		err = path.Err  // the event names the file
+		f.version = nil // a chmod, which ends this, changes neither size nor time
+	}
+	if began, _ := f.trouble.Note(err); began {
+		f.report(pauseEvent{what: pauseFailed, file: f.file, err: err})
+	}
+}
+
+// readPauseFile returns the pauses of a file.
+func readPauseFile(path string) ([]Pause, error) {
+	text, err := files.Read(path, maxPauseFile)
+	for _, short := range []error{files.ErrIrregular, files.ErrSize} { // the event names the file
+		if errors.Is(err, short) {
+			err = short
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return ParsePauses(text)
+}
+
+// update publishes the pauses in force, and reports which ones began and ended.
+func (f *pauseFolder) update(now time.Time) {
+	var before, active []Pause
+	if p := f.active.Load(); p != nil {
+		before = *p
+	}
+	for _, p := range f.pauses {
+		if p.Active(now) && !slices.Contains(f.stale, p) {
+			active = append(active, p)
+		}
+	}
+	if slices.Equal(before, active) {
+		return
+	}
+	if len(active) > 0 {
+		f.active.Store(&active)
+	} else {
+		f.active.Store(nil)
+	}
+	for _, p := range active {
+		if !slices.Contains(before, p) {
+			f.report(pauseEvent{what: pauseBegan, Pause: p})
+		}
+	}
+	for _, p := range before {
+		if !slices.ContainsFunc(active, func(a Pause) bool { return a.Zone == p.Zone || a.Zone == AllBlocks }) {
+			f.report(pauseEvent{what: pauseEnded, Pause: p, others: active})
+		}
+	}
+}
+
+// pauses are the folders in which the command line writes that names pass.
+var pauses = newPauses(reportPause)
+
+// watchPauses looks for pauses of the block. The result ends that.
+func (b *Block) watchPauses() (end func()) {
+	folder := b.Config.PauseFolder()
+	if folder == "" {
+		return func() {}
+	}
+	f := pauses.Open(folder)
+	b.pauses.Store(f)
+	return func() { pauses.Close(f) }
+}
+
+// reportPause writes one line when a pause begins, and one when it ends.
+func reportPause(e pauseEvent) {
+	switch e.what {
+	case pauseBegan:
+		log.Warningf("Blocking is PAUSED until %s for %s: every name passes. To end the pause: safebrowsing pause off", say.Time(e.Until), pausedBlocks(e.Pause))
+	case pauseEnded:
+		except := ""
+		for _, other := range e.others {
+			if e.Zone == AllBlocks {
+				except += ", but not for " + pausedBlocks(other)
+			}
+		}
+		log.Infof("Blocking is in force again for %s%s: the pause has ended", pausedBlocks(e.Pause), except)
+	case pauseDropped:
+		log.Infof("Blocking is in force for %s: the pause until %s was for the process before this one. To keep a pause over a restart: safebrowsing pause -keep", pausedBlocks(e.Pause), say.Time(e.Until))
+	case pauseFailed:
+		log.Errorf("Cannot read %s: %v. Blocking is not paused; write the file with safebrowsing pause", e.file, e.err)
+	}
+}
+
+func pausedBlocks(p Pause) string {
+	if p.Zone == AllBlocks {
+		return "all server blocks"
+	}
+	return "the zone " + p.Zone
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"hash/maphash"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
@@ -337,4 +340,75 @@ func (b *Block) reportTo(d lookup.Decision) string {
 		return reportURL
 	}
 	return ""
+}
+
+// zones returns the zones, joined by a space.
+func (b *Block) zones() string { return strings.Join(b.Config.Zones, " ") }
+
+// reportOf returns what blocks protect by. Blocks with equal settings have one service.
+func reportOf(blocks []*Block, now time.Time) status.Report {
+	r := status.Report{At: now, Services: []status.Service{}, Blocks: []status.Block{}}
+	services := make(map[engine.Settings]int)
+	for _, b := range blocks {
+		standing := b.standing()
+		if s := b.service.Load(); s != nil {
+			i, known := services[b.Settings]
+			if !known {
+				i = len(r.Services)
+				services[b.Settings] = i
+				service := s.Standing(now)
+				service.Notice = b.Reply().Notice()
+				r.Services = append(r.Services, service)
+			}
+			standing.Service = i
+		}
+		r.Blocks = append(r.Blocks, standing)
+	}
+	return r
+}
+
+// standing returns what the block protects by, without its service.
+func (b *Block) standing() status.Block {
+	s := status.Block{Zones: b.zones(), Service: -1, Monitor: b.Config.Monitor, Led: b.Config.Keep == config.KeepNothing, Own: []status.OwnList{}}
+	s.Paused, _ = b.PausedUntil()
+	for _, own := range b.OwnLists() {
+		o := status.OwnList{Name: own.Named, Allow: own.Allow, Entries: own.InForce(), Updated: own.Modified, Nothing: own.Complaint()}
+		if own.Err != nil {
+			o.Trouble = own.Err.Error()
+		}
+		s.Own = append(s.Own, o)
+	}
+	return s
+}
+
+// A process has its door in a folder, see internal/control, and programs look for it there.
+
+// stateFolder is where services of the packages have their lists, and runtimeFolder their doors.
+const stateFolder, runtimeFolder = "/var/lib/coredns-safebrowsing", "/run/coredns-safebrowsing"
+
+// Folder returns where the door of the block is: the folder of the service manager for sockets and the
+// like, else the folder of the lists. "": nowhere.
+func (b *Block) Folder() string { return cmp.Or(files.RuntimeFolder(), b.Config.PauseFolder()) }
+
+// Folders returns where doors are looked for unless a Corefile says it: in $RUNTIME_DIRECTORY alone if
+// that is set.
+func Folders() (all []string) {
+	if runtime := files.RuntimeFolder(); runtime != "" {
+		return []string{runtime}
+	}
+	lists, _ := config.DefaultFolder()
+	for _, folder := range []string{runtimeFolder, "/var/run/safebrowsing", lists, stateFolder} {
+		if folder != "" && !slices.Contains(all, folder) {
+			all = append(all, folder)
+		}
+	}
+	return all
+}
+
+// Beside returns where the door of a server is that has its lists in a folder.
+func Beside(folder string) []string {
+	if filepath.Clean(folder) == stateFolder {
+		return []string{runtimeFolder, folder}
+	}
+	return []string{folder}
 }
