@@ -126,19 +126,32 @@ func (b *Block) ReadOwn() error { return b.open(false) }
 
 // open opens the own lists. Without fetch those by URL are as a CoreDNS has fetched them last.
 func (b *Block) open(fetch bool) error {
-	var early opening
+	var mu sync.Mutex
+	var early []string // lists that are read while lists are opened; guarded by mu
 	lists, err := openOwn(&b.Config.Block, fetch, func(e ownlist.Event) {
 		reportOwn(e)
-		if e.Err == nil && early.ended(e.Named) {
+		if e.Err != nil {
+			return
+		}
+		mu.Lock()
+		opened := b.own.Load() != nil
+		if !opened {
+			early = append(early, e.Named)
+		}
+		mu.Unlock()
+		if opened {
 			b.reportNeeded(e.Named)
 		}
 	})
 	if err != nil {
 		return err
 	}
-	b.own.Store(b.addServerLists(lists))
+	lists = b.addServerLists(lists)
+	mu.Lock()
+	b.own.Store(lists)
+	mu.Unlock() // from now on early does not grow
 	b.ends = append(b.ends, func() { b.own.Load().close() })
-	for _, list := range early.end() {
+	for _, list := range early {
 		b.reportNeeded(list)
 	}
 	return nil
@@ -150,7 +163,6 @@ func (b *Block) Use(s *engine.Service) { b.service.Store(s) }
 // End lets go of what Start or Read took. Own lists still decide, but are not read again.
 func (b *Block) End() {
 	process.remove(b)
-	process.settle()
 	for _, end := range b.ends {
 		end()
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -73,11 +74,8 @@ func (b *Block) addServerLists(lists *own) *own {
 			continue
 		}
 		grown.files, grown.local = append(slices.Clip(grown.files), f), append(slices.Clip(grown.local), f)
-		configs := map[which]ownlist.Config{id: c}
-		for k, v := range grown.configs {
-			configs[k] = v
-		}
-		grown.configs = configs
+		grown.configs = maps.Clone(grown.configs)
+		grown.configs[id] = c
 	}
 	return &grown
 }

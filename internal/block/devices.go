@@ -133,20 +133,16 @@ func (b *Block) Heard(from net.Addr, x *Sign) (key uint64) {
 	case x == nil:
 		d.clients.ordinary(key)
 	case x.resolver:
-		d.wanders(key, b.toldOf(from), b.Config.LogBlocked && b.Config.StatusNames, x.name, time.Now())
+		var client netip.Addr // is told where names are logged
+		if b.Config.LogBlocked {
+			client = ClientOf(from)
+		}
+		d.wanders(key, client, b.Config.StatusNames, x.name, time.Now())
 	}
 	return key
 }
 
-// toldOf returns the address of a client where names are logged; else the zero one.
-func (b *Block) toldOf(from net.Addr) (client netip.Addr) {
-	if b.Config.LogBlocked {
-		client = ClientOf(from)
-	}
-	return client
-}
-
-// wanders notes that a client asks for a resolver.
+// wanders notes that a client asks for a resolver. The address is zero where it must not be told.
 func (d *devices) wanders(key uint64, client netip.Addr, onPage bool, resolver string, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io/fs"
 	"strings"
-	"sync"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
@@ -26,32 +25,6 @@ type own struct {
 type which struct {
 	name  string
 	allow bool
-}
-
-// opening keeps the names of lists that are loaded while lists are opened. It is safe for
-// concurrent use.
-type opening struct {
-	mu    sync.Mutex
-	over  bool     // guarded by mu
-	lists []string // guarded by mu
-}
-
-// ended reports whether all lists are open; if not, it keeps the name of one.
-func (o *opening) ended(list string) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !o.over {
-		o.lists = append(o.lists, list)
-	}
-	return o.over
-}
-
-// end returns the names that were kept. No more will be.
-func (o *opening) end() []string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.over = true
-	return o.lists
 }
 
 // OwnLists returns the states of the operator's own lists: the hosts that the Corefile

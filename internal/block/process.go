@@ -71,34 +71,24 @@ func (p *Process) add(b *Block) {
 	}
 	if p.unwatch == nil {
 		ctx, cancel := context.WithCancel(context.Background())
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			p.watch(ctx)
-		}()
-		p.unwatch = func() { cancel(); <-ended }
+		var wg sync.WaitGroup
+		wg.Go(func() { p.watch(ctx) })
+		p.unwatch = func() { cancel(); wg.Wait() }
 	}
 }
 
+// remove takes a block out, and waits until whoever opens lists of the server has done so, but not for a disk that
+// hangs: from then on the block gets none.
 func (p *Process) remove(b *Block) {
 	p.mu.Lock()
 	p.blocks = slices.DeleteFunc(p.blocks, func(other *Block) bool { return other == b })
-	end := p.unwatch
-	if len(p.blocks) == 0 {
-		p.unwatch = nil
-	} else {
-		end = nil
+	unwatch := func() {}
+	if len(p.blocks) == 0 && p.unwatch != nil {
+		unwatch, p.unwatch = p.unwatch, nil
 	}
 	p.mu.Unlock()
-	if end != nil {
-		files.Wait(end)
-	}
-}
-
-// settle waits until whoever opens lists of the server has done so, but not for a disk that hangs. Blocks that
-// have been removed get none from then on.
-func (p *Process) settle() {
 	files.Wait(func() {
+		unwatch()
 		p.changing.Lock()
 		defer p.changing.Unlock()
 	})

@@ -146,17 +146,15 @@ func (c *Command) pauses(ctx context.Context, client *Client, p *status.Printer)
 	var r status.Report
 	text, err := client.Get(ctx, "/status", nil, &r)
 	c.print(p, text, err, func() {
-		var all []block.Pause
+		none := true
 		for _, b := range r.Blocks {
 			if b.Paused.After(r.At) {
-				all = append(all, block.Pause{Zone: b.Zones, Until: b.Paused, Keep: true})
+				p.Line("Paused until %s: the server blocks for %s", say.Time(b.Paused), b.Zones)
+				none = false
 			}
 		}
-		if len(all) == 0 {
+		if none {
 			printPauses(p, nil)
-		}
-		for _, x := range all {
-			p.Line("Paused until %s: the server blocks for %s", say.Time(x.Until), x.Zone)
 		}
 	})
 	return err

@@ -77,10 +77,10 @@ func (d *Doors) release(folder string, o *door) {
 		return
 	}
 	delete(d.open, folder)
-	o.server.Close()
 	if now, err := os.Lstat(o.path); err == nil && os.SameFile(now, o.socket) {
-		_ = os.Remove(o.path)
+		_ = os.Remove(o.path) // while it lives: no other process puts its own there
 	}
+	o.server.Close()
 }
 
 // open makes a socket in a folder, which is created if need be, and serves it.

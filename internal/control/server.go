@@ -213,19 +213,20 @@ func reply(w http.ResponseWriter, v any, err error) {
 // logCall logs a call that changes something.
 func logCall(ctx context.Context, path string, o order, err error) {
 	text, _ := json.Marshal(o) // quotes control characters
-	who, _ := ctx.Value(peerKey{}).(string)
+	conn, _ := ctx.Value(connKey{}).(net.Conn)
 	if err != nil {
-		log.Warningf("%s asked over the control socket for %s %s: %v", who, path[1:], text, err)
+		log.Warningf("%s asked over the control socket for %s %s: %v", peerOf(conn), path[1:], text, err)
 		return
 	}
-	log.Infof("%s asked over the control socket for %s %s", who, path[1:], text)
+	log.Infof("%s asked over the control socket for %s %s", peerOf(conn), path[1:], text)
 }
 
-// peerKey is where the context of a call has who asks, in words.
-type peerKey struct{}
+// connKey is where the context of a call has its connection.
+type connKey struct{}
 
 // serve serves calls on a listener until Close.
 func serve(l net.Listener, s Server) *http.Server {
+	listener := &few{Listener: l}
 	server := &http.Server{
 		Handler:           handler(s),
 		ReadHeaderTimeout: headerTimeout,
@@ -233,15 +234,16 @@ func serve(l net.Listener, s Server) *http.Server {
 		WriteTimeout:      callTimeout + time.Second,
 		IdleTimeout:       headerTimeout,
 		MaxHeaderBytes:    maxHeader,
-		ErrorLog:          nil,
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
-			if b, ok := conn.(*bounded); ok {
-				conn = b.Conn
+			return context.WithValue(ctx, connKey{}, conn)
+		},
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			if state == http.StateClosed {
+				listener.open.Add(-1)
 			}
-			return context.WithValue(ctx, peerKey{}, peerOf(conn))
 		},
 	}
-	go server.Serve(&few{Listener: l})
+	go server.Serve(listener)
 	return server
 }
 
@@ -259,26 +261,11 @@ func (f *few) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		if f.open.Add(1) <= maxConnections {
-			return &bounded{Conn: conn, open: &f.open}, nil
+			return conn, nil
 		}
 		f.open.Add(-1)
 		conn.Close()
 	}
-}
-
-// bounded is a connection that counts until it is closed.
-type bounded struct {
-	net.Conn
-	open   *atomic.Int32
-	closed atomic.Bool
-}
-
-// Close implements net.Conn.
-func (b *bounded) Close() error {
-	if b.closed.CompareAndSwap(false, true) {
-		b.open.Add(-1)
-	}
-	return b.Conn.Close()
 }
 
 // tellEvery is how often the service manager is told a headline that has changed.

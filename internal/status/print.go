@@ -174,10 +174,7 @@ func (p *Printer) Long(r *Report) {
 	for _, note := range r.Notes {
 		p.line(plain, "  Note     %s", note)
 	}
-	for i := range r.Services {
-		p.service(&r.Services[i], r.At)
-	}
-	p.own(r)
+	p.Lists(r)
 	for _, notice := range r.Notices {
 		p.gap()
 		p.line(plain, "%s", notice.Text)

@@ -331,18 +331,12 @@ func (l Late) String() string {
 	return fmt.Sprintf("%s asked at %s for a name that is listed as %s since %s", say.Count(l.Devices, "device", "devices"), asked, l.Threat, listed)
 }
 
-// withoutName returns what may be shown where names may not.
-func (l Late) withoutName() Late {
-	l.Name, l.Client = "", ""
-	return l
-}
-
 // ForPages returns names as pages may show them.
 func ForPages(all []Late) []Late {
 	all = slices.Clone(all)
-	for i, l := range all {
-		if !l.Named {
-			all[i] = l.withoutName()
+	for i := range all {
+		if l := &all[i]; !l.Named {
+			l.Name, l.Client = "", ""
 		}
 	}
 	return all
@@ -352,7 +346,7 @@ func ForPages(all []Late) []Late {
 func (r *Recent) Late(all []Late) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, l := range all {
+	for _, l := range all[max(0, len(all)-maxLate):] {
 		r.late = slices.Insert(r.late, 0, l)
 	}
 	r.late = r.late[:min(len(r.late), maxLate)]

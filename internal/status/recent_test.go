@@ -20,8 +20,8 @@ func TestALateNameInASentence(t *testing.T) {
 	}{
 		"with its name":  {func(*Late) {}, "192.168.1.20 asked for evil.example at 10:04, listed as phishing at 10:14"},
 		"the day before": {func(l *Late) { l.Listed = l.Listed.Add(20 * time.Hour) }, "192.168.1.20 asked for evil.example at 2026-11-25 10:04, listed as phishing at 2026-11-26 06:14"},
-		"without":        {func(l *Late) { *l = l.withoutName() }, "1 device asked at 10:04 for a name that is listed as phishing since 10:14"},
-		"of several":     {func(l *Late) { *l = l.withoutName(); l.Devices, l.Threat = 3, ListedAs(lookup.Malware) }, "3 devices asked at 10:04 for a name that is listed as malware since 10:14"},
+		"without":        {func(l *Late) { l.Name = "" }, "1 device asked at 10:04 for a name that is listed as phishing since 10:14"},
+		"of several":     {func(l *Late) { l.Name, l.Devices, l.Threat = "", 3, ListedAs(lookup.Malware) }, "3 devices asked at 10:04 for a name that is listed as malware since 10:14"},
 	} {
 		altered := l
 		if tc.alter(&altered); altered.String() != tc.want {
