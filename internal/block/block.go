@@ -5,7 +5,7 @@
 //	InScope ──▶ Check ──▶ own lists ──▶ lookup.Checker ─┬─▶ Decision
 //	                                                    └─▶ Suspect ──▶ Confirm
 //	Explain, Ask: the same, in words
-//	Report: what the server blocks of a process or of a Corefile protect by
+//	Process.Report: what the server blocks of a process protect by
 //
 // The plugin starts a Block, the command line reads one: both hold the same.
 package block
@@ -300,13 +300,13 @@ func Unlisted(d lookup.Decision) bool { return d.Verdict == lookup.Safe && d.By 
 // entries the most specific one wins. A list by URL blocks no needed name: others write it, and
 // this server may need the name to get the next version of the list. d is zero.
 func (b *Block) checkOwn(h lookup.Host, d *lookup.Decision) bool {
-	var match ownlist.Match
-	var found bool
-	if lists := b.own.Load(); lists != nil && len(lists.files) > 0 {
-		match, found = ownlist.Best(lists.files, h, time.Now())
+	lists := b.own.Load()
+	if lists == nil || len(lists.files) == 0 {
+		return false
 	}
+	match, found := ownlist.Best(lists.files, h, time.Now())
 	if found && match.Fetched && !match.Allow && b.neededFor(h) != "" {
-		if match, found = ownlist.Best(b.own.Load().local, h, time.Now()); !found {
+		if match, found = ownlist.Best(lists.local, h, time.Now()); !found {
 			d.By, d.List = lookup.ByAllow, NeededList
 			return true
 		}

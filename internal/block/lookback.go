@@ -33,7 +33,7 @@ type memoryKey struct {
 type memory struct {
 	passed  *lookup.Passed
 	rule    lookup.Rule // of expressions
-	names   *askedNames // nil: none are kept
+	names   *askedNames // of pairs
 	holders int         // guarded by memories.mu
 }
 
@@ -90,8 +90,8 @@ func (m *memories) acquire(key memoryKey) (kept *memory, release func()) {
 	})
 }
 
-// askedNames are the names of pairs, where names are logged anyway: the last ones. It is safe for
-// concurrent use.
+// askedNames are the names of pairs, where names are logged anyway: the last ones. Without them, of the
+// nil askedNames, none is kept. It is safe for concurrent use.
 type askedNames struct {
 	mu    sync.Mutex
 	names map[lookup.Pair]askedName
@@ -112,6 +112,9 @@ func newAskedNames(most int) *askedNames {
 }
 
 func (a *askedNames) add(p lookup.Pair, client netip.Addr, h lookup.Host, now time.Time) {
+	if a == nil {
+		return
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.names, a.order[a.next])
@@ -119,7 +122,11 @@ func (a *askedNames) add(p lookup.Pair, client netip.Addr, h lookup.Host, now ti
 	a.next = (a.next + 1) % len(a.order)
 }
 
+// of returns the name and the client of a pair, if they are kept.
 func (a *askedNames) of(p lookup.Pair) (askedName, bool) {
+	if a == nil {
+		return askedName{}, false
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	name, ok := a.names[p]
@@ -128,6 +135,9 @@ func (a *askedNames) of(p lookup.Pair) (askedName, bool) {
 
 // forget forgets the names that were asked for before a time.
 func (a *askedNames) forget(before time.Time) {
+	if a == nil {
+		return
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for p, name := range a.names {
@@ -144,7 +154,7 @@ func (b *Block) LooksBack() bool { return b.memory != nil }
 // returns it. For a pair that is remembered it takes no lock and does not allocate.
 func (b *Block) Asked(key uint64, from net.Addr, h lookup.Host) {
 	if m := b.memory; m != nil {
-		if p, added := m.passed.Note(key, h, m.rule); added && m.names != nil {
+		if p, added := m.passed.Note(key, h, m.rule); added {
 			m.names.add(p, ClientOf(from), h, time.Now())
 		}
 	}
@@ -162,9 +172,7 @@ func (b *Block) AskedUnsure(client netip.Addr, h lookup.Host) {
 		return
 	}
 	m.passed.LookSoon()
-	if m.names != nil {
-		m.names.add(p, client, h, time.Now())
-	}
+	m.names.add(p, client, h, time.Now())
 }
 
 const (
@@ -207,17 +215,10 @@ func (b *Block) lookBack(ctx context.Context, m *memory) {
 			b.lookBackOnce(ctx, m, s)
 		}
 		if now.Sub(forgot) >= forgetEvery {
-			m.forget(now.Add(-b.Config.LookBack))
+			m.passed.Forget()
+			m.names.forget(now.Add(-b.Config.LookBack))
 			forgot = now
 		}
-	}
-}
-
-// forget forgets what was asked before a time.
-func (m *memory) forget(before time.Time) {
-	m.passed.Forget()
-	if m.names != nil {
-		m.names.forget(before)
 	}
 }
 
@@ -246,7 +247,7 @@ func (b *Block) lateOf(late []lookup.Late, m *memory, now time.Time) (all []stat
 		next := status.Late{
 			Devices: 1, Asked: l.Asked, Listed: now, List: l.List, Threat: status.ListedAs(l.Threat), Zones: b.zones(), Named: b.Config.StatusNames,
 		}
-		if asked, ok := m.name(l.Pair); ok {
+		if asked, ok := m.names.of(l.Pair); ok {
 			h := lookup.FromQname(asked.name + ".")
 			if key := (named{asked.client, l.Hash}); !told[key] && b.isLate(h, l.Hash) {
 				told[key] = true
@@ -269,19 +270,11 @@ func (b *Block) lateOf(late []lookup.Late, m *memory, now time.Time) (all []stat
 	return all
 }
 
-// name returns the name and the client of a pair, if they are kept.
-func (m *memory) name(p lookup.Pair) (askedName, bool) {
-	if m.names == nil {
-		return askedName{}, false
-	}
-	return m.names.of(p)
-}
-
 // askedFor adds who asked for a host that passed. Two names of a device may look the same: what is known to be
 // another name does not count.
 func (m *memory) askedFor(h lookup.Host, all *status.Asked) {
 	for _, one := range m.passed.Asked(h, m.rule) {
-		asked, known := m.name(one.Pair)
+		asked, known := m.names.of(one.Pair)
 		if !known || asked.name == h.String() {
 			all.Add(one.Asked, asked.client)
 		}

@@ -176,7 +176,7 @@ type pauseFolder struct {
 	report func(pauseEvent)
 	active atomic.Pointer[[]Pause] // nil: none
 
-	opened int // calls of Open without a Close; guarded by Registry.mu
+	opened int // calls of Open without a Close; guarded by pauseRegistry.mu
 	stop   context.CancelFunc
 	ended  chan struct{} // closed when the goroutine has ended; nil: it has never begun
 
@@ -241,7 +241,7 @@ func (f *pauseFolder) drop(now time.Time) {
 }
 
 // Close undoes one Open. The last one stops the goroutine and waits for it, but not for a
-// disk that hangs, see patience.
+// disk that hangs, see files.Wait.
 func (r *pauseRegistry) Close(f *pauseFolder) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

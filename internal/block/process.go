@@ -236,17 +236,29 @@ func (b *Block) ShareSpent(client netip.Addr, now time.Time) {
 // Report returns what protects, and what was blocked.
 func (p *Process) Report() status.Report {
 	blocks, now := p.all(), time.Now()
-	r := reportOf(blocks, now)
-	r.Version = say.Version
+	r := status.Report{At: now, Version: say.Version, Services: []status.Service{}, Blocks: []status.Block{}}
 	r.Hour, r.Names = p.recent.Hour(now)
 	r.Late = p.recent.LastLate(now)
 	r.Devices = p.devices.report(logsNames(blocks), now)
-	for i, b := range blocks {
+	services := make(map[engine.Settings]int) // blocks with equal settings have one
+	for _, b := range blocks {
+		standing := b.standing()
+		if s := b.service.Load(); s != nil {
+			i, known := services[b.Settings]
+			if !known {
+				i = len(r.Services)
+				services[b.Settings] = i
+				service := s.Standing(now)
+				service.Notice = b.Reply().Notice()
+				r.Services = append(r.Services, service)
+			}
+			if standing.Service = i; r.Services[i].Paid && b.Config.StatusNames {
+				r.Services[i].Costly = s.Costs.Most(now, shownCostly)
+			}
+		}
+		r.Blocks = append(r.Blocks, standing)
 		r.Named = r.Named || b.Config.StatusNames
 		r.LooksBack = r.LooksBack || b.LooksBack()
-		if n, s := r.Blocks[i].Service, b.service.Load(); n >= 0 && s != nil && r.Services[n].Paid && b.Config.StatusNames {
-			r.Services[n].Costly = s.Costs.Most(now, shownCostly)
-		}
 	}
 	r.Judge()
 	p.mu.Lock()
@@ -334,28 +346,6 @@ func (b *Block) reportTo(d lookup.Decision) string {
 
 // zones returns the zones, joined by a space.
 func (b *Block) zones() string { return strings.Join(b.Config.Zones, " ") }
-
-// reportOf returns what blocks protect by. Blocks with equal settings have one service.
-func reportOf(blocks []*Block, now time.Time) status.Report {
-	r := status.Report{At: now, Services: []status.Service{}, Blocks: []status.Block{}}
-	services := make(map[engine.Settings]int)
-	for _, b := range blocks {
-		standing := b.standing()
-		if s := b.service.Load(); s != nil {
-			i, known := services[b.Settings]
-			if !known {
-				i = len(r.Services)
-				services[b.Settings] = i
-				service := s.Standing(now)
-				service.Notice = b.Reply().Notice()
-				r.Services = append(r.Services, service)
-			}
-			standing.Service = i
-		}
-		r.Blocks = append(r.Blocks, standing)
-	}
-	return r
-}
 
 // standing returns what the block protects by, without its service.
 func (b *Block) standing() status.Block {

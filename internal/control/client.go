@@ -170,10 +170,12 @@ func Find(ctx context.Context, folders []string) (*Client, error) {
 		for n := range maxSockets { // an earlier one may have gone
 			path := filepath.Join(folder, nameOf(n))
 			_, err := os.Lstat(path)
+			var conn net.Conn
 			if err == nil {
-				err = knock(ctx, path)
+				conn, err = dial(ctx, path)
 			}
-			if err == nil {
+			if err == nil { // somebody opens
+				conn.Close()
 				return newClient(path), nil
 			}
 			if errors.Is(err, fs.ErrPermission) && forbidden == nil {
@@ -185,15 +187,6 @@ func Find(ctx context.Context, folders []string) (*Client, error) {
 		return nil, forbidden
 	}
 	return nil, &NotRunningError{folders}
-}
-
-// knock reports whether somebody opens.
-func knock(ctx context.Context, path string) error {
-	conn, err := dial(ctx, path)
-	if err == nil {
-		conn.Close()
-	}
-	return err
 }
 
 // dialTimeout is how long a server may take to open.

@@ -58,14 +58,7 @@ func (a *Answer) Blocked() bool { return a.Verdict == VerdictBlocked }
 
 // Say sets the sentence of the answer about a name.
 func (a *Answer) Say(name string) {
-	switch a.Verdict {
-	case VerdictBlocked:
-		a.Text = name + " is blocked"
-	case VerdictSuspected:
-		a.Text = name + " is suspected"
-	case VerdictUnknown:
-		a.Text = name + " is unknown"
-	default:
+	if a.Text = name + " is " + a.Verdict; a.Verdict == VerdictPasses {
 		a.Text = name + " passes"
 	}
 	if a.Target != "" {
