@@ -336,18 +336,19 @@ func TestAFollowerRefuses(t *testing.T) {
 		must(t, err)
 		follower.lists[se] = have
 		must(t, follower.save(have))
+		must(t, os.Chtimes(follower.cfg.Store.listPath(se), time.Time{}, time.Now().Add(-time.Minute)))
 		if name == "a damaged difference" {
 			h := m.heads[se]
 			h.From = have.Checksum[:]
 			m.heads[se] = h
 		}
-		if changed, _ := follower.pull(); changed || !bytes.Equal(follower.lists[se].Version, []byte("1")) {
+		if follower.pull() || (follower.pullTrouble == "") != (name == "an older content") || !bytes.Equal(follower.lists[se].Version, []byte("1")) {
 			t.Errorf("%s: it is taken over", name)
 		}
 	}
 	follower, _ := sharing(t, good(), nil)
-	if changed, err := follower.pull(); !changed || err != nil {
-		t.Errorf("a good content is refused: %v", err)
+	if !follower.pull() || follower.pullTrouble != "" {
+		t.Errorf("a good content is refused: %s", follower.pullTrouble)
 	}
 }
 

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -60,13 +62,14 @@ func (u *Updater) outdated(head Head, shared Shared) bool {
 	return head.Received.Before(received) && !received.After(now.Add(shareSlack))
 }
 
-// pull takes over the newer contents that others have published, and reports whether there
-// were any. An error of one list does not delay the others.
-func (u *Updater) pull() (changed bool, err error) {
+// pull takes over the newer contents that others have published, and returns whether there
+// were any. An error of one list does not delay the others. It is reported, once until another one comes.
+func (u *Updater) pull() (changed bool) {
 	shared := u.cfg.Schedule.sharer()
 	if shared == nil {
-		return false, nil
+		return false
 	}
+	var err error
 	for _, name := range u.cfg.Lists {
 		head, ok := shared.Head(name)
 		have := u.lists[name]
@@ -88,7 +91,15 @@ func (u *Updater) pull() (changed bool, err error) {
 	if changed {
 		u.publish()
 	}
-	return changed, err
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != u.pullTrouble && err != nil {
+		u.cfg.Report(Event{Kind: FollowFailed, Err: err})
+	}
+	u.pullTrouble = text
+	return changed
 }
 
 // pullList returns the content that head describes: from the difference, if it leads from the
@@ -139,13 +150,8 @@ func (s *Store) listPath(name string) string { return filepath.Join(s.dir, name+
 // followShared takes over newer lists while another process has the right to fetch. Looked says
 // that the schedule has changed.
 func (u *Updater) followShared(looked bool) {
-	before := make(map[string]List, len(u.lists))
-	for name, l := range u.lists {
-		before[name] = l
-	}
-	changed, err := u.pull()
-	u.reportPull(err)
-	if !changed && !looked {
+	before := maps.Clone(u.lists)
+	if !u.pull() && !looked {
 		return
 	}
 	for _, name := range u.cfg.Lists {
@@ -163,9 +169,7 @@ func (u *Updater) takeOver() {
 	if u.cfg.Schedule.sharer() == nil {
 		return
 	}
-	changed, err := u.pull()
-	u.reportPull(err)
-	if changed {
+	if u.pull() {
 		for _, name := range u.cfg.Lists {
 			u.report(Followed, name, nil)
 		}
@@ -173,26 +177,9 @@ func (u *Updater) takeOver() {
 	u.shareLists()
 }
 
-// reportPull reports an error of pull, once until another one comes.
-func (u *Updater) reportPull(err error) {
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
-	if text != u.pullTrouble && err != nil {
-		u.cfg.Report(Event{Kind: FollowFailed, Err: err})
-	}
-	u.pullTrouble = text
-}
-
 // complete reports whether all lists have content.
 func (u *Updater) complete() bool {
-	for _, name := range u.cfg.Lists {
-		if !u.lists[name].held() {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(u.cfg.Lists, func(name string) bool { return !u.lists[name].held() })
 }
 
 // contacted reports, once, that there is nothing more to wait for.
