@@ -191,7 +191,8 @@ func (l *Ledger) keepDamaged(p place, err error) error {
 	}
 	// Money first: anything up to the budget may be spent. An error costs at most
 	// the confirmations of one day, and is reported.
-	l.days = l.days.atLeast(l.reserving.perDay)
+	l.days.Spent = copied(l.days.Spent)
+	l.days.Spent[l.days.Day] = max(l.days.spent(), l.reserving.perDay)
 	return nil
 }
 
@@ -280,7 +281,7 @@ func (l *Ledger) tryTake(perDay int, report func(Event)) (saved *saving, t taken
 	case !inMemory && (!may && due || may && l.own >= l.covered):
 		return l.save(perDay, true, report), t, nil
 	case !may:
-		return nil, taken{l.days.Day, l.spent()}, l.refusal(perDay, now)
+		return nil, taken{l.days.Day, l.spent()}, &SpentError{Hold: l.allowance(perDay, now).Hold, why: l.unknown}
 	}
 	l.own++
 	l.hour = l.hour.plus(1, now)

@@ -109,13 +109,6 @@ func (d budgetDays) with(writer string, spent int, hour recent) budgetDays {
 	return d
 }
 
-// atLeast returns the count with no fewer searches on the current date.
-func (d budgetDays) atLeast(spent int) budgetDays {
-	d.Spent = copied(d.Spent)
-	d.Spent[d.Day] = max(d.Spent[d.Day], spent)
-	return d
-}
-
 // same reports whether both count the same. What has expired makes no difference.
 func (d budgetDays) same(other budgetDays) bool {
 	return d.Day == other.Day && maps.Equal(d.Spent, other.Spent) && slices.Equal(d.Uses, other.Uses) &&

@@ -10,49 +10,11 @@ import (
 // What is left of a budget, and until when nothing is, comes from one function for all who ask:
 // those who spend, those who tell people, and those who tell clients when to ask again.
 
-// account is what allowanceOf needs to know of a Ledger at a time. It is a value.
-type account struct {
-	spent   int    // on the date, by all
-	alone   bool   // see allowedOf
-	common  int    // likewise
-	unknown bool   // spent is not known
-	spread  bool   // an hour has its part
-	hour    recent // searches of the last hour
-}
-
 // Allowance is what a budget of perDay searches allows at a time. It is a value.
 type Allowance struct {
 	Left int  // searches that may still be spent on the date, at least 0
 	Now  int  // the part of Left that may be spent at once
 	Hold Hold // why and until when Now is 0; zero: it is not
-}
-
-// allowanceOf returns what a budget of perDay searches, at least 1, allows at now. It is a pure
-// function.
-func allowanceOf(perDay int, a account, now time.Time) Allowance {
-	midnight := midnightAfter(now.Local())
-	left, portion := allowedOf(perDay, a.common, a.alone)-a.spent, WholeDay
-	switch {
-	case a.unknown:
-		left, portion = 0, Unknown
-	case left <= 0 && a.spent < perDay:
-		portion = OneAlone
-	}
-	if left <= 0 {
-		return Allowance{Hold: Hold{Until: midnight, Budget: perDay, Portion: portion}}
-	}
-	if !a.spread {
-		return Allowance{Left: left, Now: left}
-	}
-	most := HourOf(perDay)
-	if now := most - a.hour.sum(now); now > 0 {
-		return Allowance{Left: left, Now: min(left, now)}
-	}
-	until := a.hour.frees(most, now)
-	if until.After(midnight) {
-		until = midnight
-	}
-	return Allowance{Left: left, Hold: Hold{Until: until, Budget: perDay, Portion: AnHour}}
 }
 
 // partAlone is the part of the rest of a budget that a process may spend while it cannot reach
@@ -84,17 +46,39 @@ func (l *Ledger) Allowance(perDay int, now time.Time) Allowance {
 
 // allowance is Allowance for callers that hold mu.
 func (l *Ledger) allowance(perDay int, now time.Time) Allowance {
-	a := account{spent: l.spentOn(now), alone: l.alone(), common: l.common, unknown: l.unknown != nil, spread: l.spread}
+	midnight := NextDay(now)
+	spent, common, hour, unknown := l.spentOn(now), l.common, recent(nil), l.unknown != nil
 	if l.spread {
-		a.hour = l.days.Recent.less(l.days.part(l.writer).Hour).and(l.hour)
+		hour = l.days.Recent.less(l.days.part(l.writer).Hour).and(l.hour)
 	}
 	if date := dateOf(now); date != l.days.Day {
-		a.unknown = false
+		unknown = false
 		if _, fresh := l.days.on(date); fresh {
-			a.common, a.hour = 0, nil
+			common, hour = 0, nil
 		}
 	}
-	return allowanceOf(perDay, a, now)
+	left, portion := allowedOf(perDay, common, l.alone())-spent, WholeDay
+	switch {
+	case unknown:
+		left, portion = 0, Unknown
+	case left <= 0 && spent < perDay:
+		portion = OneAlone
+	}
+	if left <= 0 {
+		return Allowance{Hold: Hold{Until: midnight, Budget: perDay, Portion: portion}}
+	}
+	if !l.spread {
+		return Allowance{Left: left, Now: left}
+	}
+	most := HourOf(perDay)
+	if now := most - hour.sum(now); now > 0 {
+		return Allowance{Left: left, Now: min(left, now)}
+	}
+	until := hour.frees(most, now)
+	if until.After(midnight) {
+		until = midnight
+	}
+	return Allowance{Left: left, Hold: Hold{Until: until, Budget: perDay, Portion: AnHour}}
 }
 
 // may reports whether a budget allows one more search. The caller holds mu.
@@ -135,12 +119,6 @@ func (e *SpentError) Unwrap() []error {
 		return []error{lookup.ErrBudget}
 	}
 	return []error{lookup.ErrBudget, e.why}
-}
-
-// refusal is the error of a search that the budget does not allow. The caller holds
-// mu.
-func (l *Ledger) refusal(perDay int, now time.Time) error {
-	return &SpentError{Hold: l.allowance(perDay, now).Hold, why: l.unknown}
 }
 
 // Shares returns the Shares of a budget of perDay searches a day, at least 1. Each client may have

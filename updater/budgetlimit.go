@@ -56,7 +56,7 @@ func (b *budgetedSearcher) Search(ctx context.Context, prefixes []lookup.Prefix)
 func (b *budgetedSearcher) tell(t taken, err error) {
 	// mu stays locked during the reports, so that a day's reports keep their order. So report
 	// must not search with b.
-	e := Event{Spent: t.spent, Budget: b.perDay, Due: midnightAfter(time.Now().Local())}
+	e := Event{Spent: t.spent, Budget: b.perDay, Due: NextDay(time.Now())}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err == nil && b.spent != "" && b.spent != t.date {

@@ -134,16 +134,6 @@ func refusesLists(err error) bool {
 	return code == http.StatusBadRequest || code == http.StatusNotFound
 }
 
-// hasStatus reports whether the server has answered with a status.
-func hasStatus(err error) bool {
-	_, ok := errors.AsType[*StatusError](err)
-	return ok
-}
-
-// lacksList reports whether a relay has refused a request only because it lacks one of the lists.
-// Google's server, whose rules demand a back-off, never says that.
-func lacksList(err error) bool { return statusOf(err).LacksList }
-
 // maxCause limits the text of a cause, in bytes.
 const maxCause = 200
 

@@ -128,9 +128,6 @@ func readFile(dir, name string) (l List, origin string, err error) {
 		return List{}, "", err
 	}
 	defer f.Close()
-	if err := mayBeList(f); err != nil {
-		return List{}, "", err
-	}
 	// All of the file is checked before any of it is decoded: no length in a damaged file
 	// allocates memory.
 	size, err := verify(f)
@@ -154,36 +151,27 @@ var maxListFile = listFileBytes(DefaultMaxEntries)
 // each at most; the texts at the beginning, and the index of each width, come on top.
 func listFileBytes(entries int) int64 { return 32*int64(entries) + 3*maxText + 16<<20 }
 
-// mayBeList refuses what cannot be a list file by its length and its first line: to hash a file
-// without a bound, or a link to one, takes time without a bound. It rewinds f.
-func mayBeList(f *os.File) error {
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if info.Size() > maxListFile {
-		return fmt.Errorf("%w: %d bytes, at most %d are read", ErrDamaged, info.Size(), maxListFile)
-	}
-	if first, err := io.ReadAll(io.LimitReader(f, int64(len(listMagic)))); err != nil || string(first) != listMagic {
-		return errors.Join(fmt.Errorf("%w: not a list file of this version", ErrDamaged), err)
-	}
-	_, err = f.Seek(0, io.SeekStart)
-	return err
-}
-
-// verify checks a file against the SHA-256 at its end. It returns the number of bytes
-// before that, and rewinds f.
+// verify checks a file against the SHA-256 at its end. It returns the number of bytes before that,
+// and rewinds f. What cannot be a list file by its length or its first line is not hashed: a file
+// without a bound, or a link to one, would take time without a bound.
 func verify(f *os.File) (size int64, err error) {
 	info, err := f.Stat()
 	if err != nil {
 		return 0, err
 	}
-	size = info.Size() - sha256.Size
-	if size < int64(len(listMagic)) {
+	if info.Size() > maxListFile {
+		return 0, fmt.Errorf("%w: %d bytes, at most %d are read", ErrDamaged, info.Size(), maxListFile)
+	}
+	first := make([]byte, len(listMagic))
+	if _, err := io.ReadFull(f, first); err != nil || string(first) != listMagic {
+		return 0, errors.Join(fmt.Errorf("%w: not a list file of this version", ErrDamaged), err)
+	}
+	if size = info.Size() - sha256.Size; size < int64(len(first)) {
 		return 0, fmt.Errorf("%w: %d bytes", ErrDamaged, info.Size())
 	}
 	sum := sha256.New()
-	if _, err := io.CopyN(sum, f, size); err != nil {
+	sum.Write(first)
+	if _, err := io.CopyN(sum, f, size-int64(len(first))); err != nil {
 		return 0, err
 	}
 	var want [sha256.Size]byte

@@ -33,12 +33,7 @@ func (u *Updater) acquire(ctx context.Context) error {
 			return err
 		}
 		stale = stale || waited
-		u.cfg.Store.clean()
-		loadErr, saveErr := schedule.own()
-		if loadErr != nil {
-			u.cfg.Report(Event{Kind: LoadFailed, Err: loadErr})
-		}
-		u.reportSave("", saveErr)
+		u.reportSave("", u.own())
 	}
 	if stale {
 		u.loadAgain()
@@ -63,21 +58,29 @@ func (u *Updater) acquireNow() error {
 		return nil
 	}
 	locked, err := store.tryLock()
-	if err == nil && locked {
-		store.clean()
-		var loadErr error
-		if loadErr, err = schedule.own(); loadErr != nil {
-			u.cfg.Report(Event{Kind: LoadFailed, Err: loadErr})
-		}
-	} else if err != nil {
+	switch {
+	case err != nil:
 		err = fmt.Errorf("locking the folder: %w", err)
-	} else {
+	case !locked:
 		err = ErrBusy
+	default:
+		err = u.own()
 	}
 	if err != nil {
 		u.release()
 	}
 	return err
+}
+
+// own begins to use the folder that is locked. It reports what cannot be read, and returns the error
+// of saving.
+func (u *Updater) own() error {
+	u.cfg.Store.clean()
+	loadErr, saveErr := u.cfg.Schedule.own()
+	if loadErr != nil {
+		u.cfg.Report(Event{Kind: LoadFailed, Err: loadErr})
+	}
+	return saveErr
 }
 
 // tryLock takes a lock, or reports that another one has it. In the place of the file there may

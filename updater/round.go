@@ -73,10 +73,11 @@ func (u *Updater) request(ctx context.Context, names []string) nextRequest {
 	case ctx.Err() != nil && isNotSent(err):
 		u.reportSave("", attempt.takenBack())
 		return askNoMore
-	case ctx.Err() != nil && !hasStatus(err): // a shutdown is not a failure
+	case ctx.Err() != nil && statusOf(err).Code == 0: // a shutdown is not a failure
 		u.reportSave("", attempt.cancelled(names, now))
 		return askNoMore
-	case len(names) > 1 && lacksList(err):
+	// Google's server, whose rules demand a back-off, never says that.
+	case len(names) > 1 && statusOf(err).LacksList:
 		u.reportSave("", attempt.split(names))
 		u.cfg.Report(Event{Kind: BatchRefused, List: strings.Join(names, ", "), Err: err, Took: now.Sub(begun)})
 		return askAlone

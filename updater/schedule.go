@@ -118,17 +118,13 @@ func (s *Schedule) load(setAside bool) error {
 		return nil
 	}
 	now := time.Now()
-	var err, searchErr error
-	for _, p := range s.store.folders(s.store.origin.scheduleFile()) {
-		if _, _, e := s.fetches.look(p, nil); p.kind == inFolder {
-			err = e
-		}
+	look := func(d *document[scheduleState], name string) error {
+		all := s.store.folders(name)
+		_, _, err := d.look(all[0], nil)
+		_, _, _ = d.look(all[1], nil) // the spare one
+		return err
 	}
-	for _, p := range s.store.folders(s.store.origin.searchFile()) {
-		if _, _, e := s.searches.look(p, nil); p.kind == inFolder {
-			searchErr = e
-		}
-	}
+	err, searchErr := look(&s.fetches, s.store.origin.scheduleFile()), look(&s.searches, s.store.origin.searchFile())
 	if setAside && errors.Is(err, ErrDamaged) {
 		s.store.setAside(s.store.origin.scheduleFile())
 	}

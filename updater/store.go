@@ -28,9 +28,9 @@ type Store struct {
 	origin Origin
 	lock   *flock.Flock
 	// Not guarded: only the goroutine of the Updater uses it.
-	seen   map[string]time.Time // modification times of lists, as changed found them
-	shared Shared               // nil: the folder is all; set before use
-	alone  atomic.Bool          // tryLock has the lock of the folder
+	seen   map[string]os.FileInfo // files of lists, as changed found them
+	shared Shared                 // nil: the folder is all; set before use
+	alone  atomic.Bool            // tryLock has the lock of the folder
 	disk   files.Disk
 	boot   func() (id string, since time.Duration) // thisBoot; tests replace it
 }
@@ -79,7 +79,7 @@ func newStore(dir string, origin Origin) *Store {
 		dir:    dir,
 		origin: origin,
 		lock:   flock.New(filepath.Join(dir, lockFile)),
-		seen:   make(map[string]time.Time),
+		seen:   make(map[string]os.FileInfo),
 		disk:   files.RealDisk(),
 		boot:   thisBoot,
 	}
@@ -100,9 +100,9 @@ func (s *Store) moments(now time.Time) (written, read moment) {
 // changed reports whether the file of any list has changed since the last call.
 func (s *Store) changed(lists []string) (changed bool) {
 	for _, name := range lists {
-		info, err := os.Stat(filepath.Join(s.dir, name+listSuffix))
-		if err == nil && !info.ModTime().Equal(s.seen[name]) {
-			s.seen[name], changed = info.ModTime(), true
+		info, err := os.Stat(s.listPath(name))
+		if err == nil && !files.Same(s.seen[name], info) {
+			s.seen[name], changed = info, true
 		}
 	}
 	return changed
