@@ -16,9 +16,9 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// The budget has four files. This one has the owner of the count, and how a search gets into it.
-// budgetdays.go counts by date, budgetleft.go says what is left, and until when nothing is, and
-// budgetlimit.go has the Searcher.
+// The budget has three files. This one has the owner of the count, and how a search gets into it.
+// budgetdays.go counts by date; budgetleft.go says what is left, and until when nothing is, and has
+// the Searcher.
 
 // Ledger counts the searches of each day, for a service that charges for them. The day
 // is the operator's: a date of local time. A Ledger outlives engines: keep one for each

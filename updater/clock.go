@@ -1,6 +1,12 @@
 package updater
 
-import "time"
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
+)
 
 // The rules of waiting as pure functions of values ("Request Frequency"). Schedule adds the
 // lock and the file. The JSON names are the format of that file: a new name for a field would
@@ -111,4 +117,146 @@ func (c Clock) hold() Hold {
 		h.Cause = "a request has been sent and is not answered yet"
 	}
 	return h
+}
+
+// The lengths of waits, as pure functions of a number of failures and a random number. Clock
+// counts the failures and keeps the end of a wait. Searches have functions of their own,
+// since version 5 publishes no rule for searches.
+
+const (
+	backoffUnit = 15 * time.Minute
+	maxBackoff  = 24 * time.Hour
+	// From cappedFailures on the wait is maxBackoff for every random number:
+	// 2^7 × 15 min is 32 h. This also keeps the shift from overflowing.
+	cappedFailures = 8
+)
+
+// Backoff returns how long to wait after a number of failures in a row:
+// MIN(2^(failures-1) × 15 min × (r+1), 24 h) ("Request Frequency", back-off mode).
+// r is uniform in [0, 1), a new one for each failure. Without failures it returns 0.
+func Backoff(failures int, r float64) time.Duration {
+	if failures < 1 {
+		return 0
+	}
+	if failures >= cappedFailures {
+		return maxBackoff
+	}
+	wait := float64(backoffUnit<<(failures-1)) * (r + 1)
+	return min(time.Duration(wait), maxBackoff)
+}
+
+// Strikes pauses as Chromium's hash_realtime_service does.
+const (
+	searchStrikes    = 3
+	searchPause      = 5 * time.Minute
+	maxSearchPause   = 30 * time.Minute
+	cappedSearchRuns = 3 // 2^3 × 5 min is 40 min
+)
+
+// SearchBackoff returns how long the next search waits after failures in a row, at
+// least one. refusals is how many of them were refusals (status 403 or 429) if the last
+// one was, otherwise 0. r is uniform in [0, 1). It must be safe for concurrent use.
+type SearchBackoff func(failures, refusals int, r float64) time.Duration
+
+// Strict is the SearchBackoff of version 4, the same as for list updates ("Request Frequency",
+// back-off mode).
+func Strict(failures, _ int, r float64) time.Duration { return Backoff(failures, r) }
+
+// Strikes is the SearchBackoff of servers that publish no rule for searches, as in
+// version 5. A refusal counts as in list updates. Other failures pause searches as
+// Chromium pauses its real-time look-ups: for 5 minutes after the third in a row,
+// doubling with each further one, to at most 30.
+func Strikes(failures, refusals int, r float64) time.Duration {
+	if refusals > 0 {
+		return Backoff(failures, r)
+	}
+	if failures < searchStrikes {
+		return 0
+	}
+	runs := min(failures-searchStrikes, cappedSearchRuns)
+	return min(searchPause<<runs, maxSearchPause)
+}
+
+const (
+	serviceLevelUnit   = time.Second
+	cappedServiceLevel = 5 // 2^5 × 1 s is 32 s, where the doubling ends
+)
+
+// ServiceLevel is the SearchBackoff of Web Risk. Its page "Request Frequency" leaves the
+// back-off to Google Cloud's service level agreements ("Back-off Requirements"): at least a
+// second after the first error, doubling up to 32. A quarter at most is added, so that
+// clients do not come back together. Refusals, which do not heal within seconds, count as
+// failures of list updates do, but by themselves: the errors before them came too fast.
+func ServiceLevel(failures, refusals int, r float64) time.Duration {
+	if refusals > 0 {
+		return Backoff(refusals, r)
+	}
+	wait := serviceLevelUnit << min(max(failures, 1)-1, cappedServiceLevel)
+	return wait + time.Duration(float64(wait)*r/4)
+}
+
+// firstContact draws how long the first request after a start or a wake-up waits:
+// uniform in [0, 1 min) ("Request Frequency").
+func firstContact() time.Duration { return rand.N(time.Minute) }
+
+// A Hold explains to people what a Clock or a Ledger has decided. It decides nothing itself.
+
+// Hold says until when the schedule or a budget allows no request, and why. The zero Hold does not
+// stop anything. It is a value.
+type Hold struct {
+	Until    time.Time
+	Failures int       // in a row, which caused a back-off; 0: it is the server's minimum wait
+	Unsent   bool      // they are requests that were not sent, see NotSentError
+	Cause    string    // of the last failure
+	Failed   time.Time // time of the last failure; zero: unknown
+	Budget   int       // searches a day; 0: a budget is not the reason
+	Portion  Portion   // of the budget, which is spent
+}
+
+// Portion is a portion of a budget that may be spent while others are left.
+type Portion uint8
+
+// The portions. The zero Portion is the whole day's budget.
+const (
+	WholeDay Portion = iota
+	AnHour           // HourOf a budget
+	OneAlone         // what a process may spend that cannot reach the shared count
+	Unknown          // the count of the day cannot be read, so nothing may be spent
+)
+
+// Active reports whether the hold lasts at now.
+func (h Hold) Active(now time.Time) bool { return h.Until.After(now) }
+
+// String returns the reason, without the end.
+func (h Hold) String() string {
+	switch {
+	case h.Budget > 0 && h.Portion == AnHour:
+		return fmt.Sprintf("the %d searches that one hour may take of the day's %d are spent", HourOf(h.Budget), h.Budget)
+	case h.Budget > 0 && h.Portion == OneAlone:
+		return fmt.Sprintf("the part of the day's %d searches that this process may spend without Redis is spent", h.Budget)
+	case h.Budget > 0 && h.Portion == Unknown:
+		return "the number of searches spent today is unknown"
+	case h.Budget > 1:
+		return fmt.Sprintf("the day's budget of %d searches is spent", h.Budget)
+	case h.Budget == 1:
+		return "the day's budget of 1 search is spent"
+	case h.Failures == 0:
+		return "minimum wait of the server"
+	}
+	text := "back-off after a failure"
+	switch {
+	case h.Unsent && h.Failures > 1:
+		text = fmt.Sprintf("the server could not be reached %d times in a row, the last", h.Failures)
+	case h.Unsent:
+		text = "the server could not be reached"
+	case h.Failures > 1:
+		text = fmt.Sprintf("back-off after %d failures in a row, the last", h.Failures)
+	}
+	if !h.Failed.IsZero() {
+		text += " at " + say.Time(h.Failed)
+	}
+	if h.Cause != "" {
+		text += ": " + h.Cause
+	}
+	return text
 }

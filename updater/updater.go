@@ -238,3 +238,96 @@ func latest(a, b time.Time) time.Time {
 	}
 	return a
 }
+
+// Once is for a program that runs and ends, such as a command or the job of a timer. It
+// keeps the same rules as Run: both take the same locks and save the same schedule.
+
+// Once does a single round, instead of Run: it publishes the lists in the store,
+// waits for the first contact, up to a minute, and fetches what is due.
+//
+// It returns ErrBusy at once if the lock of the store is taken; a *NotDueError if the
+// schedule does not allow any fetch; and an error if the schedule cannot be saved, as
+// the next call would then ask too early. With these errors it has sent nothing. It
+// returns the error of ctx if that ends. The outcome of the request and of each list
+// goes to Config.Report and is not an error.
+func (u *Updater) Once(ctx context.Context) error {
+	if err := u.acquireNow(); err != nil {
+		return err
+	}
+	defer u.release()
+	u.Load()
+	if len(u.cfg.Lists) == 0 {
+		return nil
+	}
+	if u.cfg.Schedule.seeks(u.cfg.Lists, time.Now()) { // somebody may have repaired the network
+		u.look(ctx)
+	}
+	// Before the first contact: nothing is gained by waiting a minute for this error.
+	if len(u.cfg.Schedule.dueNow(u.cfg.Lists, time.Now())) == 0 {
+		return &NotDueError{Until: u.cfg.Schedule.due(u.cfg.Lists)}
+	}
+	if err := u.awaitContact(ctx); err != nil {
+		return err
+	}
+	u.update(ctx)
+	return ctx.Err()
+}
+
+// awaitContact waits for the first contact, and again after a suspend.
+func (u *Updater) awaitContact(ctx context.Context) error {
+	for {
+		woke, err := u.sleepUntil(ctx, time.Now().Add(u.cfg.FirstContact()))
+		if err != nil || !woke {
+			return err
+		}
+		u.cfg.Report(Event{Kind: WokeUp})
+	}
+}
+
+// The sleep of Run and Once, which notices a suspend. A wake-up counts as a start: the request
+// after it waits for a first contact ("Request Frequency").
+
+// sleepUntil returns at due, or earlier with woke set if the machine has been
+// suspended meanwhile.
+func (u *Updater) sleepUntil(ctx context.Context, due time.Time) (woke bool, err error) {
+	for {
+		before, booted := time.Now(), u.sinceBoot()
+		wait := min(due.Sub(before), u.slice)
+		if wait <= 0 {
+			return false, ctx.Err()
+		}
+		if err := u.sleep(ctx, wait); err != nil {
+			return false, err
+		}
+		// The monotonic clock measures the waits but stops during a suspend. The
+		// clock since boot runs on, and unlike the wall clock it cannot be set.
+		now := time.Now()
+		if suspended := u.sinceBoot() - booted - now.Sub(before); suspended > overshoot {
+			u.cfg.Schedule.forward(suspended)
+			return true, nil
+		}
+		// Systems without that clock: the wall clock has advanced too far. It may have been
+		// set instead. Then a needless first contact costs at most a minute.
+		if now.Round(0).Sub(before.Round(0)) > wait+overshoot {
+			return true, nil
+		}
+	}
+}
+
+// sleepSlice limits one sleep, so that a wake-up is noticed soon.
+const sleepSlice = time.Minute
+
+// overshoot is how late a sleep must end to count as a suspend.
+const overshoot = 15 * time.Second
+
+// sleep waits for d, or until ctx ends, whose error it returns then.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
