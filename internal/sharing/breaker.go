@@ -120,7 +120,10 @@ func (c *Client) watch(ctx context.Context) {
 		c.breaker.probed(err)
 		switch {
 		case err != nil:
-			drain(c.breaker.opened)
+			select {
+			case <-c.breaker.opened:
+			default:
+			}
 			timer.Reset(p.next(time.Now()))
 			continue
 		case was:
@@ -146,14 +149,6 @@ func (p *pauses) next(now time.Time) time.Duration {
 	p.closed = time.Time{}
 	p.last = min(max(2*p.last, minPause), maxPause)
 	return p.last
-}
-
-// drain takes the element out of a channel that may have one.
-func drain(c chan struct{}) {
-	select {
-	case <-c:
-	default:
-	}
 }
 
 // test connects if need be, and finds out whether Redis answers writes in time: all, or at

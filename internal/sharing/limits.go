@@ -52,14 +52,6 @@ func NewLimits(client *Client, rule Rule, shares *lookup.Shares) *Limits {
 	return &Limits{client: client, rule: rule, own: rule.Limiter(), ownDay: shares}
 }
 
-// split returns the share of a client, 0 for none, and what it may have beyond it.
-func (l *Limits) split(client netip.Addr, now time.Time) (own, beyond int) {
-	if l.ownDay == nil {
-		return 0, 0
-	}
-	return l.ownDay.Split(client, now)
-}
-
 // The reasons in an answer of the script admit.
 const (
 	admitted = iota // all
@@ -170,9 +162,12 @@ func (l *Limits) Admit(client netip.Addr) lookup.AdmitAll {
 	return func(n int) (int, func(), error) {
 		now := time.Now()
 		keys := l.keys(client, now)
-		share, beyond := l.split(client, now)
+		share, beyond := 0, 0
+		if l.ownDay != nil {
+			share, beyond = l.ownDay.Split(client, now)
+		}
 		number := func(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
-		v, err := l.client.Fast(opAdmit, admit, keys, number(l.rule.Bucket.Rate), number(l.rule.Bucket.Capacity), strconv.Itoa(n),
+		v, err := l.client.Fast("admit", admit, keys, number(l.rule.Bucket.Rate), number(l.rule.Bucket.Capacity), strconv.Itoa(n),
 			strconv.Itoa(share), strconv.FormatInt(shareLife.Milliseconds(), 10), number(l.rule.EMA.Threshold), strconv.Itoa(beyond))
 		own := lookup.AdmitBy(l.own, l.ownDay, client).All()
 		taken, why, ok := admittedOf(v.Array())
@@ -184,7 +179,7 @@ func (l *Limits) Admit(client netip.Addr) lookup.AdmitAll {
 		counted, back, _ := own(taken)
 		return taken, func() {
 			if l.ownDay != nil {
-				l.client.Later(opRefund, refund, keys[1:])
+				l.client.Later("refund", refund, keys[1:])
 			}
 			if counted > 0 {
 				counted--
