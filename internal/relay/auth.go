@@ -125,12 +125,6 @@ type watched struct {
 	trouble say.Trouble  // with reading them
 }
 
-// open reads the files for the first time.
-func (w *watched) open() error {
-	w.read = w.stamp()
-	return w.load()
-}
-
 // look reads the files if they have changed, and logs that. It logs each trouble once.
 func (w *watched) look() {
 	now := w.stamp()
@@ -171,11 +165,12 @@ func watch(ctx context.Context, all []*watched) {
 	})
 }
 
-// openAll reads all files. The error names each that cannot be read.
+// openAll reads all files for the first time. The error names each that cannot be read.
 func openAll(all []*watched) error {
 	var errs []error
 	for _, w := range all {
-		errs = append(errs, w.open())
+		w.read = w.stamp()
+		errs = append(errs, w.load())
 	}
 	return errors.Join(errs...)
 }

@@ -257,7 +257,7 @@ func serveTLS(t *testing.T, server party, clientCA string) *reloaded {
 	t.Helper()
 	r := &reloaded{t: t, certs: &certificates{cert: server.cert, key: server.key, clientCA: clientCA}}
 	r.files = &watched{what: "certificates", paths: []string{server.cert, server.key, clientCA}, load: r.certs.load}
-	testkit.Must(t, r.files.open())
+	testkit.Must(t, openAll([]*watched{r.files}))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	testkit.Must(t, err)
 	relay := &Relay{handler: &handler{metrics: newMetrics()}}
@@ -356,7 +356,7 @@ func TestAFileOfTheSameSizeAndTimeIsReadAgain(t *testing.T) {
 		testkit.Must(t, os.WriteFile(path, []byte(key), 0o600))
 		testkit.Must(t, os.Chtimes(path, at, at))
 		if n == 0 {
-			testkit.Must(t, w.open())
+			testkit.Must(t, openAll([]*watched{w}))
 		}
 		w.look()
 		if want := 1 + n/2; reads != want {

@@ -10,12 +10,9 @@ import (
 
 // sharedLists is what a relay shares with others over Redis.
 type sharedLists struct {
-	cfg     Config
-	client  *sharing.Client
+	relay   *Relay
 	store   *sharing.Store
-	times   sharing.StoreConfig // for tests: only its times are used
 	metrics *fleetMetrics
-	log     *redisLog
 }
 
 // openFleet has the engine share lists, clocks and counts over the Redis of openRedis, if there is
@@ -30,14 +27,14 @@ func (r *Relay) openFleet() {
 	}
 	m := newFleetMetrics()
 	r.handler.metrics.registry.MustRegister(m.leader, m.changes, m.age)
-	r.fleet = &sharedLists{cfg: r.cfg, client: r.redis, times: r.cfg.fleetTimes, metrics: m, log: r.redisLog}
+	r.fleet = &sharedLists{relay: r, metrics: m}
 	r.cfg.Edge.Share = r.fleet.share
 }
 
 // share makes what the engine shares.
 func (f *sharedLists) share(origin updater.Origin) updater.Shared {
-	c := f.times
-	c.Client, c.Origin, c.Folder, c.Writer, c.Report = f.client, origin, f.cfg.Settings.DB, say.Version, f.report
+	c := f.relay.cfg.fleetTimes
+	c.Client, c.Origin, c.Folder, c.Writer, c.Report = f.relay.redis, origin, f.relay.cfg.Settings.DB, say.Version, f.report
 	f.store = sharing.OpenStore(c)
 	f.metrics.age.store = f.store
 	return f.store
@@ -53,10 +50,9 @@ func (f *sharedLists) close() {
 // report logs and counts what happens to the lease and to Redis.
 func (f *sharedLists) report(e sharing.Event) {
 	f.metrics.note(e)
-	where := f.cfg.Redis.Target
 	switch e.Kind {
 	case sharing.Lost, sharing.Back, sharing.Newer:
-		f.log.report(e)
+		f.relay.redisLog.report(e)
 	case sharing.LeaseTaken:
 		log.Info("This relay fetches lists for all relays on this Redis")
 	case sharing.LeaseLost:
@@ -64,7 +60,7 @@ func (f *sharedLists) report(e sharing.Event) {
 	case sharing.Follows:
 		log.Infof("Relay %s fetches lists for all relays on this Redis", e.Holder)
 	case sharing.Alone:
-		log.Warningf("Redis at %s has been away since %s. This relay fetched lists last, so it continues by itself, with the clocks in %s, until Redis is back", where, say.Time(e.Since), f.cfg.Settings.DB)
+		log.Warningf("Redis at %s has been away since %s. This relay fetched lists last, so it continues by itself, with the clocks in %s, until Redis is back", f.relay.cfg.Redis.Target, say.Time(e.Since), f.relay.cfg.Settings.DB)
 	case sharing.Repaired:
 		log.Warning("Lists were missing or damaged in Redis. This relay publishes them again")
 	}

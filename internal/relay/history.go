@@ -43,18 +43,21 @@ type step struct {
 // bytes returns the memory of a step.
 func (s step) bytes() int { return stepOverhead + s.removed.Bytes() + s.added.Bytes() }
 
-// changeBetween returns the change from one content to another.
-func changeBetween(base, target runs) (change, error) {
+// changeBetween returns the change from one content to another. As a partial update has it, removed
+// is indexed: the indices in base, as four bytes, big-endian.
+func changeBetween(base, target runs, indexed bool) (change, error) {
 	gone, came := prefixset.NewBuilder(0), prefixset.NewBuilder(0)
 	d := &differ{base: cursor{next: base}, target: cursor{next: target}}
 	for {
 		var err error
-		switch what, run, width := d.next(); what {
-		case ended:
+		switch what, run, width := d.next(); {
+		case what == ended:
 			return change{gone.Set(), came.Set()}, nil
-		case removed:
+		case what == removed && indexed:
+			err = gone.Add(binary.BigEndian.AppendUint32(nil, uint32(d.index-1)), 4)
+		case what == removed:
 			err = gone.Add(run, width)
-		case added:
+		case what == added:
 			err = came.Add(run, width)
 		}
 		if err != nil {

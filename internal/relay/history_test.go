@@ -59,7 +59,7 @@ func TestAnOlderListAfterARestartKeepsItsHistory(t *testing.T) {
 		testkit.Must(t, err)
 		publish(t, l, "se-4b", test.set)
 		for i, version := range versions {
-			if a, err := l.Get(t.Context(), netip.Addr{}, "se-4b", version, 0); err != nil || a.Partial != test.partial[i] {
+			if a, err := l.Get(t.Context(), netip.Addr{}, "se-4b", false, version, 0); err != nil || a.Partial != test.partial[i] {
 				t.Errorf("%s, version %d: partial: %t, %v, want %t", test.name, i, a.Partial, err, test.partial[i])
 			}
 		}

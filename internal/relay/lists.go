@@ -99,7 +99,7 @@ func (l *Lists) Publish(lists []lookup.List) error {
 	defer l.mu.Unlock()
 	var errs []error
 	before, after := *l.current.Load(), make(map[string]*state, len(lists))
-	var changed []*state
+	var changed []*state // whose history is saved
 	replaced := 0
 	for _, list := range lists {
 		for _, stored := range []bool{false, true} {
@@ -112,7 +112,7 @@ func (l *Lists) Publish(lists []lookup.List) error {
 				continue
 			}
 			after[s.form()] = s
-			if s != old {
+			if s != old && l.dir != "" {
 				changed = append(changed, s)
 			}
 			if old != nil && s != old && !stored { // the engine gives back what is as stored
@@ -123,7 +123,7 @@ func (l *Lists) Publish(lists []lookup.List) error {
 	l.current.Store(&after)
 	l.forget(after)
 	for _, s := range changed {
-		if err := l.save(s); err != nil {
+		if err := saveHistory(l.dir, s); err != nil {
 			errs = append(errs, fmt.Errorf("list %s: saving its history: %w; after a restart its clients get full updates", s.name, err))
 		}
 	}
@@ -163,7 +163,7 @@ func (l *Lists) next(old *state, list lookup.List, stored bool) (*state, error) 
 		s.history = old.history
 	default:
 		var c change
-		if c, err = changeBetween(setRuns(old.set), setRuns(set)); err == nil {
+		if c, err = changeBetween(setRuns(old.set), setRuns(set), false); err == nil {
 			s.history = append(slices.Clip(old.history), step{old.id, time.Now(), c})
 		}
 	}
@@ -201,14 +201,6 @@ func asStored(s *prefixset.Set, width int, had bool) bool {
 		}
 	}
 	return longer <= maxLonger && (had || longer > 0)
-}
-
-// save saves the history of a list, if histories are kept on disk.
-func (l *Lists) save(s *state) error {
-	if l.dir == "" {
-		return nil
-	}
-	return saveHistory(l.dir, s)
 }
 
 // Names returns the names of the lists that are served, in order.

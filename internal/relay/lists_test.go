@@ -217,7 +217,7 @@ func FuzzGet(f *testing.F) {
 	f.Add(versionOf(tag, view{id: from, limit: 2}), uint16(2))
 	f.Add(versionOf(tag, view{id: to}), uint16(1))
 	f.Fuzz(func(t *testing.T, raw []byte, base uint16) {
-		a, err := l.Get(t.Context(), netip.Addr{}, "se-4b", raw, int(base))
+		a, err := l.Get(t.Context(), netip.Addr{}, "se-4b", false, raw, int(base))
 		testkit.Must(t, err)
 		list := new(sbv5.HashList)
 		if err := proto.Unmarshal(a.Message, list); err != nil || list.Name != "se-4b" || len(list.Version) == 0 || list.PartialUpdate != a.Partial {
@@ -317,11 +317,7 @@ func (tr *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	tr.answers = nil
 	for _, name := range names {
-		get := tr.lists.Get
-		if tr.stored {
-			get = tr.lists.GetStored
-		}
-		a, err := get(r.Context(), netip.Addr{}, name, versions[name], tr.maxDB)
+		a, err := tr.lists.Get(r.Context(), netip.Addr{}, name, tr.stored, versions[name], tr.maxDB)
 		if err != nil {
 			return nil, err
 		}

@@ -30,42 +30,30 @@ type Answer struct {
 // ErrUnknownList says that there is no list of this name.
 var ErrUnknownList = errors.New("no such list")
 
-// ErrConstraint says that a size constraint is not one that the protocol allows.
-var ErrConstraint = errors.New("size constraint out of range")
-
 // Get returns what brings a client from its version of a list to the one in force. version is
 // what the client sent, nil if it sent none. A version that is unknown, or too old, or of
 // another list, gives a full update.
 //
 // An update leaves the client with at most maxEntries entries: those that come first. 0 means no
-// limit. So that few different updates are made, the limit is rounded down to five significant bits.
+// limit; it is not negative. So that few different updates are made, the limit is rounded down to five significant bits.
 //
 // Clients with equal arguments share the bytes of the answer, also while it is being made. One
 // answer is made at a time, for the clients in turn: client is the address of the one that asks,
-// the zero Addr if that is unknown. The error is ErrUnknownList or ErrConstraint, wrapped, for
-// what the client did wrong, or ctx's: nothing is made for clients that have all gone away.
-func (l *Lists) Get(ctx context.Context, client netip.Addr, name string, version []byte, maxEntries int) (Answer, error) {
-	return l.answer(ctx, client, (*l.current.Load())[name], name, version, maxEntries)
-}
-
-// GetStored is Get for a client that takes entries as long as they are stored, see
-// protocol.AsStoredHeader. A version of one form is unknown to the other.
-func (l *Lists) GetStored(ctx context.Context, client netip.Addr, name string, version []byte, maxEntries int) (Answer, error) {
+// the zero Addr if that is unknown. A client with stored takes entries as long as they are stored, see
+// protocol.AsStoredHeader; a version of one form is unknown to the other. The error is ErrUnknownList,
+// wrapped, or ctx's: nothing is made for clients that have all gone away.
+func (l *Lists) Get(ctx context.Context, client netip.Addr, name string, stored bool, version []byte, maxEntries int) (Answer, error) {
 	current := *l.current.Load()
-	return l.answer(ctx, client, cmp.Or(current[formOf(name, true)], current[name]), name, version, maxEntries)
-}
-
-// answer is Get for one form of a list.
-func (l *Lists) answer(ctx context.Context, client netip.Addr, s *state, name string, version []byte, maxEntries int) (Answer, error) {
-	switch {
-	case s == nil:
+	s := current[name]
+	if stored {
+		s = cmp.Or(current[formOf(name, true)], s)
+	}
+	if s == nil {
 		return Answer{}, fmt.Errorf("%w: %q", ErrUnknownList, name)
-	case maxEntries < 0:
-		return Answer{}, fmt.Errorf("%w: max_database_entries %d, must not be negative", ErrConstraint, maxEntries)
 	}
 	u := request{state: s, have: parseVersion(version, s.tag), want: s.view(maxEntries)}
 	if u.have == u.want {
-		return u.notModified(), nil
+		return unchanged(s.name, version), nil
 	}
 	if s.knows(u.have) {
 		a, err := l.get(ctx, client, u)

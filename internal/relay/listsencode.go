@@ -41,16 +41,16 @@ func (s *state) knows(v view) bool { return v.id == s.id || since(s.history, v.i
 // errHistory says that the history does not give the content that a version names.
 var errHistory = errors.New("the history of the list does not lead to this version")
 
-// notModified returns the answer to a client that has what it wants: neither changes nor a
+// unchanged returns an update that leaves a list as the client holds it: neither changes nor a
 // checksum ("Local Database").
-func (u request) notModified() Answer {
-	return Answer{Message: u.head(true), NotModified: true, Partial: true}
+func unchanged(name string, version []byte) Answer {
+	return Answer{Message: head(name, version, true), NotModified: true, Partial: true}
 }
 
 // head returns the fields before the additions.
-func (u request) head(partial bool) []byte {
-	dst := appendBytes(nil, fieldName, []byte(u.name))
-	dst = appendBytes(dst, fieldVersion, versionOf(u.tag, u.want))
+func head(name string, version []byte, partial bool) []byte {
+	dst := appendBytes(nil, fieldName, []byte(name))
+	dst = appendBytes(dst, fieldVersion, version)
 	if partial {
 		dst = appendNumber(dst, fieldPartial, 1)
 	}
@@ -81,30 +81,12 @@ func (e *encoder) encode() (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	removals, additions, err := indexedChange(base(), target())
+	c, err := changeBetween(base(), target(), true)
 	if err != nil {
 		return Answer{}, fmt.Errorf("%w: %w", errHistory, err)
 	}
-	m, err := e.message(true, contentOf(removals), contentOf(additions), sum[:])
+	m, err := e.message(true, contentOf(c.removed), contentOf(c.added), sum[:])
 	return Answer{Message: m, Partial: true}, err
-}
-
-// indexedChange is changeBetween as a partial update has it: removals are the indices in base, as
-// four bytes, big-endian.
-func indexedChange(base, target runs) (removals, additions *prefixset.Set, err error) {
-	gone, came := prefixset.NewBuilder(0), prefixset.NewBuilder(0)
-	d := &differ{base: cursor{next: base}, target: cursor{next: target}}
-	for err == nil {
-		switch what, entry, width := d.next(); what {
-		case ended:
-			return gone.Set(), came.Set(), nil
-		case removed:
-			err = gone.Add(binary.BigEndian.AppendUint32(nil, uint32(d.index-1)), 4)
-		case added:
-			err = came.Add(entry, width)
-		}
-	}
-	return nil, nil, err
 }
 
 // fieldOfAdditions is the field with the additions, by width (schema of version 5, HashList).
@@ -124,13 +106,13 @@ func (e *encoder) message(partial bool, removals, additions content, checksum []
 			return nil, err
 		}
 	}
-	head := e.head(partial)
+	first := head(e.name, versionOf(e.tag, e.want), partial)
 	if e.stored {
-		head = protocol.AppendLonger(head, additions.longer(e.width))
+		first = protocol.AppendLonger(first, additions.longer(e.width))
 	}
 	field := fieldOfAdditions[e.width]
-	m := make([]byte, 0, len(head)+in.Size(field)+out.Size(fieldRemovals)+protowire.SizeTag(fieldChecksum)+protowire.SizeBytes(len(checksum)))
-	m = append(m, head...)
+	m := make([]byte, 0, len(first)+in.Size(field)+out.Size(fieldRemovals)+protowire.SizeTag(fieldChecksum)+protowire.SizeBytes(len(checksum)))
+	m = append(m, first...)
 	if field < fieldRemovals {
 		m = in.AppendField(m, field, additions.seq(e.width))
 	}

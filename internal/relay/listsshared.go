@@ -57,14 +57,8 @@ type kept struct {
 }
 
 func newEncodings() encodings {
-	all, err := simplelru.NewLRU[string, kept](maxEncoded, nil)
-	if err != nil {
-		panic(err) // it wants a positive number
-	}
-	changes, err := simplelru.NewLRU[string, change](maxChanges, nil)
-	if err != nil {
-		panic(err)
-	}
+	all, _ := simplelru.NewLRU[string, kept](maxEncoded, nil) // it refuses only a number below 1
+	changes, _ := simplelru.NewLRU[string, change](maxChanges, nil)
 	return encodings{kept: all, changes: changes, making: make(map[string]*making)}
 }
 

@@ -74,11 +74,11 @@ func TestClientsShareAnUpdate(t *testing.T) {
 	for name, version := range map[string][]byte{"full": nil, "unknown": []byte("unknown"), "partial": c.held["se-4b"].Version} {
 		var wg sync.WaitGroup
 		var others atomic.Int32
-		first, err := l.Get(t.Context(), netip.Addr{}, "se-4b", version, 0)
+		first, err := l.Get(t.Context(), netip.Addr{}, "se-4b", false, version, 0)
 		testkit.Must(t, err)
 		for range 50 {
 			wg.Go(func() {
-				if a, err := l.Get(t.Context(), netip.Addr{}, "se-4b", version, 0); err != nil || &a.Message[0] != &first.Message[0] {
+				if a, err := l.Get(t.Context(), netip.Addr{}, "se-4b", false, version, 0); err != nil || &a.Message[0] != &first.Message[0] {
 					others.Add(1)
 				}
 			})
@@ -87,7 +87,7 @@ func TestClientsShareAnUpdate(t *testing.T) {
 			t.Errorf("%s: %d of 50 clients got bytes of their own", name, others.Load())
 		}
 	}
-	if _, err := l.Get(t.Context(), netip.Addr{}, "se-4b", nil, 1<<30); err != nil { // limits that make no difference
+	if _, err := l.Get(t.Context(), netip.Addr{}, "se-4b", false, nil, 1<<30); err != nil { // limits that make no difference
 		t.Fatal(err)
 	}
 	if err := l.Publish([]lookup.List{{Name: "se-4b", Set: (*l.current.Load())["se-4b"].source}}); err != nil { // another list has changed
@@ -204,7 +204,7 @@ func timed(f func()) time.Duration {
 }
 
 func get(b *testing.B, l *Lists, version []byte) Answer {
-	a, err := l.Get(b.Context(), netip.Addr{}, "se-4b", version, 0)
+	a, err := l.Get(b.Context(), netip.Addr{}, "se-4b", false, version, 0)
 	testkit.Must(b, err)
 	return a
 }
@@ -257,7 +257,7 @@ func TestAClientThatWantsManyUpdatesDelaysAnotherByOne(t *testing.T) {
 				l.turns.take(netip.Addr{}, nil, nil) // all others wait
 				ask := func(client netip.Addr, limit int) {
 					go func() {
-						if _, err := l.Get(t.Context(), client, "se-4b", nil, limit); err != nil {
+						if _, err := l.Get(t.Context(), client, "se-4b", false, nil, limit); err != nil {
 							t.Error(err)
 						}
 					}()
@@ -336,7 +336,7 @@ func TestAVersionMayNameMoreEntriesThanThereAre(t *testing.T) {
 	publish(t, l, "se-4b", setOf(t, "aaaa", "bbbb", "cccc"))
 	s := (*l.current.Load())["se-4b"]
 	for _, limit := range []uint32{4, 0x2000_0000, 0x4000_0001, 0x8000_0000, 0xffff_ffff} {
-		a, err := l.Get(t.Context(), greedy, "se-4b", versionOf(s.tag, view{id: s.id, limit: limit}), 0)
+		a, err := l.Get(t.Context(), greedy, "se-4b", false, versionOf(s.tag, view{id: s.id, limit: limit}), 0)
 		if err != nil || !a.Partial {
 			t.Errorf("limit %x: got %+v, %v, want an update without changes", limit, a, err)
 		}
@@ -350,7 +350,7 @@ func TestAClientWhoseBaseIsLostStartsAgain(t *testing.T) {
 	publish(t, l, "se-4b", setOf(t, "aaaa", "cccc"))
 	s := (*l.current.Load())["se-4b"]
 	s.history[0].from = id{1}
-	a, err := l.Get(t.Context(), modest, "se-4b", versionOf(s.tag, view{id: id{1}}), 0)
+	a, err := l.Get(t.Context(), modest, "se-4b", false, versionOf(s.tag, view{id: id{1}}), 0)
 	if err != nil || a.Partial || len(a.Message) == 0 {
 		t.Errorf("got %+v, %v, want a full update", a, err)
 	}
@@ -367,7 +367,7 @@ func TestNothingIsMadeForClientsThatHaveGoneAway(t *testing.T) {
 		errs := make(chan error, others)
 		alone := make(chan error, 1)
 		ask := func(ctx context.Context, errs chan error) {
-			a, err := l.Get(ctx, netip.Addr{}, "se-4b", nil, 0)
+			a, err := l.Get(ctx, netip.Addr{}, "se-4b", false, nil, 0)
 			if err == nil && len(a.Message) == 0 {
 				err = errors.New("an empty answer")
 			}

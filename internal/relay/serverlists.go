@@ -97,11 +97,7 @@ func (h *handler) get(r *http.Request, q query) (reply, *failure) {
 // list returns the update of a list. A client that holds a list which the relay has lost keeps
 // it. One that holds nothing waits for a while, if the relay is still fetching its first lists.
 func (h *handler) list(r *http.Request, name string, version []byte, q query) (Answer, *failure) {
-	get := h.lists.Get
-	if q.stored {
-		get = h.lists.GetStored
-	}
-	answer, err := get(r.Context(), q.client, name, version, q.maxEntries)
+	answer, err := h.lists.Get(r.Context(), q.client, name, q.stored, version, q.maxEntries)
 	kept := slices.Contains(h.configured, name)
 	switch {
 	case !errors.Is(err, ErrUnknownList) || !kept:
@@ -114,7 +110,7 @@ func (h *handler) list(r *http.Request, name string, version []byte, q query) (A
 		}
 		h.awaitFirst(r.Context(), q.begin)
 		leave()
-		answer, err = get(r.Context(), q.client, name, version, q.maxEntries)
+		answer, err = h.lists.Get(r.Context(), q.client, name, q.stored, version, q.maxEntries)
 	}
 	switch {
 	case err == nil:
@@ -149,13 +145,6 @@ func (h *handler) awaitFirst(ctx context.Context, begin func()) {
 		}
 		return
 	}
-}
-
-// unchanged returns an update that leaves a list as the client holds it.
-func unchanged(name string, version []byte) Answer {
-	message := appendBytes(nil, fieldName, []byte(name))
-	message = appendBytes(message, fieldVersion, version)
-	return Answer{Message: appendNumber(message, fieldPartial, 1), NotModified: true, Partial: true}
 }
 
 // fetched reports whether the first contact with the server has ended, or all lists were on
@@ -273,7 +262,9 @@ func (l *lacking) noteList(name string, client netip.Addr, has []string, now tim
 func (l *lacking) noteSearch(answers []lookup.PrefixAnswer, client netip.Addr, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.renew(now)
+	if day := now.Format(time.DateOnly); l.day != day {
+		l.day, l.listed, l.unlisted = day, 0, 0
+	}
 	for _, a := range answers {
 		switch {
 		case a.Err != nil: // not answered
@@ -288,11 +279,4 @@ func (l *lacking) noteSearch(answers []lookup.PrefixAnswer, client netip.Addr, n
 	}
 	log.Warningf("%d of today's %d prefixes that clients asked about are in no list, the last ones of %s. Clients in mode nostorage or realtime ask so, and without -realtime this relay confirms only what its own lists hold: "+
 		"start it with -realtime, or write mode local there. This is logged once a day", l.unlisted, l.unlisted+l.listed, client)
-}
-
-// renew begins a new day. The caller holds mu.
-func (l *lacking) renew(now time.Time) {
-	if day := now.Format(time.DateOnly); l.day != day {
-		l.day, l.listed, l.unlisted = day, 0, 0
-	}
 }

@@ -132,9 +132,6 @@ func parseValues(values url.Values) (q query, bad *failure) {
 				return q, invalid("%s is not a number", name)
 			}
 			*n = int(number)
-			if number < 0 {
-				return q, invalid("%s is negative", name)
-			}
 		}
 	}
 	return q, nil
@@ -178,9 +175,6 @@ func (m method) parseMessage(text string) (q query, bad *failure) {
 		q.names, q.versions = r.GetNames(), r.GetVersion()
 		q.maxUpdate, q.maxEntries = int(r.GetSizeConstraints().GetMaxUpdateEntries()), int(r.GetSizeConstraints().GetMaxDatabaseEntries())
 	}
-	if q.maxUpdate < 0 || q.maxEntries < 0 {
-		return q, invalid("sizeConstraints has a negative number")
-	}
 	return q, nil
 }
 
@@ -188,6 +182,8 @@ func (m method) parseMessage(text string) (q query, bad *failure) {
 // there more than once.
 func (q *query) check() *failure {
 	switch {
+	case q.maxUpdate < 0 || q.maxEntries < 0 || q.pageSize < 0:
+		return invalid("a number of entries or lists is negative")
 	case len(q.names) > maxNames:
 		return invalid("%d lists, at most %d are allowed", len(q.names), maxNames)
 	case len(q.versions) > maxNames:

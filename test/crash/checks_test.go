@@ -182,7 +182,7 @@ func checkHistory(t *testing.T, p place, said []note, lost bool) {
 	}
 	for _, version := range []string{"new", "old"} {
 		_ = publish(lists, version)
-		if a, err := lists.Get(context.Background(), netip.Addr{}, large, nil, 0); err != nil || len(a.Message) < len(entries(large, version))/4 {
+		if a, err := lists.Get(context.Background(), netip.Addr{}, large, false, nil, 0); err != nil || len(a.Message) < len(entries(large, version))/4 {
 			t.Errorf("version %s: %d bytes, %v", version, len(a.Message), err)
 		}
 	}

@@ -138,7 +138,7 @@ func TestAHistoryDamagedAtAnyPageCostsFullUpdatesOnly(t *testing.T) {
 		if err := publish(lists, "new"); err == nil {
 			t.Errorf("%s: no word of the damage", what)
 		}
-		if a, err := lists.Get(context.Background(), netip.Addr{}, large, nil, 0); err != nil || len(a.Message) == 0 {
+		if a, err := lists.Get(context.Background(), netip.Addr{}, large, false, nil, 0); err != nil || len(a.Message) == 0 {
 			t.Errorf("%s: %d bytes, %v", what, len(a.Message), err)
 		}
 	})
@@ -314,7 +314,7 @@ func useEverything(t *testing.T, p place, name string) {
 	lists, err := relay.NewLists(filepath.Join(p.db(), "relay"))
 	testkit.Must(t, err)
 	publish(lists, "new")
-	if a, err := lists.Get(context.Background(), netip.Addr{}, large, nil, 0); err != nil || len(a.Message) == 0 {
+	if a, err := lists.Get(context.Background(), netip.Addr{}, large, false, nil, 0); err != nil || len(a.Message) == 0 {
 		t.Errorf("the relay serves %d bytes, %v", len(a.Message), err)
 	}
 }
