@@ -22,7 +22,7 @@ func TestTheEndOfVersion4IsAWarningUntilTheDayAndAnErrorFromThenOn(t *testing.T)
 			t.Errorf("The page is told of the end %q", got.Ending)
 		}
 		time.Sleep(10*time.Hour - time.Second)
-		if got := lines.ErrorsAbout("ended"); len(got) != 0 {
+		if got := lines.About("Google has ended"); len(got) != 0 {
 			t.Errorf("Before the day: %q", got)
 		}
 		time.Sleep(time.Minute)

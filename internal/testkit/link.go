@@ -25,9 +25,7 @@ type Link struct {
 func NewLink(t testing.TB, server string) *Link {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	l := &Link{URL: "http://" + listener.Addr().String(), Addr: listener.Addr().String(), server: server, conns: make(map[net.Conn]bool)}
 	l.whole = sync.NewCond(&l.mu)
 	var wg sync.WaitGroup

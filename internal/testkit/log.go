@@ -1,12 +1,9 @@
 package testkit
 
 import (
-	"bytes"
 	golog "log"
 	"regexp"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,10 +13,7 @@ import (
 )
 
 // Lines collects what is logged. It is safe for concurrent use.
-type Lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
+type Lines struct{ Output }
 
 // Capture returns what is logged from now on. When the test ends the log is
 // discarded again.
@@ -30,28 +24,14 @@ func Capture(t testing.TB) *Lines {
 	return l
 }
 
-// Write implements the io.Writer interface.
-func (l *Lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
 // About returns the lines that hold a text.
 func (l *Lines) About(text string) (lines []string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for line := range strings.Lines(l.text.String()) {
+	for line := range strings.Lines(l.String()) {
 		if strings.Contains(line, text) {
 			lines = append(lines, line)
 		}
 	}
 	return lines
-}
-
-// ErrorsAbout returns the lines of errors that hold a text.
-func (l *Lines) ErrorsAbout(text string) []string {
-	return slices.DeleteFunc(l.About(text), func(line string) bool { return !strings.Contains(line, "[ERROR]") })
 }
 
 // Only returns the one line about a text.
@@ -112,9 +92,7 @@ func CountSamples(t testing.TB, name, label, value string) (n int) {
 func eachSample(t testing.TB, name, label, value string, f func(*dto.Metric)) {
 	t.Helper()
 	families, err := prometheus.DefaultGatherer.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	for _, family := range families {
 		if family.GetName() != "coredns_safebrowsing_"+name {
 			continue

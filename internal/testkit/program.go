@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -147,9 +148,7 @@ func StartWith(t testing.TB, environment []string, program string, args ...strin
 	p := &Process{t: t, cmd: exec.Command(program, args...), done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
 	p.cmd.Env = append(os.Environ(), environment...)
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	Must(t, p.cmd.Start())
 	go func() {
 		defer close(p.done)
 		_ = p.cmd.Wait() // the status of a process that a signal ends means nothing here
@@ -235,14 +234,10 @@ func (o *Output) String() string {
 func Body(t testing.TB, url string) string {
 	t.Helper()
 	answer, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	return string(body)
 }
 
@@ -252,9 +247,7 @@ func WantOK(t testing.TB, url string) {
 	status := 0
 	for range 2000 {
 		answer, err := http.Get(url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		Must(t, err)
 		answer.Body.Close()
 		if status = answer.StatusCode; status == http.StatusOK {
 			return
@@ -262,4 +255,24 @@ func WantOK(t testing.TB, url string) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	t.Errorf("%s has status %d", url, status)
+}
+
+// ticksPerSecond is the unit of times in /proc on Linux (proc_pid_stat(5), USER_HZ).
+const ticksPerSecond = 100
+
+// CPUSeconds returns the processor time of a process. It skips the test on systems that do not tell.
+func CPUSeconds(t testing.TB, pid int) (seconds float64) {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Skip(err)
+	}
+	_, rest, _ := strings.Cut(string(text), ") ") // the name before it may have spaces
+	fields := strings.Fields(rest)
+	for _, i := range []int{14 - 3, 15 - 3} { // utime and stime; rest begins with field 3
+		ticks, err := strconv.Atoi(fields[i])
+		Must(t, err)
+		seconds += float64(ticks) / ticksPerSecond
+	}
+	return seconds
 }

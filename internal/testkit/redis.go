@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -86,9 +85,7 @@ func (s *Redis) Restart() {
 		}
 		close(ended)
 	}(s.cmd, s.ended)
-	if err := <-started; err != nil {
-		s.t.Fatal(err)
-	}
+	Must(s.t, <-started)
 	// That something listens at the address is not enough: it may be another process.
 	for deadline := time.Now().Add(20 * time.Second); !s.ready(); time.Sleep(5 * time.Millisecond) {
 		select {
@@ -134,9 +131,7 @@ func (s *Redis) Continue() { s.signal(syscall.SIGCONT) }
 
 func (s *Redis) signal(signal syscall.Signal) {
 	s.t.Helper()
-	if err := s.cmd.Process.Signal(signal); err != nil {
-		s.t.Fatal(err)
-	}
+	Must(s.t, s.cmd.Process.Signal(signal))
 }
 
 // Do runs one command on a connection of its own and returns the answer as Redis writes
@@ -232,12 +227,8 @@ func StartSentinels(t testing.TB, master *Redis, n int, more ...string) (all []*
 		addr := FreeAddr(t)
 		_, own, _ := net.SplitHostPort(addr)
 		dir := t.TempDir()
-		file := filepath.Join(dir, "sentinel.conf")
-		text := fmt.Sprintf("bind 127.0.0.1\nport %s\ndir %s\nsentinel monitor main %s %s %d\nsentinel down-after-milliseconds main 500\nsentinel failover-timeout main 2000\n%s\n",
-			own, dir, host, port, n/2+1, strings.Join(more, "\n"))
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		file := Write(t, dir, "sentinel.conf", fmt.Sprintf("bind 127.0.0.1\nport %s\ndir %s\nsentinel monitor main %s %s %d\nsentinel down-after-milliseconds main 500\nsentinel failover-timeout main 2000\n%s\n",
+			own, dir, host, port, n/2+1, strings.Join(more, "\n")))
 		all = append(all, startRedis(t, addr, []string{file, "--sentinel"}))
 	}
 	return all
