@@ -40,7 +40,7 @@ type bench struct {
 	serverCore, clientCore string // for taskset; "": there is one core only
 
 	names       []string
-	queries     string // file of names for dnsperf
+	queries     string // file of names in the form that dnsperf reads
 	asked       []askedPrefix
 	google      *google
 	folders     map[int]*folder // by entries
@@ -110,7 +110,7 @@ func (b *bench) prepare(ctx context.Context) (err error) {
 	b.names = names(b.options.names, 1)
 	b.asked = askedPrefixes(b.names)
 	b.queries = filepath.Join(b.dir, "queries")
-	if err := writeQueries(b.queries, b.names); err != nil {
+	if err := writeLines(b.queries, "", b.names, "", " A"); err != nil {
 		return err
 	}
 	if b.google, err = newGoogle(); err != nil {

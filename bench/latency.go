@@ -92,8 +92,8 @@ func (b *bench) percentiles(ctx context.Context, answers string, servers []*serv
 		return ctx.Err()
 	}
 	what := fmt.Sprintf("%s at %s queries a second", answers, count(loadRate))
-	b.add(row{what + ": p50, ms", p50[0].spread("%.3f"), p50[1].spread("%.3f"), p50[1].ratios(p50[0]).times(), ""})
-	b.add(row{what + ": p99, ms", p99[0].spread("%.3f"), p99[1].spread("%.3f"), p99[1].ratios(p99[0]).times(), "× 1.05"})
+	b.compare(what+": p50, ms", "%.3f", p50[0], p50[1], "")
+	b.compare(what+": p99, ms", "%.3f", p99[0], p99[1], "× 1.05")
 	return nil
 }
 

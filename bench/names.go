@@ -90,9 +90,6 @@ func pick(chance *rand.Rand, weights []int) int {
 	return 0
 }
 
-// writeQueries writes the names in the form that dnsperf reads.
-func writeQueries(file string, names []string) error { return writeLines(file, "", names, "", " A") }
-
 // writeLines writes a header, and a line of each name.
 func writeLines(file, header string, names []string, before, after string) error {
 	f, err := os.Create(file)

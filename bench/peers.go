@@ -150,7 +150,7 @@ func (b *bench) startPeer(ctx context.Context, p peer, at place) (*server, error
 		args = append(args, p.fill(a, at))
 	}
 	v := &server{spec: spec{name: p.name}, port: at.port, dir: dir}
-	v.cmd = onCores(b.serverCore, b.peerProgram(p.name), args...)
+	v.cmd = onCores(ctx, b.serverCore, b.peerProgram(p.name), args...)
 	v.cmd.Env = environment()
 	begun := time.Now()
 	if err := v.launch(); err != nil {

@@ -91,15 +91,8 @@ func (b *bench) routers(ctx context.Context) error {
 
 // buildRouter builds the server as the package of OpenWrt has it, and returns its path.
 func (b *bench) buildRouter(ctx context.Context) (program string, err error) {
-	program = filepath.Join(b.dir, "coredns-router")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags", "router", "-ldflags", "-s -w", "-o", program, "./cmd/coredns")
-	if build.Dir, err = moduleDir(ctx); err != nil {
-		return "", err
-	}
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building: %w\n%s", err, out)
-	}
-	return program, nil
+	dir := filepath.Join(b.dir, "router")
+	return filepath.Join(dir, "coredns"), buildPrograms(ctx, dir, "-tags", "router", "./cmd/coredns")
 }
 
 // routerSpec has lists of entries in all that are due soon, once.

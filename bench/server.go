@@ -24,7 +24,6 @@ type spec struct {
 	name    string
 	program string   // path of the CoreDNS; "": ours
 	folder  *folder  // of the lists; nil: without the plugin
-	head    string   // lines of the server block before all plugins
 	tail    string   // the plugins that answer
 	cores   string   // for taskset
 	env     []string // variables in addition to the bench's
@@ -45,7 +44,7 @@ func (s spec) corefile(dnsPort, readyPort int) string {
 		plugin = fmt.Sprintf("safebrowsing {\n\t\tendpoint %s\n\t\tdb %s\n\t\tlists %s\n\t\tlimit off\n\t}\n\t",
 			s.folder.endpoint, s.folder.dir, strings.Join(listNames(), " "))
 	}
-	return fmt.Sprintf(".:%d {\n\tbind 127.0.0.1\n\tready 127.0.0.1:%d\n\t%s%s%s\n}\n", dnsPort, readyPort, s.head, plugin, s.tail)
+	return fmt.Sprintf(".:%d {\n\tbind 127.0.0.1\n\tready 127.0.0.1:%d\n\t%s%s\n}\n", dnsPort, readyPort, plugin, s.tail)
 }
 
 // server is a CoreDNS that runs.
@@ -74,7 +73,7 @@ func (b *bench) start(ctx context.Context, s spec) (*server, error) {
 		return nil, err
 	}
 	v := &server{spec: s, port: ports[0], dir: dir}
-	v.cmd = onCores(s.cores, cmp.Or(s.program, b.coredns), "-conf", conf)
+	v.cmd = onCores(ctx, s.cores, cmp.Or(s.program, b.coredns), "-conf", conf)
 	v.cmd.Env = append(environment(), s.env...)
 	if s.box != nil {
 		v.cmd = s.box.command(conf)
@@ -110,12 +109,12 @@ func (v *server) launch() error {
 	return err
 }
 
-// onCores returns the command of a program that may use these cores; "": all.
-func onCores(cores, program string, args ...string) *exec.Cmd {
+// onCores returns the command of a program that may use these cores, "" for all, until ctx ends.
+func onCores(ctx context.Context, cores, program string, args ...string) *exec.Cmd {
 	if cores == "" {
-		return exec.Command(program, args...)
+		return exec.CommandContext(ctx, program, args...)
 	}
-	return exec.Command("taskset", append([]string{"-c", cores, program}, args...)...)
+	return exec.CommandContext(ctx, "taskset", append([]string{"-c", cores, program}, args...)...)
 }
 
 // environment is the bench's but for what would change a server.
@@ -227,4 +226,34 @@ func (b *bench) startAll(ctx context.Context, specs ...spec) (all []*server, sto
 		all = append(all, v)
 	}
 	return all, stop, nil
+}
+
+// nameServer is a name server that has the same address for every name.
+type nameServer struct {
+	server  *dns.Server
+	address string
+	port    int
+}
+
+func newNameServer() (*nameServer, error) {
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	u := &nameServer{address: conn.LocalAddr().String(), port: conn.LocalAddr().(*net.UDPAddr).Port}
+	u.server = &dns.Server{PacketConn: conn, Handler: dns.HandlerFunc(static)}
+	go u.server.ActivateAndServe() // ends with close
+	return u, nil
+}
+
+func (u *nameServer) close() { u.server.Shutdown() }
+
+func static(w dns.ResponseWriter, r *dns.Msg) {
+	m := new(dns.Msg).SetReply(r)
+	m.RecursionAvailable = true
+	m.Answer = []dns.RR{&dns.A{
+		Hdr: dns.RR_Header{Name: r.Question[0].Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 300},
+		A:   net.IPv4(192, 0, 2, 1),
+	}}
+	w.WriteMsg(m)
 }
