@@ -92,7 +92,7 @@ func get(ctx context.Context, client *http.Client, c URLConfig, s URLState, aliv
 		return &download{unchanged: true, close: func() {}}, nil
 	case answer.StatusCode != http.StatusOK:
 		answer.Body.Close()
-		return nil, &updater.StatusError{Code: answer.StatusCode, RetryAfter: protocol.RetryAfter(answer.Header.Get("Retry-After"))}
+		return nil, &updater.StatusError{Code: answer.StatusCode, RetryAfter: protocol.RetryAfter(answer.Header)}
 	}
 	answer.Body = lively{answer.Body, alive}
 	d, err := openedDownload(ctx, answer, cmp.Or(c.MaxBytes, DefaultMaxBytes))

@@ -411,7 +411,7 @@ func (e *reworded) Unwrap() error { return e.err }
 
 // statusError reads what the server says about a failure. It is a *refusal if a relay says so.
 func (c *caller) statusError(ctx context.Context, answer *http.Response) error {
-	e := &updater.StatusError{Code: answer.StatusCode, RetryAfter: RetryAfter(answer.Header.Get("Retry-After"))}
+	e := &updater.StatusError{Code: answer.StatusCode, RetryAfter: RetryAfter(answer.Header)}
 	e.Message = c.messageOf(ctx, answer)
 	e.LacksList = e.Code == http.StatusNotFound && c.relayHeader(answer, ListsHeader) != ""
 	if value := c.relayHeader(answer, UnansweredHeader); value != "" && e.Code == http.StatusServiceUnavailable {
@@ -457,14 +457,20 @@ func (c *caller) printable(text string) string {
 }
 
 // RetryAfter reads the header of that name (RFC 9110 section 10.2.3). It returns 0 if the
-// value is not valid.
-func RetryAfter(value string) time.Duration {
+// value is not valid. A date counts from the header Date, since our own clock may be wrong.
+func RetryAfter(header http.Header) time.Duration {
+	value := header.Get("Retry-After")
 	// A number that does not fit comes as the greatest that does.
 	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil || errors.Is(err, strconv.ErrRange) {
 		return time.Duration(seconds) * time.Second
 	}
-	if date, err := http.ParseTime(value); err == nil {
-		return max(0, time.Until(date))
+	until, err := http.ParseTime(value)
+	if err != nil {
+		return 0
 	}
-	return 0
+	now, err := http.ParseTime(header.Get("Date"))
+	if err != nil {
+		now = time.Now()
+	}
+	return max(0, until.Sub(now))
 }

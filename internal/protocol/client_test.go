@@ -274,6 +274,7 @@ func TestStatusErrorsSayWhatTheServerSaid(t *testing.T) {
 			{"seconds to wait", 429, "3600", "", updater.StatusError{RetryAfter: time.Hour}},
 			{"a date to wait for", 503, date, "", updater.StatusError{RetryAfter: 90 * time.Minute}},
 			{"a date in the past", 503, past, "", updater.StatusError{}},
+			{"our clock is years behind", 503, "Thu, 26 Nov 2026 12:20:00 GMT", "", updater.StatusError{RetryAfter: 20 * time.Minute}},
 			{"no time at all", 503, "soon", "", updater.StatusError{}},
 			{"negative seconds", 503, "-5", "", updater.StatusError{}},
 			{"more seconds than fit", 503, "99999999999999999999", "", updater.StatusError{RetryAfter: (1<<31 - 1) * time.Second}},
@@ -288,6 +289,9 @@ func TestStatusErrorsSayWhatTheServerSaid(t *testing.T) {
 				header := http.Header{"Content-Type": {"application/json"}}
 				if test.retryAfter != "" {
 					header.Set("Retry-After", test.retryAfter)
+				}
+				if strings.HasPrefix(test.name, "our clock") {
+					header.Set("Date", "Thu, 26 Nov 2026 12:00:00 GMT")
 				}
 				return response(r, test.status, header, []byte(test.body)), nil
 			}))
