@@ -326,7 +326,7 @@ func (c *caller) open(ctx context.Context, m method, path string, query url.Valu
 	if body != nil {
 		verb = http.MethodPost
 	}
-	r, err := http.NewRequestWithContext(way.watch(ctx), verb, u.String(), bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(way.watch(ctx, strings.TrimSuffix(u.Hostname(), ".")), verb, u.String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, withoutURL(err)
 	}

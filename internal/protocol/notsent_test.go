@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -125,6 +126,22 @@ func TestAMadeConnectionIsReachable(t *testing.T) {
 		if err := c.Reach(t.Context()); err != nil || asked.Load() != 0 {
 			t.Errorf("%s: %v, %d requests", host, err, asked.Load())
 		}
+	}
+}
+
+// A proxy that is spoken to by TLS is not the server.
+func TestAProxyThatDoesNotReachTheServerHasNotSent(t *testing.T) {
+	proxy := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(502) }))
+	defer proxy.Close()
+	c, err := NewV5(Config{Endpoint: "https://sb.example", UserAgent: "test/1", Resolvers: []string{nameServer(t, 0)}, CA: pemOf(proxy.Certificate().Raw)})
+	testkit.Must(t, err)
+	defer c.Close()
+	through, err := url.Parse(strings.Replace(proxy.URL, "127.0.0.1", "example.com", 1))
+	testkit.Must(t, err)
+	c.cfg.Transport.(*http.Transport).Proxy = http.ProxyURL(through)
+	_, err = c.Search(t.Context(), []lookup.Prefix{"abcd"})
+	if unsent, ok := errors.AsType[*updater.NotSentError](err); !ok || !unsent.Reached {
+		t.Errorf("got %v", err)
 	}
 }
 

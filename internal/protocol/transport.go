@@ -28,8 +28,8 @@ type connecting struct {
 	made    atomic.Bool // there is a connection that the request may have been written to
 }
 
-// watch returns a context that tells c how a request gets its connection.
-func (c *connecting) watch(ctx context.Context) context.Context {
+// watch returns a context that tells c how a request gets its connection to a host.
+func (c *connecting) watch(ctx context.Context, host string) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn: func(string) { c.wanted.Store(true) },
 		ConnectDone: func(_, _ string, err error) {
@@ -37,8 +37,8 @@ func (c *connecting) watch(ctx context.Context) context.Context {
 				c.reached.Store(true)
 			}
 		},
-		TLSHandshakeDone: func(_ tls.ConnectionState, err error) {
-			if err == nil {
+		TLSHandshakeDone: func(state tls.ConnectionState, err error) {
+			if err == nil && (state.ServerName == "" || state.ServerName == host) { // not a proxy's
 				c.made.Store(true)
 			}
 		},
