@@ -299,11 +299,7 @@ func askedOf(err error, servers []string) error {
 	return &corrected
 }
 
-// get asks for path and decodes the answer, within b.
-func (c *caller) get(ctx context.Context, m method, path string, query url.Values, b bound, into proto.Message) error {
-	return c.call(ctx, m, path, query, nil, b, into)
-}
-
+// call asks for path, by POST if there is a body, and decodes the answer, within b.
 func (c *caller) call(ctx context.Context, m method, path string, query url.Values, body []byte, b bound, into proto.Message) error {
 	answer, err := c.open(ctx, m, path, query, body, b.bytes)
 	if err != nil {

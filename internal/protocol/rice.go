@@ -36,18 +36,10 @@ func newRice(width int, first [4]uint64, m coded) rice {
 // parameters are the least and the greatest allowed Rice parameter.
 type parameters struct{ least, greatest int32 }
 
-// parametersV5 returns the parameters of version 5 for a width (schema of version 5,
-// RiceDeltaEncoded32Bit to RiceDeltaEncoded256Bit).
+// parametersV5 returns the parameters of version 5 for a width: 3 to 30, 35 to 62, 99 to 126 or 227 to
+// 254 (schema of version 5, RiceDeltaEncoded32Bit to RiceDeltaEncoded256Bit).
 func parametersV5(width int) parameters {
-	switch width {
-	case 4:
-		return parameters{3, 30}
-	case 8:
-		return parameters{35, 62}
-	case 16:
-		return parameters{99, 126}
-	}
-	return parameters{227, 254}
+	return parameters{int32(8*width) - 29, int32(8*width) - 2}
 }
 
 // check returns an error if the numbers of r contradict each other. It comes first: no
@@ -165,10 +157,7 @@ func (r *riceReader) advanceWide(quotient uint64, k uint) error {
 		}
 		delta[at/64] |= part << (at % 64)
 	}
-	delta[k/64] |= quotient << (k % 64)
-	if high := quotient >> (64 - k%64); high != 0 { // unary keeps this within the width
-		delta[k/64+1] |= high
-	}
+	delta[k/64] |= quotient << (k % 64) // the highest limb: unary keeps the quotient within the width
 	var carry uint64
 	for i := range r.width / 8 {
 		r.value[i], carry = bits.Add64(r.value[i], delta[i], carry)

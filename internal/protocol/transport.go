@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"syscall"
 
@@ -65,6 +66,7 @@ func notSent(err error, server *url.URL, reached bool) error {
 // or TLS.
 func whyNotSent(err error, host string) string {
 	name, isName := errors.AsType[*net.DNSError](err)
+	slow, isNet := errors.AsType[net.Error](err)
 	switch {
 	case isName && name.IsNotFound:
 		return fmt.Sprintf("the name %s does not exist, says name server %s", name.Name, cmp.Or(name.Server, "of the system"))
@@ -78,7 +80,7 @@ func whyNotSent(err error, host string) string {
 		return fmt.Sprintf("nothing listens at %s (%s)", addressIn(err, host), lastOf(err))
 	case isTLS(err):
 		return fmt.Sprintf("no TLS with %s: %v", host, err)
-	case errors.Is(err, context.DeadlineExceeded) || isTimeout(err):
+	case isNet && slow.Timeout():
 		return fmt.Sprintf("%s does not take the connection (%v)", host, err)
 	}
 	return fmt.Sprintf("no connection to %s: %v", host, err)
@@ -91,15 +93,11 @@ func isNoNetwork(err error) bool {
 		if errors.Is(err, number) {
 			return true
 		}
-		if name, ok := errors.AsType[*net.DNSError](err); ok && endsIn(name.Err, number.Error()) {
+		if name, ok := errors.AsType[*net.DNSError](err); ok && strings.HasSuffix(name.Err, number.Error()) {
 			return true
 		}
 	}
 	return false
-}
-
-func endsIn(text, end string) bool {
-	return len(text) >= len(end) && text[len(text)-len(end):] == end
 }
 
 func isTLS(err error) bool {
@@ -108,11 +106,6 @@ func isTLS(err error) bool {
 	_, alert := errors.AsType[tls.AlertError](err)
 	_, host := errors.AsType[x509.HostnameError](err)
 	return certificate || record || alert || host || errors.Is(err, http.ErrSchemeMismatch)
-}
-
-func isTimeout(err error) bool {
-	slow, ok := errors.AsType[net.Error](err)
-	return ok && slow.Timeout()
 }
 
 // addressIn returns the address that was dialled, or else the host.

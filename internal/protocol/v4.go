@@ -30,9 +30,8 @@ type V4 struct {
 	states func() [][]byte
 }
 
-// NewV4 returns a V4 that searches in the given lists, each a name that
-// IsV4List knows. States returns the versions of all lists that are held, which
-// searches must tell. The error says what is wrong with the configuration, without
+// NewV4 returns a V4 that searches in the given lists, each one of V4Lists.
+// States returns the versions of all lists that are held, which searches must tell. The error says what is wrong with the configuration, without
 // the key in it.
 func NewV4(cfg Config, lists []string, states func() [][]byte) (*V4, error) {
 	c, err := newCaller(cfg, DefaultEndpoint)
@@ -40,7 +39,7 @@ func NewV4(cfg Config, lists []string, states func() [][]byte) (*V4, error) {
 		return nil, err
 	}
 	for _, name := range lists {
-		if !IsV4List(name) {
+		if _, ok := tuples[name]; !ok {
 			return nil, fmt.Errorf("protocol v4 has no list %q, only %s", name, strings.Join(V4Lists(), ", "))
 		}
 	}
@@ -66,12 +65,6 @@ var tuples = map[string]tuple{
 	"pha-4b":  {sbv4.ThreatType_POTENTIALLY_HARMFUL_APPLICATION, sbv4.PlatformType_ANDROID},
 }
 
-// IsV4List reports whether version 4 has a list of this name of version 5.
-func IsV4List(name string) bool {
-	_, ok := tuples[name]
-	return ok
-}
-
 // V4Lists returns the names, of version 5, of all lists that version 4 has.
 func V4Lists() []string { return slices.Sorted(maps.Keys(tuples)) }
 
@@ -91,8 +84,8 @@ func V4MaxEntries(entries int) int {
 	return min(max(1<<(bits.Len(uint(entries))-1), minV4Entries), maxV4Entries)
 }
 
-// Fetch implements updater.Source by threatListUpdates.fetch. The names of the
-// wanted lists are such that IsV4List knows.
+// Fetch implements updater.Source by threatListUpdates.fetch. The wanted lists are some of
+// V4Lists.
 func (c *V4) Fetch(ctx context.Context, wanted []updater.Want, take func(i int, u *updater.Update)) (minimumWait time.Duration, err error) {
 	defer c.hideKey(&err)
 	question := &sbv4.FetchThreatListUpdatesRequest{Client: c.client}
@@ -159,7 +152,7 @@ func matched(ctx context.Context, wanted []updater.Want, answers []*sbv4.FetchTh
 func (c *V4) Lists(ctx context.Context) (all []ListInfo, err error) {
 	defer c.hideKey(&err)
 	var answer sbv4.ListThreatListsResponse
-	if err := c.get(ctx, fetching, "/v4/threatLists", url.Values{}, boundLists, &answer); err != nil {
+	if err := c.call(ctx, fetching, "/v4/threatLists", url.Values{}, nil, boundLists, &answer); err != nil {
 		return nil, fmt.Errorf("listing lists: %w", err)
 	}
 	for _, name := range V4Lists() {

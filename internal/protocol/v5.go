@@ -34,7 +34,10 @@ func NewV5(cfg Config) (*V5, error) {
 // Fetch implements updater.Source with hashLists.batchGet, or hashList.get for a single list.
 func (c *V5) Fetch(ctx context.Context, wanted []updater.Want, take func(i int, u *updater.Update)) (minimumWait time.Duration, err error) {
 	defer c.hideKey(&err)
-	query := c.constraints()
+	query := url.Values{}
+	if c.cfg.MaxEntries > 0 {
+		query.Set("sizeConstraints.maxDatabaseEntries", strconv.Itoa(c.cfg.MaxEntries))
+	}
 	for _, w := range wanted {
 		if w.Version != nil {
 			query.Add("version", bytesParam.EncodeToString(w.Version))
@@ -112,15 +115,6 @@ func otherList(got, want string) error {
 	return fmt.Errorf("%w: list %q instead of %q", updater.ErrMalformed, got, want)
 }
 
-// constraints returns the query parameters that limit the size of a list.
-func (c *V5) constraints() url.Values {
-	query := url.Values{}
-	if c.cfg.MaxEntries > 0 {
-		query.Set("sizeConstraints.maxDatabaseEntries", strconv.Itoa(c.cfg.MaxEntries))
-	}
-	return query
-}
-
 // maxPages is the most pages of the list of lists: a server's pages might never end. All
 // pages together share the bound of one answer.
 const maxPages = 100
@@ -135,7 +129,7 @@ func (c *V5) Lists(ctx context.Context) (all []ListInfo, err error) {
 			query.Set("pageToken", token)
 		}
 		var page sbv5.ListHashListsResponse
-		if err := c.get(ctx, fetching, "/v5/hashLists", query, b, &page); err != nil {
+		if err := c.call(ctx, fetching, "/v5/hashLists", query, nil, b, &page); err != nil {
 			return nil, fmt.Errorf("listing lists: %w", err)
 		}
 		if b.bytes -= int64(proto.Size(&page)); len(all)+len(page.HashLists) > maxLists {
@@ -276,7 +270,7 @@ func (c *V5) Search(ctx context.Context, prefixes []lookup.Prefix) (result looku
 // search sends the request. It returns the value of UnansweredHeader. A refusal with that header
 // is an answer without a threat, which says why in words.
 func (c *V5) search(ctx context.Context, query url.Values, answer *sbv5.SearchHashesResponse) (unanswered, why string, err error) {
-	got, err := c.open(ctx, searching, "/v5/hashes:search", query, nil, boundSearch.bytes)
+	got, err := c.open(ctx, searching, searchPath, query, nil, boundSearch.bytes)
 	if err != nil {
 		if r, ok := errors.AsType[*refusal](err); ok {
 			return r.unanswered, r.Message, nil

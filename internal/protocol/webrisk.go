@@ -28,8 +28,8 @@ type WebRisk struct {
 	searched []wrv1.ThreatType // each once
 }
 
-// NewWebRisk returns a WebRisk that searches in the given lists, each a name that
-// IsWebRiskList knows. The error says what is wrong with the configuration, without
+// NewWebRisk returns a WebRisk that searches in the given lists, each one of
+// WebRiskLists. The error says what is wrong with the configuration, without
 // the key in it.
 func NewWebRisk(cfg Config, lists []string) (*WebRisk, error) {
 	caller, err := newCaller(cfg, WebRiskEndpoint)
@@ -38,11 +38,12 @@ func NewWebRisk(cfg Config, lists []string) (*WebRisk, error) {
 	}
 	c := &WebRisk{caller: caller}
 	for _, name := range lists {
-		if !IsWebRiskList(name) {
+		l, ok := webRiskLists[name]
+		if !ok {
 			return nil, fmt.Errorf("protocol webrisk has no list %q, only %s", name, strings.Join(WebRiskLists(), ", "))
 		}
-		if threat := webRiskLists[name].threat; !slices.Contains(c.searched, threat) {
-			c.searched = append(c.searched, threat)
+		if !slices.Contains(c.searched, l.threat) {
+			c.searched = append(c.searched, l.threat)
 		}
 	}
 	return c, nil
@@ -58,12 +59,6 @@ var webRiskLists = map[string]struct {
 	"se-4b":     {wrv1.ThreatType_SOCIAL_ENGINEERING, "social engineering, for any platform"},
 	"uws-4b":    {wrv1.ThreatType_UNWANTED_SOFTWARE, "unwanted software, for any platform"},
 	"se-ext-4b": {wrv1.ThreatType_SOCIAL_ENGINEERING_EXTENDED_COVERAGE, "social engineering, extended coverage, for any platform"},
-}
-
-// IsWebRiskList reports whether Web Risk has a list of this name.
-func IsWebRiskList(name string) bool {
-	_, ok := webRiskLists[name]
-	return ok
 }
 
 // WebRiskLists returns the names of all lists that Web Risk has.
@@ -83,8 +78,8 @@ func WebRiskMaxEntries(entries int) int {
 func (c *WebRisk) OneByOne() {}
 
 // Fetch implements updater.Source by one threatLists.computeDiff for each list, in the
-// order wanted. After the first that fails it asks no more. The names of the wanted
-// lists are such that IsWebRiskList knows.
+// order wanted. After the first that fails it asks no more. The wanted lists are some of
+// WebRiskLists.
 func (c *WebRisk) Fetch(ctx context.Context, wanted []updater.Want, take func(i int, u *updater.Update)) (minimumWait time.Duration, err error) {
 	defer c.hideKey(&err)
 	for i, w := range wanted {
@@ -195,7 +190,7 @@ func (c *WebRisk) checkSearch(prefixes []lookup.Prefix) error {
 // answerOf reads what was found. Threat types that are unknown or were not asked for
 // are left out.
 func (c *WebRisk) answerOf(answer *wrv1.SearchHashesResponse, clock serverClock) (result lookup.Answer, err error) {
-	if result.TTL, err = clock.life(answer.GetNegativeExpireTime()); err != nil {
+	if result.TTL, _, err = clock.until(answer.GetNegativeExpireTime()); err != nil {
 		return lookup.Answer{}, err
 	}
 	for _, t := range answer.Threats {
@@ -203,7 +198,7 @@ func (c *WebRisk) answerOf(answer *wrv1.SearchHashesResponse, clock serverClock)
 			return lookup.Answer{}, fmt.Errorf("%w: full hash of %d bytes", updater.ErrMalformed, len(t.GetHash()))
 		}
 		found := lookup.ThreatHash{Hash: lookup.FullHash(t.GetHash())}
-		if found.TTL, err = clock.life(t.GetExpireTime()); err != nil {
+		if found.TTL, _, err = clock.until(t.GetExpireTime()); err != nil {
 			return lookup.Answer{}, err
 		}
 		for _, threat := range t.ThreatTypes {
@@ -222,7 +217,7 @@ func (c *WebRisk) answerOf(answer *wrv1.SearchHashesResponse, clock serverClock)
 // which fails once ctx has ended.
 func updateOfWebRisk(ctx context.Context, m *wrv1.ComputeThreatListDiffResponse, clock serverClock) *updater.Update {
 	u := &updater.Update{Version: m.GetNewVersionToken(), Checksum: m.GetChecksum().GetSha256()}
-	if u.MinimumWait, u.Err = clock.wait(m.GetRecommendedNextDiff()); u.Err != nil {
+	if _, u.MinimumWait, u.Err = clock.until(m.GetRecommendedNextDiff()); u.Err != nil {
 		u.Err = fmt.Errorf("recommended next diff: %w", u.Err)
 		return u
 	}
