@@ -41,7 +41,11 @@ func readBatch(ctx context.Context, body io.Reader, wanted []updater.Want, take 
 		case n == len(wanted):
 			return fmt.Errorf("%w: more than the %d lists in the answer that were asked for", updater.ErrMalformed, n)
 		}
-		if err := readList(ctx, top, wanted[n].List, func(u *updater.Update) { take(n, u) }); err != nil {
+		list, err := top.sub()
+		if err != nil {
+			return err
+		}
+		if err := readList(ctx, list, wanted[n].List, func(u *updater.Update) { take(n, u) }); err != nil {
 			return err
 		}
 		n++
@@ -55,25 +59,15 @@ func readOne(ctx context.Context, body io.Reader, length int64, name string, tak
 	if length >= 0 { // most answers are short: the list has not changed
 		size = int(min(length, 1<<15))
 	}
-	return readListMessage(ctx, &message{from: bufio.NewReaderSize(body, size), left: length}, name, take)
+	return readList(ctx, &message{from: bufio.NewReaderSize(body, size), left: length}, name, take)
 }
 
-// readList reads a field with the message of a list. It is an error if the list has another
-// name.
-func readList(ctx context.Context, from *message, name string, take func(u *updater.Update)) error {
-	m, err := from.sub()
-	if err != nil {
-		return err
-	}
-	return readListMessage(ctx, m, name, take)
-}
-
-// readListMessage reads the message of a list up to its end. It passes the update to take
-// once, if there is one.
-func readListMessage(ctx context.Context, m *message, name string, take func(u *updater.Update)) (err error) {
+// readList reads the message of a list up to its end. It passes the update to take once, if there
+// is one. It is an error if the list has another name.
+func readList(ctx context.Context, m *message, name string, take func(u *updater.Update)) (err error) {
 	l := &streamedList{message: m, ctx: ctx, name: name}
 	if m.left >= 0 && m.left <= maxWhole {
-		err = l.readRest()
+		l.rest, err = m.appendBytes(nil, m.left)
 	} else {
 		err = l.read(take)
 	}
@@ -113,18 +107,8 @@ func (l *streamedList) parsed() (*sbv5.HashList, error) {
 	return list, nil
 }
 
-// readRest reads the remaining bytes of the message into rest.
-func (l *streamedList) readRest() (err error) {
-	l.rest, err = l.appendBytes(l.rest, l.left)
-	return err
-}
-
-// widthOfField returns the width of the additions in a field of HashList (schema of version
-// 5). ok is false if the field has no additions.
-func widthOfField(field protowire.Number) (width int, ok bool) {
-	width, ok = map[protowire.Number]int{4: 4, 9: 8, 10: 16, 11: 32}[field]
-	return width, ok
-}
+// widthOfField is the width of the additions in a field of HashList (schema of version 5).
+var widthOfField = map[protowire.Number]int{4: 4, 9: 8, 10: 16, 11: 32}
 
 // read reads the message up to its end. It streams the additions of a full update. That is
 // possible because the fields before them, name, version and kind of update, are enough to
@@ -140,38 +124,32 @@ func (l *streamedList) read(take func(u *updater.Update)) error {
 		if err != nil {
 			return unexpected(err)
 		}
-		if width, ok := widthOfField(field); ok && kind == protowire.BytesType && !l.tried {
+		if widthOfField[field] > 0 && kind == protowire.BytesType && !l.tried {
 			l.tried = true
 			list, err := l.parsed()
 			if err == nil && list.Version != nil && !list.PartialUpdate {
-				if err := l.stream(width, list, take); err != nil {
+				if err := l.stream(field, list, take); err != nil {
 					return err
 				}
 				continue
 			}
 		}
-		if err := l.keep(field, kind); err != nil {
+		if l.rest, err = l.appendField(l.rest, field, kind, boundList.bytes); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// keep reads a field into rest.
-func (l *streamedList) keep(field protowire.Number, kind protowire.Type) (err error) {
-	l.rest, err = l.appendField(l.rest, field, kind, boundList.bytes)
-	return err
-}
-
-// stream passes an update to take whose additions are decoded while they come. After the last
-// addition it reads the fields behind them and completes the update.
-func (l *streamedList) stream(width int, list *sbv5.HashList, take func(u *updater.Update)) error {
+// stream passes an update to take whose additions, those in a field, are decoded while they come. After
+// the last addition it reads the fields behind them and completes the update.
+func (l *streamedList) stream(field protowire.Number, list *sbv5.HashList, take func(u *updater.Update)) error {
 	coded, err := l.sub()
 	if err != nil {
 		return err
 	}
 	u := updateOf(l.ctx, list)
-	additions, data, err := readRice(coded, width)
+	additions, data, err := readRice(coded, field)
 	if err != nil {
 		return err
 	}
@@ -198,7 +176,7 @@ func (l *streamedList) stream(width int, list *sbv5.HashList, take func(u *updat
 	if u.Err == nil {
 		reader := additions.reader()
 		reader.source, reader.end = data, end
-		u.Additions = append(u.Additions, updater.Entries{Width: width, Count: int(additions.count) + 1, Reader: reader})
+		u.Additions = append(u.Additions, updater.Entries{Width: additions.width, Count: int(additions.count) + 1, Reader: reader})
 	}
 	take(u)
 	return end()
@@ -224,15 +202,15 @@ var fieldOfData = map[int]protowire.Number{4: 4, 8: 4, 16: 5, 32: 7}
 // only a few numbers.
 const maxRiceHead = 1024
 
-// readRice reads a message of additions up to the coded data, and returns that as a message.
-func readRice(m *message, width int) (r rice, data *message, err error) {
+// readRice reads the message in a field of additions up to the coded data, and returns that as a message.
+func readRice(m *message, of protowire.Number) (r rice, data *message, err error) {
 	head := make([]byte, 0, 64)
 	for m.left > 0 {
 		field, kind, err := m.tag()
 		if err != nil {
 			return rice{}, nil, unexpected(err)
 		}
-		if kind == protowire.BytesType && field == fieldOfData[width] { // the last field
+		if kind == protowire.BytesType && field == fieldOfData[widthOfField[of]] { // the last field
 			if data, err = m.sub(); err != nil {
 				return rice{}, nil, err
 			}
@@ -245,19 +223,12 @@ func readRice(m *message, width int) (r rice, data *message, err error) {
 	if data == nil {
 		data = &message{from: m}
 	}
-	r, err = riceOf(head, width)
-	r.size = data.left
-	return r, data, err
-}
-
-// riceOf parses a message of additions without its data.
-func riceOf(head []byte, width int) (rice, error) {
 	list := new(sbv5.HashList)
-	field := map[int]protowire.Number{4: 4, 8: 9, 16: 10, 32: 11}[width]
-	raw := protowire.AppendBytes(protowire.AppendTag(nil, field, protowire.BytesType), head)
+	raw := protowire.AppendBytes(protowire.AppendTag(nil, of, protowire.BytesType), head)
 	if err := proto.Unmarshal(raw, list); err != nil {
-		return rice{}, fmt.Errorf("%w: %w", updater.ErrMalformed, err)
+		return rice{}, nil, fmt.Errorf("%w: %w", updater.ErrMalformed, err)
 	}
-	r, _ := additionsOf(list)
-	return r, nil
+	r, _ = additionsOf(list)
+	r.size = data.left
+	return r, data, nil
 }

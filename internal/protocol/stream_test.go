@@ -265,7 +265,7 @@ func FuzzStreamedList(f *testing.F) {
 func behind(raw []byte) bool {
 	for fields := 0; len(raw) > 0; fields++ {
 		field, kind, n := protowire.ConsumeField(raw)
-		if _, additions := widthOfField(field); n < 0 || additions || kind == protowire.StartGroupType || fields > maxFields {
+		if n < 0 || widthOfField[field] > 0 || kind == protowire.StartGroupType || fields > maxFields {
 			return true
 		}
 		raw = raw[n:]
