@@ -153,7 +153,7 @@ func TestMigrationAfterAFailedOneAtTheStart(t *testing.T) {
 
 func init() {
 	ofLaterProtocols = append(ofLaterProtocols, advised{"version 4", 1, protocol.DialectV4, "", "Safe Browsing", onSafeBrowsing})
-	listFaults["v4"], searchFaults["v4"] = protocoltest.ListFaultsV4(), protocoltest.SearchFaultsV4()
+	listFaults["v4"], searchFaults["v4"] = protocoltest.ListFaultsV4(), protocoltest.SearchFaults()
 	strictColumn = "v4"
 	moreVariants = append(moreVariants, func(w *world) []reloadVariant {
 		v4 := *w

@@ -16,7 +16,7 @@ func init() {
 		widths: func(_ string, chance *rand.Rand) int { return 4 + max(0, chance.IntN(60)-31) },
 		faults: func() map[string]protocoltest.Fault {
 			all := protocoltest.ListFaultsV4()
-			maps.Copy(all, protocoltest.SearchFaultsV4())
+			maps.Copy(all, protocoltest.SearchFaults())
 			return all
 		},
 		client: func(cfg protocol.Config, database *lookup.Database) (protocol.Client, error) {

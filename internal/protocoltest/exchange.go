@@ -1,6 +1,7 @@
 package protocoltest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net/http"
@@ -38,7 +39,11 @@ func (s *Server) begin(r *http.Request) *exchange {
 		if x.query.searches() {
 			x.query.names = slices.DeleteFunc(x.query.names, func(name string) bool { return !s.published(name) })
 		}
-		x.note = newRequest(&x.query, now, r.UserAgent())
+		q := &x.query
+		x.note = &Request{
+			Time: now, Method: q.method, Lists: q.names, Versions: q.versions, Prefixes: q.prefixes,
+			MaxUpdate: q.maxUpdate, MaxDatabase: q.maxDatabase, UserAgent: r.UserAgent(),
+		}
 		s.requests = append(s.requests, x.note)
 		s.referee.as(x.key)
 		s.referee.judgeForm(&x.query, r, s.key, s.token)
@@ -152,4 +157,69 @@ func (s *Server) ActAsRelay() { s.locked(func() { s.referee.relay = true }) }
 // five minutes, doubling up to 30 with each further three. Off at the start.
 func (s *Server) JudgeSearchBackoff(on bool) {
 	s.locked(func() { s.referee.lenient = !on })
+}
+
+// Request is what the server noted about one request. A copy given out does not
+// change any more.
+type Request struct {
+	Time        time.Time // when it arrived
+	Answered    time.Time // when the answer began; zero before, and if it never did
+	Method      string    // as in Break; "" for an unknown path
+	Lists       []string  // names asked for, in order; or that the types asked for stand for
+	Versions    [][]byte  // versions sent, in order; or states, or version tokens
+	Prefixes    [][]byte  // hash prefixes asked for, in order
+	MaxUpdate   int       // the most entries of an update, 0 if absent; of several lists the greatest
+	MaxDatabase int       // the most entries of a list, likewise
+	UserAgent   string    // as sent
+	Status      int       // 0: no answer yet, or none at all
+	Fault       bool      // a queued fault was applied
+	Done        bool      // the answer was read to its end, or the request ended without
+	Failed      bool      // no part of the answer was of use to the client
+	Cancelled   bool      // the client cancelled it, which is no failure
+}
+
+// clone returns a deep copy.
+func (r *Request) clone() Request {
+	c := *r
+	c.Lists = slices.Clone(r.Lists)
+	c.Versions = cloneAll(r.Versions)
+	c.Prefixes = cloneAll(r.Prefixes)
+	return c
+}
+
+func cloneAll(all [][]byte) [][]byte {
+	cloned := slices.Clone(all)
+	for i, b := range cloned {
+		cloned[i] = bytes.Clone(b)
+	}
+	return cloned
+}
+
+// Requests returns all requests of a method in the order they arrived, of "update"
+// those for the contents of lists, of "search" the searches of all services, and of ""
+// all.
+func (s *Server) Requests(method string) []Request {
+	var found []Request
+	s.locked(func() {
+		for _, r := range s.requests {
+			if (&query{method: r.Method}).is(method) {
+				found = append(found, r.clone())
+			}
+		}
+	})
+	return found
+}
+
+// Forget forgets all requests but the last keep, and of each list all versions but the last
+// keep, so that a test can go on for hours. It returns how many requests it has forgotten. A
+// client that sends a forgotten version gets a full update.
+func (s *Server) Forget(keep int) (forgotten int) {
+	s.locked(func() {
+		forgotten = max(0, len(s.requests)-keep)
+		s.requests = slices.Delete(s.requests, 0, forgotten)
+		for _, l := range s.lists {
+			l.versions = slices.Delete(l.versions, 0, max(0, len(l.versions)-keep))
+		}
+	})
+	return forgotten
 }

@@ -3,6 +3,7 @@ package protocoltest
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -80,4 +81,135 @@ func (s *Server) match(hash []byte, list string) *sbv4.ThreatMatch {
 		m.CacheDuration = durationpb.New(s.cacheFor)
 	}
 	return m
+}
+
+// applyTime is how long a client may take until it sends the state of an answer
+// that it has read: it must check and store the list first. The bound is this
+// project's own choice, not a rule of Google's.
+const applyTime = 5 * time.Second
+
+// ruleCacheV4 is the rule of judgeKnown.
+const ruleCacheV4 = "Caching"
+
+// judgeFind judges a request of fullHashes.find.
+func (r *referee) judgeFind(q *query, now time.Time, owners map[string]string) {
+	b := &r.backoffs.v4.finds
+	switch {
+	case now.Before(b.notBefore):
+		r.violation(ruleFrequency+", back-off", "fullHashes.find asked %s, after %d failures in a row",
+			tooEarly(now, b.notBefore), b.failures)
+	case now.Before(r.v4.clocks.findWait):
+		r.violation(ruleFrequency+", minimum wait", "fullHashes.find asked %s", tooEarly(now, r.v4.clocks.findWait))
+	}
+	distinct := unique(q.prefixes)
+	if q.undecoded == "" {
+		r.judgeEntries(q, distinct)
+		r.judgeThreatInfo(q)
+		r.judgeStates(q.versions, now, owners)
+	}
+	r.judgeKnown(ruleCacheV4, &r.v4.finds, distinct, now)
+	r.v4.finds.begin(distinct)
+}
+
+// judgeEntries judges number and form of the hashes: each must be one that the
+// client was given, as long as it was given.
+func (r *referee) judgeEntries(q *query, distinct []string) {
+	const rule = "Update API, threat entries"
+	if len(q.prefixes) == 0 || len(q.prefixes) > maxFindEntries {
+		r.violation(rule, "%d hashes asked for, want 1 to %d", len(q.prefixes), maxFindEntries)
+	}
+	if twice := len(q.prefixes) - len(distinct); twice > 0 {
+		r.violation(rule, "%d hashes are duplicates", twice)
+	}
+	unknown := slices.DeleteFunc(slices.Clone(distinct), func(hash string) bool { return r.given(q.names, hash) })
+	if len(unknown) > 0 && len(q.names) > 0 {
+		r.violation(rule, "%d hashes are no entries of the lists %q as they were served, in their length; the first is %x",
+			len(unknown), q.names, unknown[0])
+	}
+}
+
+// judgeThreatInfo judges the types asked about: each value once, and none that adds
+// no list.
+func (r *referee) judgeThreatInfo(q *query) {
+	const rule = "Update API, threat info"
+	var ofLists sbv4.ThreatInfo
+	for _, name := range q.names {
+		t := tripleOf(name)
+		ofLists.ThreatTypes = append(ofLists.ThreatTypes, t.threat)
+		ofLists.PlatformTypes = append(ofLists.PlatformTypes, t.platform)
+		ofLists.ThreatEntryTypes = append(ofLists.ThreatEntryTypes, t.entry)
+	}
+	asked := q.find().ThreatInfo
+	if !sameValues(asked.GetThreatTypes(), ofLists.ThreatTypes) ||
+		!sameValues(asked.GetPlatformTypes(), ofLists.PlatformTypes) ||
+		!sameValues(asked.GetThreatEntryTypes(), ofLists.ThreatEntryTypes) {
+		r.violation(rule, "asked about %v, %v, %v, want each type of some lists once; they stand for lists %q",
+			asked.GetThreatTypes(), asked.GetPlatformTypes(), asked.GetThreatEntryTypes(), q.names)
+	}
+}
+
+// judgeStates judges the client states: the one of each list that is held.
+func (r *referee) judgeStates(states [][]byte, now time.Time, owners map[string]string) {
+	const rule = "Update API, client states"
+	sent := map[string]bool{}
+	for _, state := range states {
+		owner, known := owners[string(state)]
+		switch {
+		case !known:
+			r.violation(rule, "the state %x was never served", state)
+		case sent[owner]:
+			r.violation(rule, "more than one state was sent for list %q", owner)
+		case !r.state(owner).mayHold(state, now):
+			r.violation(rule, "list %q: the state %x was sent, want the newest good one, %x", owner, state, r.state(owner).newest)
+		}
+		sent[owner] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.lists)) {
+		if !sent[name] && tripleOf(name).specified() && r.lists[name].mustHold(now) {
+			r.violation(rule, "list %q: no state was sent, want %x", name, r.lists[name].newest)
+		}
+	}
+}
+
+// mayHold reports whether the client may hold this state: the newest, for a moment
+// the one before, and after a start any.
+func (l *listState) mayHold(state []byte, now time.Time) bool {
+	switch {
+	case !l.good[string(state)]:
+		return false
+	case l.unsure || bytes.Equal(state, l.newest):
+		return true
+	}
+	return l.applying(now) && (l.loose || bytes.Equal(state, l.older))
+}
+
+// mustHold reports whether the client must hold some state. When the last answer
+// was bad it may have dropped the state and kept the entries.
+func (l *listState) mustHold(now time.Time) bool {
+	return l.newest != nil && !l.restarted && !l.dropped && !(l.loose && l.applying(now))
+}
+
+// applying reports whether the client may still be busy with the last answer.
+func (l *listState) applying(now time.Time) bool { return now.Before(l.since.Add(applyTime)) }
+
+// learnFind takes in the outcome of a request of fullHashes.find.
+func (r *referee) learnFind(x *exchange, how outcome, at time.Time) {
+	asked := unique(x.query.prefixes)
+	r.v4.finds.end(asked)
+	switch how {
+	case failed:
+		r.before = r.backoffs
+		r.backoffs.v4.finds.fail(at)
+	case received:
+		// One that was under way when another failed does not end the wait.
+		if !at.Before(r.backoffs.v4.finds.notBefore) {
+			r.backoffs.v4.finds = backoff{}
+		}
+		know := x.reply.own.(found)
+		r.v4.clocks.findWait = later(r.v4.clocks.findWait, at, know.wait)
+		r.v4.finds.learn(asked, at, know.negativeFor)
+		for hash, life := range know.positiveFor {
+			r.v4.finds.positive[hash] = at.Add(life)
+		}
+	}
 }

@@ -2,13 +2,21 @@ package protocoltest
 
 import (
 	"bufio"
+	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"net/http/httptest"
 	"slices"
 	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 )
 
 // listed is one line of the file that Load reads.
@@ -58,11 +66,8 @@ func Load(s *Server, r io.Reader) error {
 		confirmed[key].confirm(s)
 	}
 	for name, hashes := range entries {
-		if slices.Equal(before[name], expressions[name]) {
-			continue // no new version without a change
-		}
-		if err := s.publish(name, hashes); err != nil {
-			return err
+		if !slices.Equal(before[name], expressions[name]) { // no new version without a change
+			s.Publish(name, hashes)
 		}
 	}
 	return nil
@@ -114,4 +119,85 @@ func parseListed(fields []string) (listed, error) {
 		l.expression += "/"
 	}
 	return l, nil
+}
+
+// Small starts a server until the test ends, and returns it and its URL. Its lists are se-4b, with
+// evil.example/ and harmless.example/, which is no threat, mw-4b, with mal.example/, and uws-4b.
+// The minimum wait of each is an hour.
+func Small(t testing.TB) (s *Server, endpoint string) {
+	t.Helper()
+	s = New(t)
+	for _, list := range []string{"se-4b", "mw-4b", "uws-4b"} {
+		s.SetMinimumWait(list, time.Hour)
+		s.Publish(list, nil)
+	}
+	load := "se-4b evil.example/\nmw-4b mal.example/\nse-4b harmless.example/ unconfirmed\n"
+	if err := Load(s, strings.NewReader(load)); err != nil {
+		t.Fatal(err)
+	}
+	listening := httptest.NewServer(s)
+	t.Cleanup(listening.Close)
+	return s, listening.URL
+}
+
+// ThreatDetail is one threat type with its attributes, as hashes.search tells it.
+type ThreatDetail = sbv5.FullHash_FullHashDetail
+
+// AddThreat makes hashes.search confirm an expression such as "evil.example.com/",
+// by way of every service; only v5 knows attributes. Further calls for the same expression add further details.
+func (s *Server) AddThreat(expression string, threat sbv5.ThreatType, attributes ...sbv5.ThreatAttribute) {
+	hash := sha256.Sum256([]byte(expression))
+	s.AddFullHash(hash[:], &ThreatDetail{ThreatType: threat, Attributes: attributes})
+}
+
+// RemoveThreat takes back all that AddThreat and AddExtendedThreat told about an expression.
+func (s *Server) RemoveThreat(expression string) {
+	hash := sha256.Sum256([]byte(expression))
+	s.locked(func() {
+		delete(s.threats, string(hash[:]))
+		delete(s.extended, string(hash[:]))
+	})
+}
+
+// AddFullHash adds a raw entry, which is answered to every prefix it begins with.
+// The hash need not have 32 bytes, so that malformed answers can be made.
+func (s *Server) AddFullHash(hash []byte, details ...*ThreatDetail) {
+	s.locked(func() {
+		known := s.threats[string(hash)]
+		if known == nil {
+			known = &sbv5.FullHash{FullHash: bytes.Clone(hash)}
+			s.threats[string(hash)] = known
+		}
+		known.FullHashDetails = append(known.FullHashDetails, details...)
+	})
+}
+
+// SetCacheDuration sets the cache_duration of later answers of searches, or of each match
+// in them, 300 seconds at the start; in Web Risk expire_time is so much later than the
+// answer. A negative one leaves the field out.
+func (s *Server) SetCacheDuration(d time.Duration) { s.locked(func() { s.cacheFor = d }) }
+
+// search returns the answer of hashes.search for some prefixes, ordered by hash.
+func (s *Server) search(prefixes [][]byte) *sbv5.SearchHashesResponse {
+	m := &sbv5.SearchHashesResponse{}
+	var found []string
+	for hash := range s.threats {
+		if slices.ContainsFunc(prefixes, func(prefix []byte) bool { return matches([]byte(hash), prefix) }) {
+			found = append(found, hash)
+		}
+	}
+	slices.Sort(found) // after the search: a flood makes thousands of them a second
+	for _, hash := range found {
+		m.FullHashes = append(m.FullHashes, s.threats[hash])
+	}
+	if s.cacheFor >= 0 {
+		m.CacheDuration = durationpb.New(s.cacheFor)
+	}
+	return m
+}
+
+// matches reports whether hash, which may be malformed and shorter than prefix,
+// belongs to prefix.
+func matches(hash, prefix []byte) bool {
+	return bytes.HasPrefix(hash, prefix) || bytes.HasPrefix(prefix, hash)
 }

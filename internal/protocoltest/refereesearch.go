@@ -1,8 +1,10 @@
 package protocoltest
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -100,4 +102,153 @@ func (r *referee) learnSearch(x *exchange, how outcome, at time.Time) {
 			r.backoffs.searches = searchBackoff{}
 		}
 	}
+}
+
+// cache is what the client must know of the hash prefixes it asked for by one
+// method. It dies with the client's process.
+type cache struct {
+	fresh    map[string]time.Time // by prefix: until then the client knows the answer
+	positive map[string]time.Time // by full hash: when that part of an answer ends; not in v5
+	inFlight map[string]int       // by prefix: requests under way that ask for it
+}
+
+func newCache() cache {
+	return cache{fresh: map[string]time.Time{}, positive: map[string]time.Time{}, inFlight: map[string]int{}}
+}
+
+// unique returns prefixes without duplicates, in order.
+func unique(prefixes [][]byte) []string {
+	var all []string
+	seen := map[string]bool{}
+	for _, p := range prefixes {
+		if !seen[string(p)] {
+			seen[string(p)] = true
+			all = append(all, string(p))
+		}
+	}
+	return all
+}
+
+// begin notes a request for these prefixes.
+func (c *cache) begin(prefixes []string) {
+	for _, p := range prefixes {
+		c.inFlight[p]++
+	}
+}
+
+// end notes that a request for these prefixes has ended.
+func (c *cache) end(prefixes []string) {
+	for _, p := range prefixes {
+		c.inFlight[p]--
+		if c.inFlight[p] <= 0 {
+			delete(c.inFlight, p)
+		}
+	}
+}
+
+// learn notes that the answer for these prefixes is good for some time. It replaces
+// all that was known of them.
+func (c *cache) learn(prefixes []string, at time.Time, life time.Duration) {
+	for _, p := range prefixes {
+		delete(c.fresh, p)
+		if life > 0 {
+			c.fresh[p] = at.Add(life)
+		}
+		for hash := range c.positive {
+			if strings.HasPrefix(hash, p) {
+				delete(c.positive, hash)
+			}
+		}
+	}
+}
+
+// known reports whether the client knows the answer for a prefix. A match that has
+// expired makes it ask again, even while all other hashes of the prefix are known to
+// be safe (page "Caching").
+func (c *cache) known(prefix string, now time.Time) bool {
+	if !now.Before(c.fresh[prefix]) {
+		return false
+	}
+	for hash, end := range c.positive {
+		if strings.HasPrefix(hash, prefix) && !now.Before(end) {
+			return false
+		}
+	}
+	return true
+}
+
+// judgeKnown judges whether the client could know the answer for a prefix: from its
+// cache (answers without a hit too) or from a request under way. Each is reported
+// once per request.
+func (r *referee) judgeKnown(rule string, c *cache, prefixes []string, now time.Time) {
+	var fresh, inFlight []string
+	for _, p := range prefixes {
+		switch {
+		case c.inFlight[p] > 0:
+			inFlight = append(inFlight, p)
+		case c.known(p, now):
+			fresh = append(fresh, p)
+		}
+	}
+	if len(fresh) > 0 {
+		r.violation(rule, "%s asked for again while the answer is fresh, the first, %x, %s",
+			hashPrefixes(len(fresh)), fresh[0], tooEarly(now, c.fresh[fresh[0]]))
+	}
+	if len(inFlight) > 0 {
+		r.violation(rule, "%s asked for at %s while another request for them is under way, the first is %x",
+			hashPrefixes(len(inFlight)), stamp(now), inFlight[0])
+	}
+}
+
+func hashPrefixes(n int) string {
+	if n == 1 {
+		return "1 hash prefix"
+	}
+	return fmt.Sprintf("%d hash prefixes", n)
+}
+
+// ruleBudget begins violations of the budget. It is the operator's, not Google's,
+// which bills every search of Web Risk.
+const ruleBudget = "budget of searches"
+
+// budget is how many searches the client may send a day. The zero budget has no limit.
+type budget struct {
+	limit int
+	start time.Time // of some day
+	day   int64     // that the last search was sent in, counted from start
+	spent int       // searches of that day
+}
+
+// SetBudget makes the referee judge the number of searches of a day, of any protocol
+// and with any outcome: more than n are reported. A day has 24 hours; one begins at
+// dayStart. With n below 1, as at the start, there is no limit. What was sent before
+// does not count.
+func (s *Server) SetBudget(n int, dayStart time.Time) {
+	s.locked(func() { s.referee.budget = budget{limit: n, start: dayStart} })
+}
+
+// judgeBudget counts a search and judges whether the day had one left.
+func (r *referee) judgeBudget(now time.Time) {
+	b := &r.budget
+	if b.limit < 1 {
+		return
+	}
+	if day := b.dayOf(now); day != b.day {
+		b.day, b.spent = day, 0
+	}
+	b.spent++
+	if b.spent > b.limit {
+		next := b.start.Add(time.Duration(b.day+1) * 24 * time.Hour)
+		r.violation(ruleBudget, "search %d of a day that has %d, %s", b.spent, b.limit, tooEarly(now, next))
+	}
+}
+
+// dayOf returns the number of the day that a time is in, negative before start.
+func (b *budget) dayOf(t time.Time) int64 {
+	since := t.Sub(b.start)
+	day := int64(since / (24 * time.Hour))
+	if since < 0 && since%(24*time.Hour) != 0 {
+		day--
+	}
+	return day
 }

@@ -2,7 +2,6 @@ package protocoltest
 
 import (
 	"cmp"
-	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -94,19 +93,15 @@ func (s *Server) withoutSecrets(text string) string {
 // v5 cannot serve a list that holds entries of other lengths than the suffix of its name
 // says; a request of v5 for it is misuse, which is reported.
 // Only Web Risk serves the list "se-ext-4b".
-func (s *Server) Publish(list string, entries [][]byte) {
-	if err := s.publish(list, entries); err != nil {
-		s.reporter.Errorf("protocoltest: publishing: %v", err)
-	}
-}
-
-func (s *Server) publish(name string, entries [][]byte) error {
+func (s *Server) Publish(name string, entries [][]byte) {
 	if listWidth(name) == 0 {
-		return fmt.Errorf("list %q: the name must end in -4b, -8b, -16b or -32b", name)
+		s.reporter.Errorf("protocoltest: publishing: list %q: the name must end in -4b, -8b, -16b or -32b", name)
+		return
 	}
 	for _, e := range entries {
 		if len(e) < minEntryBytes || len(e) > maxEntryBytes {
-			return fmt.Errorf("list %q: entry %x has %d bytes, want %d to %d", name, e, len(e), minEntryBytes, maxEntryBytes)
+			s.reporter.Errorf("protocoltest: publishing: list %q: entry %x has %d bytes, want %d to %d", name, e, len(e), minEntryBytes, maxEntryBytes)
+			return
 		}
 	}
 	held := sorted(entries)
@@ -118,7 +113,6 @@ func (s *Server) publish(name string, entries [][]byte) error {
 			s.owners[string(v.id)] = name
 		}
 	})
-	return nil
 }
 
 // list returns the list of that name, which it makes when there is none yet.

@@ -192,35 +192,38 @@ type listServer struct {
 // largeFile is the size in bytes from which load announces a file: it takes some seconds.
 const largeFile = 1 << 20
 
-// load reads the file.
-func (s *listServer) load(info os.FileInfo) error {
+// load reads the file if it has changed. It reports whether there is news of it.
+func (s *listServer) load() (news bool, _ error) {
+	info, err := os.Stat(s.file)
+	if err != nil {
+		s.read = time.Time{} // read the file when it is back, even with the same time
+		return true, err
+	}
+	if info.ModTime().Equal(s.read) {
+		return false, nil
+	}
+	s.read = info.ModTime()
 	if info.Size() >= largeFile {
 		s.out.printf("Reading %s (%.1f MB)\n", s.file, float64(info.Size())/1e6)
 	}
 	f, err := os.Open(s.file)
 	if err != nil {
-		return err
+		return true, err
 	}
 	defer f.Close()
 	if err := protocoltest.Load(s.Server, f); err != nil {
-		return fmt.Errorf("%s: %w", s.file, err)
+		return true, fmt.Errorf("%s: %w", s.file, err)
 	}
-	return nil
+	return true, nil
 }
 
 // reload reads the file if it has changed. It complains once about each problem.
 func (s *listServer) reload() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	info, err := os.Stat(s.file)
-	if err == nil {
-		if info.ModTime().Equal(s.read) {
-			return
-		}
-		s.read = info.ModTime()
-		err = s.load(info)
-	} else {
-		s.read = time.Time{} // read the file when it is back, even with the same time
+	news, err := s.load()
+	if !news {
+		return
 	}
 	switch began, ended := s.trouble.Note(err); {
 	case ended:
@@ -281,12 +284,7 @@ func (s *listServer) corefile(address net.Addr) string {
 }
 
 func (s *listServer) serve(ctx context.Context, o options) error {
-	info, err := os.Stat(s.file)
-	if err == nil {
-		s.read = info.ModTime()
-		err = s.load(info)
-	}
-	if err != nil {
+	if _, err := s.load(); err != nil {
 		return err
 	}
 	l, err := net.Listen("tcp", o.listen)
