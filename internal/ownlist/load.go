@@ -36,6 +36,7 @@ func scan(r io.Reader, k Config, sum *Summary, emit func(entry)) error {
 		does := e.wide()
 		if does != "" && e.scope&below != 0 && k.Fetched && !k.Wide {
 			sum.LeftOut.add(sum.lines, does)
+			sum.leftOut += e.sum()
 			return
 		}
 		emit(e)

@@ -27,7 +27,8 @@ type Summary struct {
 	LeftOut     WideLines // such lines of a fetched list that may not have them: they have no effect
 	Modified    time.Time // modification time of the file; zero: hosts of the Corefile
 
-	lines     int // read so far
+	lines     int    // read so far
+	leftOut   uint64 // the sum of the entries of LeftOut
 	tracker   tracker
 	onPurpose bool // a comment says that it may have no entries
 }
@@ -185,14 +186,14 @@ func (s Summary) LeftOutRemark() string {
 
 // Survey reads a list to its end and keeps nothing of it: it takes the same memory for any
 // number of entries. Summary.Entries counts a name once for each time that it occurs. names
-// is equal for lists with the same entries in any order, and probably not for others; it
-// does not depend on the process. Survey returns the error of reading r.
+// is equal for lists with the same entries in any order, those that are left out too, and probably not
+// for others; it does not depend on the process. Survey returns the error of reading r.
 func Survey(r io.Reader, c Config) (sum Summary, names uint64, err error) {
 	err = scan(r, c, &sum, func(e entry) {
 		sum.Entries++
 		names += e.sum()
 	})
-	return sum, names, err
+	return sum, names + sum.leftOut, err
 }
 
 // sum returns a hash of the entry: 64-bit FNV-1a, which hash/fnv would compute through an

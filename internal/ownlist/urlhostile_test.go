@@ -216,6 +216,10 @@ func TestAListComesCompressedConditionallyAndByRedirects(t *testing.T) {
 	if !after.Changed.Equal(before.Changed) || !after.Checked.After(before.Checked) || f.inForce() != 100 {
 		t.Errorf("The same names are written again: %+v, then %+v", before, after)
 	}
+	if f.fetch(send(list + "||com^\n")); f.inForce() != 101 {
+		t.Errorf("A line that is left out has come, and may count after a reload: %d lines", f.inForce())
+	}
+	f.fetch(send(list))
 	conditional := func(w http.ResponseWriter, r *http.Request) {
 		if r.UserAgent() == "" || !strings.HasPrefix(r.UserAgent(), "coredns-safebrowsing/") {
 			t.Errorf("User agent %q", r.UserAgent())
