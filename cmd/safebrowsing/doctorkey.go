@@ -32,8 +32,8 @@ func keyDiagnosis(o *block.Block, now time.Time) diagnosis {
 	switch {
 	case !o.Config.Online:
 		return diagnosis{"key", isWarning, text(fmt.Sprintf("there is none: %s is off, and only your own lists are in force", o.Config.Service)), keyAdvice(o)}
-	case o.Settings.TokenFile() != "":
-		return tokenDiagnosis(o.Settings.TokenFile(), now)
+	case o.Settings.Token:
+		return tokenDiagnosis(o.Settings.KeyFile, now)
 	case o.Settings.KeyDoubt(o.Config.Secret) != "":
 		return diagnosis{"key", isWarning, "present, but not of the form of Google's keys, which have 39 letters and begin with AIza", "if Google refuses it, " + keyAdvice(o)}
 	case o.Config.Secret != "":
@@ -123,8 +123,8 @@ func apiPage(d *protocol.Dialect) string {
 func adviceFor(code int, o *block.Block) text {
 	d := o.Settings.Dialect()
 	switch {
-	case code == http.StatusUnauthorized && o.Settings.TokenFile() != "":
-		return tokenAdvice(o.Settings.TokenFile())
+	case code == http.StatusUnauthorized && o.Settings.Token:
+		return tokenAdvice(o.Settings.KeyFile)
 	case code == http.StatusBadRequest, code == http.StatusUnauthorized, code == http.StatusForbidden:
 		return accessAdvice(o)
 	case code == http.StatusTooManyRequests:
@@ -141,7 +141,7 @@ func adviceFor(code int, o *block.Block) text {
 func accessAdvice(o *block.Block) text {
 	d := o.Settings.Dialect()
 	var all []string
-	if o.Settings.TokenFile() != "" {
+	if o.Settings.Token {
 		all = append(all, "that the token is right and its account may use the API")
 	} else {
 		all = append(all, "that the key is right and its restrictions allow the API and this machine")
@@ -163,7 +163,7 @@ func adviceOn(o *block.Block, hold updater.Hold) text {
 	code := 0
 	_, _ = fmt.Sscanf(hold.Cause, "status %d", &code) // 0 if the cause is no status
 	switch {
-	case code == http.StatusTooManyRequests, code == http.StatusUnauthorized && o.Settings.TokenFile() != "":
+	case code == http.StatusTooManyRequests, code == http.StatusUnauthorized && o.Settings.Token:
 		return adviceFor(code, o)
 	case code == http.StatusBadRequest, code == http.StatusNotFound:
 		return text(fmt.Sprintf("correct the %s, the endpoint or the names in lists", o.Settings.Credential())) + changed
@@ -176,7 +176,7 @@ func adviceOn(o *block.Block, hold updater.Hold) text {
 // renewedSince reports whether there is a token that was written after a time: a refusal at
 // that time was for the one before.
 func renewedSince(o *block.Block, t time.Time) bool {
-	info, err := os.Stat(o.Settings.TokenFile())
+	info, err := os.Stat(o.Settings.KeyFile)
 	return err == nil && info.ModTime().After(t)
 }
 

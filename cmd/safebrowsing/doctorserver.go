@@ -232,7 +232,7 @@ func answerDiagnosis(o *block.Block, address string, offered []protocol.ListInfo
 	switch {
 	case errors.As(err, &status):
 		advice := adviceFor(status.Code, o)
-		if known := knownRefusal(status, o.Settings.Dialect()); known != nil && o.Config.Secret != "" && o.Settings.TokenFile() == "" {
+		if known := knownRefusal(status, o.Settings.Dialect()); known != nil && o.Config.Secret != "" && !o.Settings.Token {
 			advice = text(known.Error())
 		}
 		return diagnosis{"server", isProblem, text(err.Error()), advice}

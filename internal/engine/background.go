@@ -109,7 +109,7 @@ const unlistedRetry = 30 * time.Minute
 // asksForUnlisted reports whether the engine has no lists and a server that may confirm only what
 // its own lists hold, as a relay without -realtime does.
 func (e *Engine) asksForUnlisted() bool {
-	return e.settings.Mode == lookup.NoStorage && e.settings.OfOperator()
+	return e.settings.Mode == lookup.NoStorage && !e.settings.Google() && e.settings.Dialect() == protocol.DialectV5
 }
 
 // lookForRealtime asks the server once for the names of its lists, and logs a WARNING if it has

@@ -35,7 +35,7 @@ func (s Settings) Check(secret string, online bool, in Stanza) error {
 		check func() error
 	}{
 		{"protocol", s.checkProtocol},
-		{"endpoint", s.checkEndpoint},
+		{"endpoint", func() error { return protocol.CheckEndpoints(strings.Fields(s.Endpoint)) }},
 		{"lists", func() error { return s.checkLists(in) }},
 	} {
 		if err := check.check(); err != nil {
@@ -55,8 +55,6 @@ func (s Settings) checkProtocol() error {
 	}
 	return err
 }
-
-func (s Settings) checkEndpoint() error { return protocol.CheckEndpoints(strings.Fields(s.Endpoint)) }
 
 // checkLists refuses lists that the server cannot have or that are no threat lists. Any server but
 // Google's may have lists of its own.

@@ -94,9 +94,9 @@ func (r *reporter) report(e updater.Event) {
 		delete(r.refusedLists, e.List)
 	case updater.ListUpdated:
 		delete(r.refusedLists, e.List)
-		log.Infof("List %s now has %s, next update not before %s", e.List, entries(e.Entries), say.Time(e.Due))
+		log.Infof("List %s now has %s, next update not before %s", e.List, say.Count(e.Entries, "entry", "entries"), say.Time(e.Due))
 	case updater.ListRejected:
-		log.Errorf("Update of list %s rejected: %v. The list stays in force as it was, with %s. It is fetched again in full, not before %s", e.List, e.Err, entries(e.Entries), say.Time(e.Due))
+		log.Errorf("Update of list %s rejected: %v. The list stays in force as it was, with %s. It is fetched again in full, not before %s", e.List, e.Err, say.Count(e.Entries, "entry", "entries"), say.Time(e.Due))
 	case updater.ListRefused:
 		r.refused(e)
 	case updater.BatchRefused:
@@ -114,19 +114,19 @@ func (r *reporter) report(e updater.Event) {
 	case updater.Searched:
 		r.searched(e.Err)
 	case updater.BudgetLow:
-		log.Warningf("%d of the day's %s are spent. When all are spent, suspected names pass until %s. Raise budget if this happens often", e.Spent, numberOfSearches(e.Budget), say.Time(e.Due))
+		log.Warningf("%d of the day's %s are spent. When all are spent, suspected names pass until %s. Raise budget if this happens often", e.Spent, say.Count(e.Budget, "search", "searches"), say.Time(e.Due))
 	case updater.BudgetSpent:
 		r.budgetSpent(e)
 	case updater.BudgetPaused:
 		r.budgetPaused(e)
 	case updater.BudgetRenewed:
-		log.Infof("Names are confirmed again, with the new day's budget of %s", numberOfSearches(e.Budget))
+		log.Infof("Names are confirmed again, with the new day's budget of %s", say.Count(e.Budget, "search", "searches"))
 	}
 }
 
 // budgetSpent says that searches end for the day, and why.
 func (r *reporter) budgetSpent(e updater.Event) {
-	why, cure := fmt.Sprintf("The day's budget of %s is spent", numberOfSearches(e.Budget)), "Raise budget to confirm more names a day"
+	why, cure := fmt.Sprintf("The day's budget of %s is spent", say.Count(e.Budget, "search", "searches")), "Raise budget to confirm more names a day"
 	if e.Err != nil {
 		why, cure = "No names are confirmed: "+e.Err.Error(), "To begin the day with the whole budget, stop CoreDNS and delete the file"
 	}
@@ -156,9 +156,9 @@ func (r *reporter) loadFailed(e updater.Event) {
 func (r *reporter) loaded(e updater.Event) {
 	switch {
 	case r.started && r.shares:
-		log.Infof("List %s now has %s, fetched by another relay at %s", e.List, entries(e.Entries), say.Time(e.Updated))
+		log.Infof("List %s now has %s, fetched by another relay at %s", e.List, say.Count(e.Entries, "entry", "entries"), say.Time(e.Updated))
 	case r.started:
-		log.Infof("List %s now has %s, fetched by the process that keeps %s fresh at %s", e.List, entries(e.Entries), r.settings.DB, say.Time(e.Updated))
+		log.Infof("List %s now has %s, fetched by the process that keeps %s fresh at %s", e.List, say.Count(e.Entries, "entry", "entries"), r.settings.DB, say.Time(e.Updated))
 	}
 }
 
@@ -226,7 +226,7 @@ func (r *reporter) refused(e updater.Event) {
 		meant = ". Mode realtime acts as mode local until it is there: start the relay with -realtime, or write mode local"
 	}
 	log.Errorf("The server refuses list %s: %v%s. Other lists are updated. This list has %s in force. Next try not before %s%s",
-		e.List, e.Err, meant, entries(e.Entries), say.Time(e.Due), r.hint(e.Err, e.Due))
+		e.List, e.Err, meant, say.Count(e.Entries, "entry", "entries"), say.Time(e.Due), r.hint(e.Err, e.Due))
 }
 
 // longWait logs a minimum wait that is longer than those that servers are known to
@@ -331,8 +331,8 @@ func (r *reporter) hint(err error, next time.Time) string {
 			billing = " in a project with a billing account"
 		}
 		enabled := ""
-		if wait := time.Until(next).Round(time.Second); wait > 0 {
-			enabled = fmt.Sprintf(". If you have just enabled the API: the next try is at %s, in %s", say.Time(next), age(wait))
+		if wait := time.Until(next); wait > 0 {
+			enabled = fmt.Sprintf(". If you have just enabled the API: the next try is at %s, in %s", say.Time(next), say.Age(wait))
 		}
 		return fmt.Sprintf(". Check the %s, and that the %s API is enabled for it%s; a new one is tried within a minute%s", s.Credential(), s.Dialect().Service, billing, enabled)
 	case http.StatusTooManyRequests:
@@ -343,16 +343,13 @@ func (r *reporter) hint(err error, next time.Time) string {
 
 func (r *reporter) measure(e updater.Event) {
 	switch e.Kind {
-	case updater.Fetched:
-		r.request("fetch", e)
-	case updater.ListRefused:
-		r.request("fetch", e)
-		r.note(e)
-	case updater.BatchRefused:
-		r.request("fetch", e)
+	case updater.Fetched, updater.ListRefused, updater.BatchRefused:
+		request("fetch", e)
 	case updater.Searched:
-		r.request("search", e)
-	case updater.Loaded, updater.Followed, updater.ListUpdated, updater.ListUnchanged, updater.ListRejected, updater.ListWaiting:
+		request("search", e)
+	}
+	switch e.Kind {
+	case updater.Loaded, updater.Followed, updater.ListUpdated, updater.ListUnchanged, updater.ListRejected, updater.ListWaiting, updater.ListRefused:
 		r.note(e)
 	}
 }
@@ -365,7 +362,7 @@ func (r *reporter) note(e updater.Event) {
 	r.changed()
 }
 
-func (r *reporter) request(method string, e updater.Event) {
+func request(method string, e updater.Event) {
 	requestsTotal.WithLabelValues(method, outcomeOf(e.Err)).Inc()
 	requestDuration.WithLabelValues(method).Observe(e.Took.Seconds())
 }

@@ -55,29 +55,23 @@ func (s Settings) Stored() []string {
 	return strings.Fields(s.Lists)
 }
 
-// clientConfig says how the server at an endpoint is reached. A nil transport is the
-// network.
-func (s Settings) clientConfig(endpoint, key string, transport http.RoundTripper) protocol.Config {
-	return protocol.Config{
-		Endpoint:   endpoint,
-		CA:         s.CA,
-		Cert:       protocol.CertFiles{Cert: s.Cert, Key: s.CertKey},
-		Key:        key,
-		UserAgent:  "coredns-safebrowsing/" + say.Version,
-		Resolvers:  strings.Fields(s.Resolvers),
-		MaxEntries: s.MaxEntries,
-		Bearer:     s.Token,
-		Transport:  transport,
-	}
-}
-
 // Client returns a client of the server, whose lists are in the database. With several
 // endpoints it is a *protocol.Failover. A nil transport is the network.
 func (s Settings) Client(key string, database *lookup.Database, transport http.RoundTripper) (protocol.Client, error) {
 	endpoints := s.Endpoints()
 	var clients []protocol.Client
 	for _, endpoint := range endpoints {
-		client, err := s.Dialect().NewClient(s.clientConfig(endpoint, key, transport), s.Stored(), database.Versions)
+		client, err := s.Dialect().NewClient(protocol.Config{
+			Endpoint:   endpoint,
+			CA:         s.CA,
+			Cert:       protocol.CertFiles{Cert: s.Cert, Key: s.CertKey},
+			Key:        key,
+			UserAgent:  "coredns-safebrowsing/" + say.Version,
+			Resolvers:  strings.Fields(s.Resolvers),
+			MaxEntries: s.MaxEntries,
+			Bearer:     s.Token,
+			Transport:  transport,
+		}, s.Stored(), database.Versions)
 		if err != nil {
 			return nil, err
 		}
@@ -114,14 +108,6 @@ func (s Settings) Credential() string {
 	return "API key"
 }
 
-// TokenFile returns the file with the access token, or "" if the credential is an API key.
-func (s Settings) TokenFile() string {
-	if !s.Token {
-		return ""
-	}
-	return s.KeyFile
-}
-
 // ProviderOf returns who provides what the server says. If Google does not run the server, a relay
 // may say so with each answer: the last one to the client counts, or before the first one what was
 // saved with the lists.
@@ -138,10 +124,6 @@ func (s Settings) ProviderOf(client protocol.Client, schedule *updater.Schedule)
 
 // Google reports whether Google runs the server.
 func (s Settings) Google() bool { return protocol.IsGoogle(s.Endpoint) }
-
-// OfOperator reports whether the server is the operator's own and speaks as a relay does. It may lack
-// what Google's server has.
-func (s Settings) OfOperator() bool { return !s.Google() && s.Dialect() == protocol.DialectV5 }
 
 // Ending returns the end of the protocol at the server.
 func (s Settings) Ending() protocol.Ending { return s.Dialect().EndingAt(s.Endpoint) }

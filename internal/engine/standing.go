@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"strings"
@@ -23,7 +24,7 @@ func (r *reporter) start(kind updater.Kind) {
 	now := time.Now()
 	lists, missing := r.inForce(names, now)
 	budget, hold := r.budget(now), r.searchHold()
-	parts := []string{fmt.Sprintf("%s is on: %s, mode %s", r.settings.Dialect().Title, strings.Join(r.settings.Endpoints(), ", then "), r.settings.Mode), lists, r.place(), r.next(kind, names, now)}
+	parts := []string{fmt.Sprintf("%s is on: %s, mode %s", r.settings.Dialect().Title, strings.Join(r.settings.Endpoints(), ", then "), r.settings.Mode), lists, "db " + cmp.Or(r.settings.DB, "off"), r.next(kind, names, now)}
 	if budget != "" {
 		parts = append(parts, budget)
 	}
@@ -86,7 +87,7 @@ func (r *reporter) inForce(names []string, now time.Time) (lists string, missing
 func (r *reporter) budget(now time.Time) string {
 	switch perDay := r.settings.Budget; {
 	case perDay > 0:
-		return fmt.Sprintf("budget of %s a day, %d left today", numberOfSearches(perDay), r.ledger.Remaining(perDay, now))
+		return fmt.Sprintf("budget of %s a day, %d left today", say.Count(perDay, "search", "searches"), r.ledger.Remaining(perDay, now))
 	case r.settings.Dialect().Paid:
 		return "NO budget: searches cost money, and their number is not limited"
 	}
@@ -118,18 +119,11 @@ func describe(l updater.ListStatus, now time.Time) string {
 	case l.Missing():
 		return l.Name + " (not yet)"
 	case l.Updated.IsZero():
-		return fmt.Sprintf("%s (%s, of unknown age)", l.Name, entries(l.Entries))
+		return fmt.Sprintf("%s (%s, of unknown age)", l.Name, say.Count(l.Entries, "entry", "entries"))
 	case l.Old(now):
-		return fmt.Sprintf("%s (%s, OLD: updated %s ago)", l.Name, entries(l.Entries), age(now.Sub(l.Updated)))
+		return fmt.Sprintf("%s (%s, OLD: updated %s ago)", l.Name, say.Count(l.Entries, "entry", "entries"), say.Age(now.Sub(l.Updated)))
 	}
-	return fmt.Sprintf("%s (%s, updated %s ago)", l.Name, entries(l.Entries), age(now.Sub(l.Updated)))
-}
-
-func (r *reporter) place() string {
-	if r.settings.DB == "" {
-		return "db off"
-	}
-	return "db " + r.settings.DB
+	return fmt.Sprintf("%s (%s, updated %s ago)", l.Name, say.Count(l.Entries, "entry", "entries"), say.Age(now.Sub(l.Updated)))
 }
 
 // next says when the first request is allowed, and why not before.
@@ -146,31 +140,4 @@ func (r *reporter) next(kind updater.Kind, names []string, now time.Time) string
 		return fmt.Sprintf("next request not before %s (%v)", say.Time(hold.Until), hold)
 	}
 	return "next request within a minute (first contact)"
-}
-
-// numberOfSearches prints a number of searches.
-func numberOfSearches(n int) string {
-	if n == 1 {
-		return "1 search"
-	}
-	return fmt.Sprintf("%d searches", n)
-}
-
-// entries prints a number of entries.
-func entries(n int) string {
-	if n == 1 {
-		return "1 entry"
-	}
-	return fmt.Sprintf("%d entries", n)
-}
-
-// age prints how long ago something was, to two units at most.
-func age(d time.Duration) string {
-	switch {
-	case d < time.Minute:
-		return d.Round(time.Second).String()
-	case d < 48*time.Hour:
-		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
-	}
-	return fmt.Sprintf("%d days", int(d/(24*time.Hour)))
 }
