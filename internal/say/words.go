@@ -2,8 +2,11 @@ package say
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Plural returns one if n is 1, else many.
@@ -112,4 +115,73 @@ func commonPrefix(a, b string) (n int) {
 		n++
 	}
 	return n
+}
+
+// Stamp formats a time by RFC 3339, in UTC. It returns "" for the zero time.
+func Stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// Size returns a number of bytes in words.
+func Size(n uint64) string {
+	switch {
+	case n < 1_000:
+		return fmt.Sprintf("%d bytes", n)
+	case n < 999_950: // more is rounded to a thousand
+		return fmt.Sprintf("%.1f kB", float64(n)/1e3)
+	case n < 999_950_000:
+		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
+	}
+	return fmt.Sprintf("%.1f GB", float64(n)/1e9)
+}
+
+// Duration reads a duration as people write it, such as 30m or 7d, of at least a second.
+func Duration(written string, longest time.Duration) (time.Duration, error) {
+	d, err := time.ParseDuration(written)
+	if days, ok := strings.CutSuffix(written, "d"); ok {
+		var n int64 // an int has 32 bits on some machines
+		n, err = strconv.ParseInt(days, 10, 64)
+		d = time.Duration(max(0, min(n, 1<<16))) * 24 * time.Hour
+	}
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("%q is not a duration such as 30m, 2h or 7d", written)
+	case d < time.Second:
+		return 0, fmt.Errorf("%q is less than a second", written)
+	case d > longest:
+		return 0, fmt.Errorf("%q is more than %d days", written, longest/(24*time.Hour))
+	}
+	return d, nil
+}
+
+// Text is a string in JSON that may hold any bytes. Those that are not UTF-8
+// are escaped as in a canonical host.
+type Text string
+
+// MarshalText implements encoding.TextMarshaler.
+func (t Text) MarshalText() ([]byte, error) {
+	return []byte(escaped(string(t), func(rune) bool { return true })), nil
+}
+
+// Shown returns text that others wrote, safe for a terminal: it escapes control characters.
+func Shown(s string) string { return escaped(s, unicode.IsPrint) }
+
+// escaped replaces bytes that are not UTF-8, and runes for which keep is false, by %XX.
+func escaped(s string, keep func(rune) bool) string {
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		r, size := utf8.DecodeRuneInString(s[i:])
+		if r == utf8.RuneError && size == 1 || !keep(r) {
+			for _, c := range []byte(s[i : i+size]) {
+				fmt.Fprintf(&b, "%%%02X", c)
+			}
+		} else {
+			b.WriteString(s[i : i+size])
+		}
+		i += size
+	}
+	return b.String()
 }
