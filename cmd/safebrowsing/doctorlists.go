@@ -151,14 +151,14 @@ func ownListDiagnosis(s ownlist.State) diagnosis {
 		}
 		return d
 	}
-	for _, remark := range []string{s.WideRemark(), s.LeftOutRemark()} {
+	for _, remark := range []string{s.Wide.String(), s.LeftOutRemark()} {
 		if remark != "" {
 			remarks += "; " + remark
 		}
 	}
 	d := diagnosis{"own list", isWarning, text(fmt.Sprintf("%s %s %s%s%s", name, does, say.Count(s.InForce(), "name", "names"), changed, remarks)), ""}
 	switch {
-	case s.WideRemark() != "":
+	case s.Wide.String() != "":
 		d.Advice = "delete the lines that match very many names, unless you want them"
 	case s.Bad.Count > 0:
 		d.Advice = "correct the lines that are not list entries"

@@ -124,7 +124,7 @@ func reportOwn(e ownlist.Event) {
 	default:
 		log.Infof("List %s %sis in force with %s%s", e.Path, again, say.Count(e.InForce(), "name", "names"), remarks)
 	}
-	if wide := e.WideRemark(); wide != "" {
+	if wide := e.Wide.String(); wide != "" {
 		log.Warningf("List %s: %s", e.Path, wide)
 	}
 	if left := e.LeftOutRemark(); left != "" {

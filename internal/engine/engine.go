@@ -199,7 +199,7 @@ func (e *Engine) start(key string) {
 }
 
 // stop ends everything that the engine does and waits for it, but not for a write that
-// hangs: see patience. Then its goroutines end when the disk answers, and report nothing.
+// hangs: see files.Wait. Then its goroutines end when the disk answers, and report nothing.
 func (e *Engine) stop() {
 	e.Checker.Close() // before the schedule is let go of: a search may end with a wait
 	e.cancel()

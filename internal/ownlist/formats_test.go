@@ -266,7 +266,7 @@ func FuzzRead(f *testing.F) {
 		if sum.Bad.Count+sum.NotSupported()+sum.Elsewhere.Count+sum.LocalData.Count > lines || len(sum.Unsupported) > maxKinds+1 || len(sum.Wide.First) > maxWide {
 			t.Errorf("%d lines: %+v", lines, sum)
 		}
-		if text := fmt.Sprint(sum.Remarks(), sum.Nothing(), sum.WideRemark()); len(text) > 2000 || !utf8.ValidString(text) {
+		if text := fmt.Sprint(sum.Remarks(), sum.Nothing(), sum.Wide.String()); len(text) > 2000 || !utf8.ValidString(text) {
 			t.Errorf("too long, or not UTF-8: %q", text)
 		}
 		var hosts []lookup.Host

@@ -78,32 +78,21 @@ func scan(r io.Reader, k Config, sum *Summary, emit func(entry)) error {
 	return nil
 }
 
-// openRegular opens a regular file and returns its version too.
-func openRegular(path string) (*os.File, fs.FileInfo, error) {
-	f, err := files.Open(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	version, err := f.Stat()
-	if err != nil {
-		return nil, nil, errors.Join(err, f.Close())
-	}
-	return f, version, nil
-}
-
 // load reads a file. It returns the version that it opened. steady is false if the file
 // changed while it was read: the content may be a mixture. A file that has not been
 // fetched yet is empty, and its version is nil.
 func load(k Config) (c *content, version fs.FileInfo, steady bool, err error) {
-	f, version, err := openRegular(k.Path)
+	f, err := files.Open(k.Path)
 	if k.Fetched && errors.Is(err, fs.ErrNotExist) {
-		c, err = read(strings.NewReader(""), k, 0)
-		return c, nil, false, err
+		return newBuilder().build(), nil, false, nil
 	}
 	if err != nil {
 		return nil, nil, false, err
 	}
 	defer f.Close()
+	if version, err = f.Stat(); err != nil {
+		return nil, nil, false, err
+	}
 	lines, err := countLines(f, version.Size())
 	if err == nil {
 		c, err = read(f, k, lines)
@@ -147,7 +136,7 @@ func countLines(f *os.File, size int64) (lines int, err error) {
 // is the name of the entry that decides, or "": with it most lines need not be parsed. ok is false if no line
 // matches h. It is safe for concurrent use.
 func FindLine(c Config, h lookup.Host, name string) (line int, text string, ok bool, err error) {
-	f, _, err := openRegular(c.Path)
+	f, err := files.Open(c.Path)
 	if err != nil {
 		return 0, "", false, err
 	}
@@ -248,19 +237,15 @@ func States() []State { return opened.states() }
 
 func (r *registry) states() (all []State) {
 	r.mu.Lock()
-	for _, s := range r.files {
-		all = append(all, s.state())
-	}
-	r.mu.Unlock()
-	slices.SortFunc(all, func(a, b State) int {
-		if a.Path == b.Path && a.Allow != b.Allow {
-			if a.Allow {
-				return 1
+	defer r.mu.Unlock()
+	for _, allow := range []bool{false, true} {
+		for k, s := range r.files {
+			if k.Allow == allow {
+				all = append(all, s.state())
 			}
-			return -1
 		}
-		return cmp.Compare(a.Path, b.Path)
-	})
+	}
+	slices.SortStableFunc(all, func(a, b State) int { return cmp.Compare(a.Path, b.Path) })
 	return all
 }
 

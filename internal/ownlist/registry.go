@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -118,7 +119,9 @@ func (r *registry) open(c Config, report func(Event)) (*File, error) {
 		return nil, err
 	}
 	if first {
-		s.reportFirst()
+		if st := s.state(); st.Err != nil || !s.missing() { // a file that is not there yet is no event
+			s.report(Event{State: st})
+		}
 		ctx, stop := context.WithCancel(context.Background())
 		s.stop = stop
 		s.wg.Go(func() { s.watch(ctx, r.interval) })
@@ -173,37 +176,25 @@ func (r *registry) acquire(k Config, o *opener) (s *source, first bool, err erro
 	return s, first, nil
 }
 
-// release undoes one Open. The last one stops the goroutine and waits for it.
+// release undoes one Open. The last one removes the source, stops the goroutine and waits for it.
 func (r *registry) release(s *source, o *opener) {
-	if !r.forget(s, o) {
-		return
-	}
-	s.stop()
-	files.Wait(s.wg.Wait)
-}
-
-// forget removes one opener and reports whether it was the last. Then it removes the
-// source too.
-func (r *registry) forget(s *source, o *opener) (last bool) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i := range s.openers {
-		if s.openers[i] == o {
-			s.openers = append(s.openers[:i:i], s.openers[i+1:]...)
-			break
-		}
+	s.openers = slices.DeleteFunc(s.openers, func(other *opener) bool { return other == o })
+	last := len(s.openers) == 0
+	if last {
+		delete(r.files, s.key)
 	}
-	if len(s.openers) > 0 {
-		return false
+	s.mu.Unlock()
+	r.mu.Unlock()
+	if last {
+		s.stop()
+		files.Wait(s.wg.Wait)
 	}
-	delete(r.files, s.key)
-	return true
 }
 
 // Close ends the updates of the list. The last Close of a shared file stops its goroutine
-// and waits for it, but not for a disk that hangs, see patience. Match continues with the last content. Close may be called more than
+// and waits for it, but not for a disk that hangs, see files.Wait. Match continues with the last content. Close may be called more than
 // once.
 func (f *File) Close() { f.close() }
 
@@ -327,14 +318,6 @@ func (s *source) take(c *content, version fs.FileInfo, steady bool) {
 	s.err = nil
 	s.mu.Unlock()
 	s.report(Event{s.state(), again})
-}
-
-// reportFirst reports the result of the first load. A file that is not there yet is no
-// event.
-func (s *source) reportFirst() {
-	if st := s.state(); st.Err != nil || !s.missing() {
-		s.report(Event{State: st})
-	}
 }
 
 // fail reports an error, unless the last report had the same one.

@@ -172,9 +172,6 @@ func (s Summary) Remarks() (all []string) {
 	return all
 }
 
-// WideRemark says which lines match a whole public suffix or every name, or returns "".
-func (s Summary) WideRemark() string { return s.Wide.String() }
-
 // LeftOutRemark says which lines are left out because they match a whole public suffix or
 // every name, or returns "".
 func (s Summary) LeftOutRemark() string {

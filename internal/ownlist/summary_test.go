@@ -125,7 +125,7 @@ func TestEntriesAboutVeryManyNamesAreNamed(t *testing.T) {
 	for _, tt := range tests {
 		for allow, want := range map[bool]string{false: tt.block, true: tt.wide} {
 			_, sum := listOf(t, tt.line, allow)
-			if got := sum.WideRemark(); got != want && want != "*" {
+			if got := sum.Wide.String(); got != want && want != "*" {
 				t.Errorf("%s, allow list %v: %q, want %q", tt.line, allow, got, want)
 			}
 		}

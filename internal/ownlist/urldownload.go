@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -304,12 +305,7 @@ func (p *downloads) take(ctx context.Context, s *urlSource, waiting func(others 
 func (p *downloads) taken() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var all []string
-	for _, name := range p.names {
-		all = append(all, name)
-	}
-	slices.SortFunc(all, cmp.Compare[string])
-	return all
+	return slices.Sorted(maps.Values(p.names))
 }
 
 // errInward is why a redirect is not followed: somebody outside must not have this server ask

@@ -43,7 +43,7 @@ func newURLRegistry(l limits, transport http.RoundTripper) *urlRegistry {
 var fetched = newURLRegistry(limits{whole: 15 * time.Minute, stall: time.Minute, pace: 30 * time.Second}, nil)
 
 // urlSource is a list that is kept fresh. The first Open starts the goroutine run; the last
-// Close stops it and waits for it, see patience. A run begins when the one before, of the same
+// Close stops it and waits for it, see files.Wait. A run begins when the one before, of the same
 // list, has ended.
 type urlSource struct {
 	registry  *urlRegistry
@@ -167,7 +167,7 @@ func (r *urlRegistry) release(key id, s *urlSource, l *URLList) {
 func (l *URLList) Path() string { return l.source.path }
 
 // Close ends the fetches of the list. The last Close of a shared list waits until a
-// download has been given up, but not for a write that hangs, see patience. It may be called more than once.
+// download has been given up, but not for a write that hangs, see files.Wait. It may be called more than once.
 func (l *URLList) Close() { l.close() }
 
 // URLStates returns the states of all open lists, sorted by name. It is safe for concurrent
@@ -255,7 +255,7 @@ func printable(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), maxURLState)], "")
 }
 
-// The defaults and the ranges of Config.
+// The defaults and the ranges of URLConfig.
 const (
 	DefaultRefresh  = 24 * time.Hour
 	MinRefresh      = time.Minute

@@ -112,12 +112,6 @@ type fetchOutcome struct {
 	words     string // of err, without secrets
 }
 
-// doubted reports whether a list came that will be believed later.
-func (o fetchOutcome) doubted() bool {
-	doubt, ok := errors.AsType[*DoubtError](o.err)
-	return ok && !doubt.From.IsZero()
-}
-
 // errKeep says that the file stays as it is. It is never seen.
 var errKeep = errors.New("the list stays as it is")
 
@@ -168,13 +162,15 @@ func (s *urlSource) take(d *download, reading Config, before URLState, o *fetchO
 	o.came = URLState{ETag: d.etag, LastModified: d.lastModified}
 	var cause error // without the words of files.Replace, which would be about the disk
 	err := files.Replace(s.path, func(w *os.File) error {
-		counted := &counter{to: w}
-		sum, names, err := Survey(io.TeeReader(d.body, counted), reading)
+		sum, names, err := Survey(io.TeeReader(d.body, w), reading)
 		if err != nil {
 			cause = err
 			return err
 		}
-		o.came.Bytes, o.came.Entries, o.came.Names = counted.bytes, sum.Entries, names
+		if o.came.Bytes, err = w.Seek(0, io.SeekCurrent); err != nil {
+			return err
+		}
+		o.came.Entries, o.came.Names = sum.Entries, names
 		if o.doubt, cause = judge(before, sum, time.Now()); cause != nil {
 			return cause
 		}
@@ -193,19 +189,6 @@ func (s *urlSource) take(d *download, reading Config, before URLState, o *fetchO
 	}
 	Changed(s.path)
 	return nil
-}
-
-// counter counts the bytes that it passes on.
-type counter struct {
-	to    io.Writer
-	bytes int64
-}
-
-// Write implements io.Writer.
-func (c *counter) Write(p []byte) (int, error) {
-	n, err := c.to.Write(p)
-	c.bytes += int64(n)
-	return n, err
 }
 
 // begun is the state while an attempt is under way. If it never ends, the next one comes after
@@ -238,8 +221,8 @@ func (s URLState) after(o fetchOutcome, c URLConfig, now time.Time, r float64) U
 		asked = status.RetryAfter
 	}
 	s.Next = now.Add(retryAfter(s.Failures, o.answered, !s.Changed.IsZero(), asked, r))
-	if s.Doubt != nil && o.doubted() { // ask soon after the list would be believed
-		s.Next = earlier(s.Next, s.Doubt.Since.Add(doubtFor+time.Duration(r*float64(maxSpread))))
+	if doubt, ok := errors.AsType[*DoubtError](o.err); ok && !doubt.From.IsZero() { // ask soon after the list would be believed
+		s.Next = earlier(s.Next, doubt.From.Add(time.Duration(r*float64(maxSpread))))
 	}
 	return s
 }

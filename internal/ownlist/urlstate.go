@@ -14,7 +14,7 @@ import (
 
 // URLState is what is known of a list by URL. It has no secret of the URL.
 type URLState struct {
-	Name         string    `json:"name"` // see Config.Name
+	Name         string    `json:"name"` // see URLConfig.Name
 	ETag         string    `json:"etag,omitempty"`
 	LastModified string    `json:"last_modified,omitempty"`
 	Changed      time.Time `json:"changed,omitzero"` // when the content in the file came; zero: never
@@ -83,11 +83,8 @@ func (s *URLState) recall(path string) {
 
 var errState = errors.New("it is not the state of a list")
 
-// parseState parses a state file. It refuses numbers and texts that save never writes.
+// parseURLState parses a state file. It refuses numbers and texts that save never writes.
 func parseURLState(raw []byte) (s URLState, err error) {
-	if len(raw) > maxState {
-		return URLState{}, errState
-	}
 	if err := json.Unmarshal(raw, &s); err != nil {
 		return URLState{}, fmt.Errorf("%w: %w", errState, err)
 	}

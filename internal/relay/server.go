@@ -233,7 +233,7 @@ func (r *Relay) Ready() bool {
 }
 
 // Close ends the relay and its engine, and waits for both, but not for a write that hangs,
-// see patience.
+// see files.Wait.
 func (r *Relay) Close() {
 	r.cancel()
 	files.Wait(r.wg.Wait)

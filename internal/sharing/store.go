@@ -129,7 +129,7 @@ func OpenStore(cfg StoreConfig) *Store {
 }
 
 // Close returns the lease and ends the Store. It waits for Redis for at most a second, and not
-// for a write that hangs, see patience.
+// for a write that hangs, see files.Wait.
 func (s *Store) Close() {
 	s.Unlock()
 	s.cancel()
