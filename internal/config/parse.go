@@ -165,9 +165,13 @@ func (p *parser) property(word string, args []string) error {
 
 // finish fills in what the stanza leaves out and checks the whole.
 func (p *parser) finish() error {
-	if p.Secret == "" {
-		if err := p.keyOfProcess(); err != nil {
+	if p.Secret == "" { // the key is not in the Corefile
+		var err error
+		if p.Secret, p.KeyFile, err = KeyOfProcess(); err != nil {
 			return p.begin.errorf("%v", err)
+		}
+		if p.KeyFile == "" {
+			p.APIKey = p.Secret
 		}
 	}
 	p.Online = p.Secret != "" || p.Endpoint != ""
@@ -198,15 +202,6 @@ func (p *parser) finish() error {
 		p.given["budget"].warn(p, "db is off: the budget is kept in memory, and each start of the process begins a new one")
 	}
 	return p.checkEndpoints()
-}
-
-// keyOfProcess takes the key that is not in the Corefile.
-func (p *parser) keyOfProcess() (err error) {
-	p.Secret, p.KeyFile, err = KeyOfProcess()
-	if p.KeyFile == "" {
-		p.APIKey = p.Secret
-	}
-	return err
 }
 
 // orToken returns the property that names a token, if the protocol takes one.
@@ -360,36 +355,31 @@ func (p *parser) respondWith(args []string) error {
 // sinkhole reads an IPv4 address, and an IPv6 address after it if there is one. Without an
 // IPv4 address all queries for one would be answered with no address at all.
 func (p *parser) sinkhole(args []string) error {
+	ordered := true
 	for _, arg := range args {
 		addr, err := netip.ParseAddr(arg)
 		if err != nil || addr.Zone() != "" {
 			return errors.New(strconv.Quote(arg) + " is not an IP address")
 		}
-		if addr = addr.Unmap(); addr.Is4() && !p.IPv4.IsValid() {
+		switch addr = addr.Unmap(); {
+		case addr.Is4() && !p.IPv4.IsValid():
 			p.IPv4 = addr
-		} else if addr.Is6() && !p.IPv6.IsValid() {
-			p.IPv6 = addr
-		} else {
+		case addr.Is6() && !p.IPv6.IsValid():
+			p.IPv6, ordered = addr, p.IPv4.IsValid()
+		default:
 			return errors.New("sinkhole takes one IPv4 and one IPv6 address")
 		}
 	}
 	const usage = "sinkhole takes an IPv4 address, and may take an IPv6 address after it"
-	switch ipv4First := len(args) > 0 && p.IPv4.IsValid() && (len(args) == 1 || p.IPv6.IsValid() && !isIPv6(args[0])); {
-	case ipv4First:
-		return nil
-	case p.IPv6.IsValid():
-		write := "0.0.0.0"
-		if p.IPv4.IsValid() {
-			write = p.IPv4.String()
-		}
-		return fmt.Errorf("%s: write respond sinkhole %s %s", usage, write, p.IPv6)
+	switch {
+	case !p.IPv4.IsValid() && !p.IPv6.IsValid():
+		return errors.New(usage)
+	case !p.IPv4.IsValid():
+		return fmt.Errorf("%s: write respond sinkhole 0.0.0.0 %s", usage, p.IPv6)
+	case !ordered:
+		return fmt.Errorf("%s: write respond sinkhole %s %s", usage, p.IPv4, p.IPv6)
 	}
-	return errors.New(usage)
-}
-
-func isIPv6(text string) bool {
-	addr, err := netip.ParseAddr(text)
-	return err == nil && addr.Unmap().Is6()
+	return nil
 }
 
 func (p *parser) blockingTTL(args []string) (err error) {

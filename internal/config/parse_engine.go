@@ -200,17 +200,6 @@ func (p *parser) endpointURLs(args []string) error {
 	return nil
 }
 
-// checkPort refuses a port that no server can have.
-func checkPort(u *url.URL) error {
-	if u.Port() == "" {
-		return nil
-	}
-	if _, err := number(u.Port(), 1, 65535); err != nil {
-		return fmt.Errorf("the port %w", err)
-	}
-	return nil
-}
-
 // maxCA is the most bytes of a file of certificates. The system's have 200 kB.
 const maxCA = 1 << 20
 

@@ -265,7 +265,12 @@ func checkListURL(u *url.URL) error {
 	case strings.Contains(u.Path, "/-/blob/"):
 		return errors.New("GitLab shows that file in a web page: write /-/raw/ for /-/blob/")
 	}
-	return checkPort(u)
+	if u.Port() != "" {
+		if _, err := number(u.Port(), 1, 65535); err != nil {
+			return fmt.Errorf("the port %w", err)
+		}
+	}
+	return nil
 }
 
 func (p *parser) hasURLs() bool {

@@ -31,36 +31,30 @@ type Listening struct {
 // Listener is one zone of a server block, with the transport and the port where it listens.
 type Listener struct{ Zone, Transport, Port string }
 
-// ListeningOf returns where a server block listens.
-func ListeningOf(b caddyfile.ServerBlock) Listening {
-	return Listening{listenersOf(b.Keys), wordsOf(b.Tokens["bind"])}
+// ports are those of transports, unless a key names another one.
+var ports = map[string]string{
+	transport.DNS: transport.Port, transport.TLS: transport.TLSPort, transport.QUIC: transport.QUICPort,
+	transport.GRPC: transport.GRPCPort, transport.HTTPS: transport.HTTPSPort, transport.HTTPS3: transport.HTTPSPort,
 }
 
-// listenersOf returns the listeners that the keys of a server block make.
-func listenersOf(keys []string) (all []Listener) {
-	ports := map[string]string{
-		transport.DNS: transport.Port, transport.TLS: transport.TLSPort, transport.QUIC: transport.QUICPort,
-		transport.GRPC: transport.GRPCPort, transport.HTTPS: transport.HTTPSPort, transport.HTTPS3: transport.HTTPSPort,
-	}
-	for _, key := range keys {
+// ListeningOf returns where a server block listens.
+func ListeningOf(b caddyfile.ServerBlock) (l Listening) {
+	for _, key := range b.Keys {
 		scheme, rest := parse.Transport(key)
 		_, port, err := plugin.SplitHostPort(rest)
 		if err != nil {
 			continue
 		}
 		for _, zone := range plugin.Host(key).NormalizeExact() {
-			all = append(all, Listener{zone, scheme, cmp.Or(port, ports[scheme])})
+			l.Listeners = append(l.Listeners, Listener{zone, scheme, cmp.Or(port, ports[scheme])})
 		}
 	}
-	return all
-}
-
-// wordsOf returns the arguments of a directive. Its first token, the name, is not one.
-func wordsOf(tokens []caddyfile.Token) (all []string) {
-	for _, t := range tokens[min(1, len(tokens)):] {
-		all = append(all, t.Text)
+	for i, t := range b.Tokens["bind"] {
+		if i > 0 { // the first one is the name
+			l.Bind = append(l.Bind, t.Text)
+		}
 	}
-	return all
+	return l
 }
 
 // At reports whether the block listens for plain DNS at an address of this machine. It
@@ -142,10 +136,8 @@ func (c *Config) asksByName() bool {
 		}
 		urls = strings.Fields(c.Endpoint)
 	}
-	for _, f := range c.Own {
-		if f.Fetch.URL != "" {
-			urls = append(urls, f.Fetch.URL)
-		}
+	for _, f := range c.Fetches() {
+		urls = append(urls, f.URL)
 	}
 	return slices.ContainsFunc(urls, func(text string) bool {
 		u, err := url.Parse(text)

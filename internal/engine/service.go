@@ -89,12 +89,8 @@ func (s *Service) InPart(now time.Time) string {
 		if u.Date != now.Local().Format(time.DateOnly) || u.Refused == 0 {
 			continue
 		}
-		clients, it := "1 client has", "it forwards"
-		if u.Refused > 1 {
-			clients, it = fmt.Sprintf("%d clients have", u.Refused), "they forward"
-		}
-		return fmt.Sprintf("%s spent %s of the day's %d searches, and what others do not need: suspected names of these clients pass until more is free, at midnight at the latest. If %s for others, write \"budget %d 100%%\".",
-			clients, map[bool]string{true: "its share", false: "their shares"}[u.Refused == 1], s.settings.Budget, it, s.settings.Budget)
+		return fmt.Sprintf("%s of the day's %d searches, and what others do not need: suspected names of these clients pass until more is free, at midnight at the latest. If %s for others, write \"budget %d 100%%\".",
+			say.Count(u.Refused, "client has spent its share", "clients have spent their shares"), s.settings.Budget, say.Plural(u.Refused, "it forwards", "they forward"), s.settings.Budget)
 	}
 	return ""
 }
