@@ -139,6 +139,7 @@ func TestEncryptedServerBlocksWithThePluginAreDesignated(t *testing.T) {
 		}, ""},
 		{"another port, bound", "tls://.:8853 {\nbind 192.168.1.2 fd00::2\n$TLS\n$US\n}", []string{"dot dns.home.example:8853  [192.168.1.2 fd00::2]"}, ""},
 		{"bound to all", "tls://. {\nbind 0.0.0.0 eth0\n$TLS\n$US\n}", []string{"dot dns.home.example:853  []"}, ""},
+		{"bound twice, but not to all", "tls://. {\nbind eth0 192.168.1.3 {\nexcept 192.168.1.9 192.168.1.3\n}\nbind 192.168.1.2\n$TLS\n$US\n}", []string{"dot dns.home.example:853  [192.168.1.2]"}, ""},
 		{"plain and encrypted in one block", ". tls://. {\n$TLS\n$US\n}", []string{"dot dns.home.example:853  []"}, ""},
 		{"without the plugin", "tls://. {\n$TLS\n}", nil, ""},
 		{"for some names", "tls://example.org {\n$TLS\n$US\n}", nil, ""},
@@ -179,6 +180,7 @@ func TestACertificateWithoutTheAddressThatClientsAskIsFound(t *testing.T) {
 		lacks []netip.Addr
 	}{
 		{".:53 {\nbind 192.168.1.2\n$US\n}", []netip.Addr{lan}, nil},
+		{".:53 {\nbind 127.0.0.1\nbind 192.168.1.2\n$US\n}", []netip.Addr{lan}, nil},
 		{".:53 {\n$US\n}", []netip.Addr{lan, other}, []netip.Addr{other}},
 		{".:53 {\nbind 192.168.2.2\n}", nil, nil}, // without the plugin
 		{".:1053 {\n$US\n}", nil, nil},            // clients of the network ask port 53

@@ -49,10 +49,13 @@ func ListeningOf(b caddyfile.ServerBlock) (l Listening) {
 			l.Listeners = append(l.Listeners, Listener{zone, scheme, cmp.Or(port, ports[scheme])})
 		}
 	}
-	for i, t := range b.Tokens["bind"] {
-		if i > 0 { // the first one is the name
-			l.Bind = append(l.Bind, t.Text)
+	for d := caddyfile.NewDispenserTokens("", b.Tokens["bind"]); d.Next(); {
+		words := d.RemainingArgs()
+		for d.NextBlock() { // except
+			except := d.RemainingArgs()
+			words = slices.DeleteFunc(words, func(word string) bool { return slices.Contains(except, word) })
 		}
+		l.Bind = append(l.Bind, words...)
 	}
 	return l
 }
