@@ -236,10 +236,8 @@ func (h Hold) String() string {
 		return fmt.Sprintf("the part of the day's %d searches that this process may spend without Redis is spent", h.Budget)
 	case h.Budget > 0 && h.Portion == Unknown:
 		return "the number of searches spent today is unknown"
-	case h.Budget > 1:
-		return fmt.Sprintf("the day's budget of %d searches is spent", h.Budget)
-	case h.Budget == 1:
-		return "the day's budget of 1 search is spent"
+	case h.Budget > 0:
+		return fmt.Sprintf("the day's budget of %s is spent", say.Count(h.Budget, "search", "searches"))
 	case h.Failures == 0:
 		return "minimum wait of the server"
 	}

@@ -27,10 +27,6 @@ type handover struct {
 	lists map[string]List // what the Updater has in memory, for the Schedule that follows
 }
 
-func newHandover() handover {
-	return handover{baton: make(chan struct{}, 1), lists: make(map[string]List)}
-}
-
 // Follow makes s continue where last stands, a schedule of the same server and key.
 // Last may still be in use: an Updater with s waits until the Updater of last has
 // ended. Call Follow before s is used.

@@ -59,7 +59,7 @@ func ReadSchedule(store *Store) (*Schedule, error) {
 }
 
 func newSchedule(store *Store) *Schedule {
-	s := &Schedule{store: store, random: rand.Float64, writer: newWriter(), hand: newHandover()}
+	s := &Schedule{store: store, random: rand.Float64, writer: newWriter(), hand: handover{baton: make(chan struct{}, 1), lists: make(map[string]List)}}
 	s.state.Lists = make(map[string]ListClock)
 	clocks := document[scheduleState]{mu: &s.mu, parse: parseSchedule, meet: s.meet}
 	s.fetches, s.searches = clocks, clocks

@@ -112,7 +112,10 @@ func (p *pacedSearcher) Search(ctx context.Context, prefixes []lookup.Prefix) (l
 		p.report(Event{Kind: Searched, Err: err, Took: time.Since(now)})
 		return answer, err
 	}
-	failure := failureOf(err)
+	failure := err
+	if _, ok := errors.AsType[*lookup.UnansweredError](err); ok {
+		failure = nil // a relay works: other prefixes than those without an answer do not wait
+	}
 	p.answered.Store(p.answered.Load() || failure == nil)
 	p.searched(sent, time.Now(), answer.MinimumWait, failure)
 	p.report(Event{Kind: Searched, Err: err, Took: time.Since(now)})
@@ -127,15 +130,6 @@ type sentSearch struct {
 	at      time.Time
 	note    uint64 // number of its note; 0: it has none
 	attempt uint64 // of the clock, after that
-}
-
-// failureOf returns err, or nil if it is the answer of a relay that works: other prefixes than
-// those without an answer do not wait, and it does not count as a failure.
-func failureOf(err error) error {
-	if _, ok := errors.AsType[*lookup.UnansweredError](err); ok {
-		return nil
-	}
-	return err
 }
 
 // contactWait returns how long a search must wait for the first contact after a start

@@ -124,8 +124,10 @@ func readState(dir string, files []os.DirEntry) (newest scheduleState, damaged e
 // read reads the list's file and computes its checksum.
 func (s *ListStatus) read(dir string) {
 	l, origin, err := readFile(dir, s.Name)
-	if errors.Is(err, fs.ErrNotExist) && exists(filepath.Join(dir, s.Name+listSuffix+damagedSuffix)) {
-		err = fmt.Errorf("%w: set aside as %s", ErrDamaged, s.Name+listSuffix+damagedSuffix)
+	if aside := s.Name + listSuffix + damagedSuffix; errors.Is(err, fs.ErrNotExist) {
+		if _, statErr := os.Stat(filepath.Join(dir, aside)); statErr == nil {
+			err = fmt.Errorf("%w: set aside as %s", ErrDamaged, aside)
+		}
 	}
 	if err != nil {
 		s.Err = err
@@ -145,9 +147,4 @@ func (s *ListStatus) read(dir string) {
 		s.Widths = l.Set.Widths()
 	}
 	s.Origin, s.Version, s.Entries, s.Bytes, s.Checksum = origin, l.Version, l.Set.Len(), l.Set.Bytes(), checksum
-}
-
-func exists(file string) bool {
-	_, err := os.Stat(file)
-	return err == nil
 }

@@ -156,15 +156,11 @@ func (u *Updater) report(kind Kind, name string, err error) { u.cfg.Report(u.eve
 
 // event returns an event with the present state of the list.
 func (u *Updater) event(kind Kind, name string, err error) Event {
-	entries := 0
-	if l := u.lists[name]; l.held() {
-		entries = l.Set.Len()
+	e := Event{Kind: kind, List: name, Err: err, Due: u.cfg.Schedule.due([]string{name})}
+	if l := u.lists[name]; l.held() { // otherwise the clock may be of content that has been lost
+		e.Entries, e.Updated = l.Set.Len(), u.cfg.Schedule.list(name).Updated
 	}
-	updated := time.Time{} // zero without content: the clock may be of content that has been lost
-	if u.lists[name].held() {
-		updated = u.cfg.Schedule.list(name).Updated
-	}
-	return Event{Kind: kind, List: name, Err: err, Entries: entries, Updated: updated, Due: u.cfg.Schedule.due([]string{name})}
+	return e
 }
 
 // Run fetches the lists whenever they are due. It returns the error of ctx when that
@@ -202,17 +198,16 @@ func (u *Updater) turn(ctx context.Context) error {
 func (u *Updater) fetchWhenDue(ctx context.Context, settled time.Time) error {
 	if len(u.cfg.Lists) == 0 {
 		u.cfg.Report(Event{Kind: Started})
-		u.cfg.Report(Event{Kind: FirstContact})
+		u.contacted()
 		<-ctx.Done()
 		return ctx.Err()
 	}
 	// The later of both applies: neither a first contact nor a saved wait replaces the other.
 	contact := latest(time.Now().Add(u.cfg.FirstContact()), settled)
 	u.cfg.Report(Event{Kind: Started, Due: latest(contact, u.cfg.Schedule.due(u.cfg.Lists))})
-	for first := true; ; {
-		if first && u.cfg.Schedule.due(u.cfg.Lists).After(contact) && ctx.Err() == nil { // do not wait for the first request, which may be a day away
-			u.cfg.Report(Event{Kind: FirstContact})
-			first = false
+	for {
+		if u.cfg.Schedule.due(u.cfg.Lists).After(contact) && ctx.Err() == nil { // do not wait for the first request, which may be a day away
+			u.contacted()
 		}
 		woke, err := u.await(ctx, contact)
 		if err != nil {
@@ -224,9 +219,8 @@ func (u *Updater) fetchWhenDue(ctx context.Context, settled time.Time) error {
 			continue
 		}
 		u.update(ctx)
-		if first && ctx.Err() == nil {
-			u.cfg.Report(Event{Kind: FirstContact})
-			first = false
+		if ctx.Err() == nil {
+			u.contacted()
 		}
 	}
 }

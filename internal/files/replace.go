@@ -153,8 +153,7 @@ func RegularOrNone(path string) error {
 	return nil
 }
 
-// targetOf returns what a symlink leads to, and other paths as they are. It refuses files
-// that are not regular.
+// targetOf returns what a symlink leads to, and other paths as they are.
 func targetOf(path string) (string, error) {
 	target, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -165,13 +164,6 @@ func targetOf(path string) (string, error) {
 	}
 	if _, named := errors.AsType[*fs.PathError](err); err != nil && !named {
 		return "", fmt.Errorf("following the symlink %s: %w", path, err)
-	}
-	if err != nil {
-		return "", err
-	}
-	info, err := os.Stat(target)
-	if err == nil && !info.Mode().IsRegular() {
-		return "", fmt.Errorf("%s is not a regular file", path)
 	}
 	return target, err
 }

@@ -62,9 +62,6 @@ func streamStart(low uint) int { return recordBytes*blockCount(low) + 4 }
 // blocksBytes returns the bytes of directory and stream of n entries.
 func blocksBytes(low uint, n int) int { return streamStart(low) + int((int64(n)*int64(low+1)+7)/8) }
 
-// len returns the number of entries.
-func (p *blocks) len() int { return p.n }
-
 // bytes returns the bytes of memory, with the slack.
 func (p *blocks) bytes() int { return len(p.buf) }
 

@@ -16,7 +16,7 @@ type four struct {
 }
 
 // fourOf returns all entries of p.
-func fourOf(p *blocks) *four { return &four{blocks: p, n: p.len()} }
+func fourOf(p *blocks) *four { return &four{blocks: p, n: p.n} }
 
 // bytes returns the bytes of memory, of shared memory the part for these entries.
 func (f *four) bytes() int {
@@ -24,7 +24,7 @@ func (f *four) bytes() int {
 	if f.of == nil {
 		return all
 	}
-	return int(int64(all+f.of.bytes()) * int64(f.n) / int64(f.blocks.len()))
+	return int(int64(all+f.of.bytes()) * int64(f.n) / int64(f.blocks.n))
 }
 
 // contains reports whether x is an entry.

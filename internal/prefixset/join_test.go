@@ -81,8 +81,8 @@ func TestSetsPartAgain(t *testing.T) {
 	if few.Join(nil) != few || few.Joins() {
 		t.Error("sets with a filter are joined")
 	}
-	if f := sets[1].four.Load(); f.of != nil || f.blocks.len() != len(entries[1]) {
-		t.Errorf("a set of %d entries keeps %d in memory", len(entries[1]), f.blocks.len())
+	if f := sets[1].four.Load(); f.of != nil || f.blocks.n != len(entries[1]) {
+		t.Errorf("a set of %d entries keeps %d in memory", len(entries[1]), f.blocks.n)
 	}
 	for i, s := range sets {
 		if got := entriesIn(t, s); !slices.Equal(got, entries[i]) {

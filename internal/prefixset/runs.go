@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"runtime"
+	"slices"
 	"sort"
 )
 
@@ -20,12 +21,10 @@ type Runs struct {
 
 // runSource reads the entries of one width.
 type runSource struct {
-	cursor interface {
-		read(entries []byte) (filled int)
-	}
-	width int
-	buf   []byte // whole entries
-	rest  []byte // the part of buf that Next has not returned yet; not empty
+	cursor entryReader
+	width  int
+	buf    []byte // whole entries
+	rest   []byte // the part of buf that Next has not returned yet; not empty
 }
 
 // fill reads the next entries. It reports whether there were any.
@@ -98,18 +97,12 @@ func (r *Runs) drop() {
 	if len(r.current.rest) > 0 || r.current.fill() {
 		return
 	}
-	for i, s := range r.sources {
-		if s == r.current {
-			r.sources = append(r.sources[:i], r.sources[i+1:]...)
-			return
-		}
-	}
+	r.sources = slices.DeleteFunc(r.sources, func(s *runSource) bool { return s == r.current })
 }
 
 // Reader returns a reader of all entries, ascending bytewise, one after the other without a
-// separator. The checksum of a list is the SHA-256 of these bytes ("Local Database"). The
-// reader implements io.WriterTo. It is not safe for concurrent use, but several readers of one
-// Set may be used at once.
+// separator. The checksum of a list is the SHA-256 of these bytes ("Local Database"). It is
+// not safe for concurrent use, but several readers of one Set may be used at once.
 func (s *Set) Reader() io.Reader { return &setReader{runs: s.Runs()} }
 
 type setReader struct {
@@ -132,21 +125,4 @@ func (r *setReader) Read(p []byte) (n int, err error) {
 		return 0, io.EOF
 	}
 	return n, nil
-}
-
-// WriteTo implements io.WriterTo.
-func (r *setReader) WriteTo(w io.Writer) (written int64, err error) {
-	for {
-		if len(r.rest) == 0 {
-			if r.rest, _ = r.runs.Next(); len(r.rest) == 0 {
-				return written, nil
-			}
-		}
-		n, err := w.Write(r.rest)
-		written += int64(n)
-		r.rest = r.rest[n:]
-		if err != nil {
-			return written, err
-		}
-	}
 }
