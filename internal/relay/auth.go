@@ -13,7 +13,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -36,7 +35,7 @@ var errNoKey = errors.New("this relay needs a key: set api_key or api_key_file i
 // load reads the keys of clients from a file: one on each line. Empty lines and lines
 // that begin with # do not count. After an error the keys before stay in force.
 func (a *auth) load(path string) error {
-	raw, err := os.ReadFile(path)
+	raw, err := files.Read(path, maxWatched)
 	if err != nil {
 		return err
 	}
@@ -184,9 +183,9 @@ type certificates struct {
 
 // load reads the files. After an error those before stay in force.
 func (c *certificates) load() error {
-	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
+	pair, err := files.KeyPair(c.cert, c.key)
 	if err != nil {
-		return fmt.Errorf("%s and %s: %w", c.cert, c.key, err)
+		return err
 	}
 	next := &tls.Config{
 		Certificates: []tls.Certificate{pair},
@@ -194,7 +193,7 @@ func (c *certificates) load() error {
 		NextProtos:   []string{"h2", "http/1.1"},
 	}
 	if c.clientCA != "" {
-		raw, err := os.ReadFile(c.clientCA)
+		raw, err := files.Read(c.clientCA, maxWatched)
 		if err != nil {
 			return err
 		}
