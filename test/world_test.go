@@ -385,7 +385,7 @@ func (w *world) engine() *engine.Engine { return engines.Find(w.endpoint) }
 
 // ready reports whether there is such an engine, and its lists are in force or its first
 // contact has ended.
-func (w *world) ready() bool { return engines.FindReady(w.endpoint) }
+func (w *world) ready() bool { e := w.engine(); return e != nil && e.Ready() }
 
 // blockList returns the property of an own list with a name and all below it.
 func blockList(t *testing.T, name string) string {

@@ -106,16 +106,11 @@ func tellEnding(ctx context.Context, e protocol.Ending) {
 // ask for at most after a first one ("Request Frequency").
 const unlistedRetry = 30 * time.Minute
 
-// asksForUnlisted reports whether the engine has no lists and a server that may confirm only what
-// its own lists hold, as a relay without -realtime does.
-func (e *Engine) asksForUnlisted() bool {
-	return e.settings.Mode == lookup.NoStorage && !e.settings.Google() && e.settings.Dialect() == protocol.DialectV5
-}
-
 // lookForRealtime asks the server once for the names of its lists, and logs a WARNING if it has
 // not the one that mode realtime needs. A server without it answers searches as if nothing was
 // a threat that is in none of its lists. It ends with its first answer, or with ctx.
-func (e *Engine) lookForRealtime(ctx context.Context, firstContact func() time.Duration) {
+func (e *Engine) lookForRealtime(ctx context.Context) {
+	firstContact := e.firstContact
 	if firstContact == nil {
 		firstContact = func() time.Duration { return rand.N(time.Minute) }
 	}

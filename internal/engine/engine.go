@@ -188,8 +188,8 @@ func (e *Engine) start(key string) {
 	if end := e.settings.Ending(); !end.At.IsZero() {
 		e.wg.Go(func() { tellEnding(ctx, end) })
 	}
-	if e.asksForUnlisted() {
-		e.wg.Go(func() { e.lookForRealtime(ctx, e.firstContact) })
+	if s := e.settings; s.Mode == lookup.NoStorage && !s.Google() && s.Dialect() == protocol.DialectV5 {
+		e.wg.Go(func() { e.lookForRealtime(ctx) }) // a relay without -realtime confirms only what its own lists hold
 	}
 	if e.settings.KeyFile == "" {
 		e.wg.Go(func() { e.updater.Run(ctx) })
@@ -204,8 +204,9 @@ func (e *Engine) stop() {
 	e.Checker.Close() // before the schedule is let go of: a search may end with a wait
 	e.cancel()
 	running.remove(e)
-	if !files.Wait(e.finish) {
-		e.reporter.abandon()
+	if !files.Wait(e.finish) { // the metrics may belong to another engine by the time when the disk answers
+		e.reporter.abandoned.Store(true)
+		log.Warningf("A write to %s has not ended within %s. It is not waited for: each file there is the old or the new one. Check the disk", e.settings.DB, files.WaitLimit)
 	}
 }
 
@@ -219,13 +220,6 @@ func (e *Engine) finish() {
 		}
 	}
 	e.client.Close()
-}
-
-// abandon says that a write hangs, and has nothing more be reported: the metrics may belong to
-// another engine by then.
-func (r *reporter) abandon() {
-	r.abandoned.Store(true)
-	log.Warningf("A write to %s has not ended within %s. It is not waited for: each file there is the old or the new one. Check the disk", r.settings.DB, files.WaitLimit)
 }
 
 // ShareLog logs that a client has spent its share of a budget: the first one of each day. The

@@ -45,13 +45,6 @@ func (r ForTests) Find(endpoint string) *Engine {
 	return nil
 }
 
-// FindReady reports whether there is an engine that asks the server at an endpoint, and
-// it is ready: its lists are in force, or its first contact has ended.
-func (r ForTests) FindReady(endpoint string) bool {
-	e := r.Find(endpoint)
-	return e != nil && e.ready.Load()
-}
-
 // Forget forgets the schedules and the ledgers of the server at an address, as the end of
 // the process does.
 func (r ForTests) Forget(address string) {

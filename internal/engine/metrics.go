@@ -56,9 +56,6 @@ func init() {
 // the lists or "off".
 var engineLabels = []string{"endpoint", "db"}
 
-// labelsOf returns the values of engineLabels.
-func labelsOf(s Settings) []string { return []string{s.Address(), cmp.Or(s.DB, "off")} }
-
 func newEngineDesc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(prometheus.BuildFQName(namespace, say.Plugin, name), help, append(slices.Clone(engineLabels), labels...), nil)
 }
@@ -110,9 +107,8 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 	values := make(map[gauge]float64)
 	now := time.Now()
 	for _, e := range engines {
-		labels := labelsOf(e.settings)
 		set := func(desc *prometheus.Desc, value float64, of string) {
-			g := gauge{desc, [3]string{labels[0], labels[1], of}}
+			g := gauge{desc, [3]string{e.settings.Address(), cmp.Or(e.settings.DB, "off"), of}}
 			if old, ok := values[g]; ok && (desc == endpointUp || desc == budgetRemaining) {
 				value = min(value, old)
 			}

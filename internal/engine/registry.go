@@ -177,34 +177,17 @@ func (r *Registry) end(e *shared) {
 	e.becomeReady() // nobody waits for it any more
 	if id := e.settings.Identity(); r.past.schedules[id] == e.Schedule {
 		// This engine was dropped by a failed reload, or is the last of its identity.
-		// Point successors at the engine that continues. If that one still has to take
+		// Point successors at the engine that continues. If one still has to take
 		// over the lists, it forgets them itself.
-		if !r.followed(e.Schedule) {
+		followed := false
+		for s, other := range r.engines {
+			followed = followed || other.Schedule.Follows(e.Schedule)
+			if s.Identity() == id {
+				r.past.schedules[id] = other.Schedule
+			}
+		}
+		if !followed {
 			e.Schedule.ForgetLists()
 		}
-		if next := r.of(id); next != nil {
-			r.past.schedules[id] = next.Schedule
-		}
 	}
-}
-
-// followed reports whether the schedule of an engine still has to take over the
-// lists of this one. The caller holds work.
-func (r *Registry) followed(schedule *updater.Schedule) bool {
-	for _, e := range r.engines {
-		if e.Schedule.Follows(schedule) {
-			return true
-		}
-	}
-	return false
-}
-
-// of returns an engine of the identity, or nil. The caller holds work.
-func (r *Registry) of(id Identity) *shared {
-	for s, e := range r.engines {
-		if s.Identity() == id {
-			return e
-		}
-	}
-	return nil
 }

@@ -72,7 +72,11 @@ func (r *reporter) report(e updater.Event) {
 	case updater.Loaded:
 		r.loaded(e)
 	case updater.LoadFailed:
-		r.loadFailed(e)
+		what := "what was saved; fetching it again"
+		if e.List == updater.BudgetFile {
+			what = "how many searches were made"
+		}
+		log.Errorf("Cannot read %s: %v", what, e.Err)
 	case updater.StartsAnew:
 		log.Infof("List %s was fetched by another protocol. It stays in force until it has been fetched in full", e.List)
 	case updater.LockBusy:
@@ -140,15 +144,6 @@ func (r *reporter) budgetPaused(e updater.Event) {
 		cure = "Repair the way to Redis: then all of the budget can be spent"
 	}
 	log.Warningf("In part: %v (%d today). Suspected names pass until %s, for all clients. %s", e.Hold, e.Spent, say.Time(e.Due), cure)
-}
-
-// loadFailed says what could not be read, and what comes of it.
-func (r *reporter) loadFailed(e updater.Event) {
-	if e.List == updater.BudgetFile {
-		log.Errorf("Cannot read how many searches were made: %v", e.Err)
-		return
-	}
-	log.Errorf("Cannot read what was saved; fetching it again: %v", e.Err)
 }
 
 // loaded logs a list that another process has fetched. The line of the start has the
