@@ -210,9 +210,10 @@ func entryOf(c Config, h lookup.Host, until time.Time) string {
 func commentOf(line []byte) string {
 	_, comment, _ := cutComment(bytes.TrimSpace(line))
 	words := slices.DeleteFunc(strings.Fields(string(comment)), func(word string) bool { return word == "#" })
-	if at := slices.Index(words, "until"); at >= 0 && at+1 < len(words) {
-		if _, err := ParseUntil(strings.TrimRight(words[at+1], ".,;:)"), nil); err == nil {
+	for at := 0; at+1 < len(words); at++ { // of several the first one counts: without it the next one would
+		if _, err := ParseUntil(strings.TrimRight(words[at+1], ".,;:)"), nil); err == nil && words[at] == "until" {
 			words = slices.Delete(words, at, at+2)
+			at--
 		}
 	}
 	if len(words) == 0 {

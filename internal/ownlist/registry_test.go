@@ -319,6 +319,7 @@ func TestAddKeepsEveryOtherLine(t *testing.T) {
 		{"a permanent entry stays", true, "x.example\n", "x.example\n", soon, 1, 0},
 		{"a longer end", true, "x.example # until 2026-06-01T12:10:00Z, for Bob\na.example\n", "x.example # until " + stamp + " # for Bob\na.example\n", soon, 1, 0},
 		{"its comment stays the same", true, "x.example # until 2026-06-01T12:10:00Z # for Bob\n", "x.example # for Bob\n", time.Time{}, 1, 0},
+		{"no end is left", true, "x.example # until 2026-06-02, for Bob; before until 2026-07-01\n", "x.example # for Bob; before\n", time.Time{}, 1, 0},
 		{"a host alone becomes a tree", true, "|x.example^\n", "x.example\n", time.Time{}, 1, 0},
 		{"twice becomes once", true, "x.example # until 2026-06-02\nx.example # until 2026-06-03\n", "x.example\n", time.Time{}, 1, 0},
 		{"a line about others too stays", true, "0.0.0.0 x.example y.example\n", "0.0.0.0 x.example y.example\nx.example\n", time.Time{}, 2, 0},
