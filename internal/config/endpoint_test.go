@@ -100,7 +100,7 @@ func TestEndpointsThatAreNotOneServiceOfOnesOwnAreRefused(t *testing.T) {
 		{"endpoint https://a.example\ntls /no/such/file", "no such file"},
 		{"endpoint https://a.example\ntls " + text, "text: there is no certificate in PEM"},
 		{"endpoint https://a.example\ntls " + empty, "empty is empty"},
-		{"endpoint https://a.example\ntls " + large, "more than 1048576 bytes"},
+		{"endpoint https://a.example\ntls " + large, "has more than 1048576 bytes"},
 		{"endpoint http://10.0.0.1\ntls " + ca, "tls has no effect: no endpoint begins with https://"},
 		{"endpoint https://a.example\ntls " + ca + " " + text, "failed to find any PEM data in key input"},
 		{"endpoint https://a.example\ntls " + ca + " /no/such/file", "no such file"},

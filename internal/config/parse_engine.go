@@ -2,9 +2,11 @@ package config
 
 import (
 	"cmp"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/netip"
@@ -15,7 +17,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -207,8 +208,8 @@ const maxCA = 1 << 20
 func (p *parser) tls(args []string) error {
 	if len(args) >= 2 {
 		p.Cert, p.CertKey = p.path(args[0]), p.path(args[1])
-		if _, err := files.KeyPair(p.Cert, p.CertKey); err != nil {
-			return err
+		if _, err := tls.LoadX509KeyPair(p.Cert, p.CertKey); err != nil {
+			return fmt.Errorf("%s and %s: %w", p.Cert, p.CertKey, err)
 		}
 		args = args[2:]
 	}
@@ -238,10 +239,17 @@ func TLSLine(certAndKey, ca string) ([]string, error) {
 }
 
 func (p *parser) readCA(path string) error {
-	text, err := files.Read(path, maxCA)
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxCA+1))
 	switch {
 	case err != nil:
 		return err
+	case len(text) > maxCA:
+		return fmt.Errorf("%s has more than %d bytes", path, maxCA)
 	case len(text) == 0:
 		return errors.New(path + " is empty")
 	}
