@@ -76,16 +76,15 @@ const (
 // the first of them: who passes on the other answers must say that these are missing, or they
 // look safe. The searches run on, and the cache keeps their answers.
 //
-// A threat that is known does not wait for a server that hangs: once a quarter of a second is over,
-// Search returns as soon as it knows one, and the answers about the rest have the error ErrSlow.
-//
 // Search calls admit, unless that is nil, at most once: with one search for each
 // Config.PerSearch prefixes that the server must be asked about. Those that admit does not allow
 // are not sent.
 //
-// Search calls wait, unless that is nil, at most once: if it has to wait for the server. If wait
-// returns false, Search does not wait: what is not known fails with ErrLimited. Else it calls
-// leave when it no longer waits.
+// wait is for who answers other clients. Search calls it, unless it is nil, at most once: if it has to
+// wait for the server. If wait returns false, Search does not wait: what is not known fails with
+// ErrLimited. Else it calls leave when it no longer waits. Then a threat that is known does not wait
+// for a server that hangs, either: once a quarter of a second is over, Search returns as soon as it
+// knows one, and the answers about the rest have the error ErrSlow.
 func (c *Checker) Search(ctx context.Context, prefixes []Prefix, unlisted bool, admit AdmitAll, wait func() (leave func(), ok bool)) (answers []PrefixAnswer, err error) {
 	lists := c.cfg.Database.Lists()
 	all := make([]prefixSearch, 0, len(prefixes))
@@ -102,7 +101,7 @@ func (c *Checker) Search(ctx context.Context, prefixes []Prefix, unlisted bool, 
 			ctx = crowded
 		}
 	}
-	ctx, over := awaitAll(ctx, all)
+	ctx, over := awaitAll(ctx, all, wait != nil)
 	defer over()
 	for _, s := range all {
 		answers = append(answers, c.answerOf(ctx, s))
@@ -120,9 +119,9 @@ func (c *Checker) Search(ctx context.Context, prefixes []Prefix, unlisted bool, 
 // time that a name server waits for a confirmation.
 const threatPatience = 250 * time.Millisecond
 
-// awaitAll waits until all parts have ended or ctx has; after threatPatience, until a threat is known,
-// too. Then the context that it returns ends with ErrSlow.
-func awaitAll(ctx context.Context, all []prefixSearch) (_ context.Context, over func()) {
+// awaitAll waits until all parts have ended or ctx has; for other clients after threatPatience until a threat
+// is known, too. Then the context that it returns ends with ErrSlow.
+func awaitAll(ctx context.Context, all []prefixSearch, forOthers bool) (_ context.Context, over func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	soon, stop := context.WithTimeout(ctx, threatPatience)
 	defer stop()
@@ -135,7 +134,7 @@ func awaitAll(ctx context.Context, all []prefixSearch) (_ context.Context, over 
 		switch {
 		case soon.Err() == nil:
 			oneEnds(soon, parts)
-		case slices.ContainsFunc(parts, threat):
+		case forOthers && slices.ContainsFunc(parts, threat):
 			cancel(ErrSlow)
 		default:
 			oneEnds(ctx, parts)

@@ -183,6 +183,28 @@ func TestAPrefixSearchTellsWhatItKnowsThoughAnotherPrefixFails(t *testing.T) {
 }
 
 // One request about many prefixes must cost a client as much as many requests.
+// A threat that has the prefix of an expression, and is another one, decides nothing.
+func TestAURLWaitsForTheAnswersAboutAllItsExpressions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		page, other := isThreat("evil.example/login", Malware), isThreat("evil.example/", Malware)
+		other.Hash[20]++
+		c := checkerOf(t, Config{PerSearch: 1, Searcher: searchFunc(func(_ context.Context, prefixes []Prefix) (Answer, error) {
+			if prefixes[0] == other.Hash.Prefix(4) {
+				return Answer{TTL: time.Minute, Threats: []ThreatHash{lasting(time.Minute, other)}}, nil
+			}
+			time.Sleep(time.Second)
+			return Answer{TTL: time.Minute, Threats: []ThreatHash{lasting(time.Minute, page)}}, nil
+		})}, "evil.example/login", "evil.example/")
+		u, err := ParseURL("http://evil.example/login")
+		must(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if d := c.CheckURL(ctx, u); d.Verdict != Unsafe || d.Expression != "evil.example/login" {
+			t.Errorf("%+v", d)
+		}
+	})
+}
+
 func TestAPrefixSearchIsAdmittedForEachRequest(t *testing.T) {
 	for _, tc := range []struct {
 		prefixes, perSearch int

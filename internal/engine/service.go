@@ -261,39 +261,19 @@ func (s *Service) Confirm(ctx context.Context, prefixes []lookup.Prefix) (answer
 	}
 	var sent atomic.Int64
 	share := lookup.AdmitBy(nil, s.Shares, netip.IPv6Loopback()).All()
-	answers = s.search(ctx, prefixes, func(n int) (admitted int, refund func(), err error) {
+	answers, _ = s.Checker.Search(ctx, prefixes, false, func(n int) (admitted int, refund func(), err error) {
 		admitted, back := n, func() {}
 		if share != nil {
 			admitted, back, err = share(n)
 		}
 		sent.Add(int64(admitted))
 		return admitted, func() { sent.Add(-1); back() }, err
-	})
+	}, nil)
 	threats := cmp.Or(threatsOf(strings.Fields(s.settings.Lists)), lookup.AllThreats)
 	for i := range answers {
 		answers[i].Threats = blocking(answers[i].Threats, threats)
 	}
 	return answers, int(sent.Load()), nil
-}
-
-// search is the Search of the checker, which does not let a threat wait for the rest, until all have
-// been answered.
-func (s *Service) search(ctx context.Context, prefixes []lookup.Prefix, admit lookup.AdmitAll) []lookup.PrefixAnswer {
-	answers, _ := s.Checker.Search(ctx, prefixes, false, admit, nil) // each answer has its error
-	var slow []int
-	var rest []lookup.Prefix
-	for i, a := range answers {
-		if errors.Is(a.Err, lookup.ErrSlow) {
-			slow, rest = append(slow, i), append(rest, prefixes[i])
-		}
-	}
-	if len(rest) == 0 || len(rest) == len(prefixes) || ctx.Err() != nil {
-		return answers
-	}
-	for i, a := range s.search(ctx, rest, admit) { // they are under way: it joins their search
-		answers[slow[i]] = a
-	}
-	return answers
 }
 
 // blocking returns the full hashes with one of the threats.
