@@ -27,7 +27,8 @@ const keepFormat = 10
 const maxValue = 512 << 10
 
 // beatScript takes or renews the lease, and returns the holder, its token, the time of Redis, the
-// format, three documents, and the heads. Values of a wrong type or size are deleted. The write of
+// format, three documents, and the heads. Values of a wrong type or size are deleted, and a lease that
+// would last longer than any: the clock of Redis was set back since, and its holder may be dead. The write of
 // KEYS[8] finds out whether Redis is full or only a replica.
 //
 // KEYS: lease, token, format, three documents, heads, alive. ARGV: id, the milliseconds of a
@@ -57,13 +58,17 @@ redis.call('SET', KEYS[3], ARGV[4], 'PX', ARGV[6])
 local holder, token = get(KEYS[1], 'GET'), get(KEYS[2], 'GET')
 if holder == ARGV[1] and token and ARGV[3] == '1' then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
-elseif holder == ARGV[1] then
+elseif holder == ARGV[1] or holder and redis.call('PTTL', KEYS[1]) > 2 * ARGV[2] then
   redis.call('DEL', KEYS[1])
   holder = false
 end
 if not holder and ARGV[3] == '1' then
-  if token and not tonumber(token) then redis.call('DEL', KEYS[2]) end
-  token = tostring(redis.call('INCR', KEYS[2]))
+  token = redis.pcall('INCR', KEYS[2])
+  if type(token) == 'table' then
+    redis.call('DEL', KEYS[2])
+    token = redis.call('INCR', KEYS[2])
+  end
+  token = tostring(token)
   redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
   holder = ARGV[1]
 end

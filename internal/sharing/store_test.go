@@ -337,6 +337,13 @@ func TestTroubleOfRedis(t *testing.T) {
 				s.Do("SET", key(name), "\xff garbage")
 			}
 		}, func(*testkit.Redis) {}, ""},
+		"a token that cannot grow": {func(s *testkit.Redis) {
+			s.Do("SET", key("token:schedule.json"), "1.5")
+			s.Do("DEL", key("lease:schedule.json"))
+		}, func(*testkit.Redis) {}, ""},
+		"a dead relay's lease of before its clock was set back": {func(s *testkit.Redis) {
+			s.Do("SET", key("lease:schedule.json"), "dead", "PX", "31536000000")
+		}, func(*testkit.Redis) {}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
