@@ -114,6 +114,7 @@ func TestDoctorWarnsOfRedisInClearText(t *testing.T) {
 	for url, want := range map[string]string{
 		"redis://127.0.0.1": say.OK, "redis://[::1]": say.OK, "redis://localhost": say.OK, "rediss://cache.example": say.OK,
 		"redis://cache.example": say.Warning, "redis+cluster://127.0.0.1,192.0.2.1": say.Warning,
+		"redis+sentinel://127.0.0.1/main": say.Warning, "redis+cluster://127.0.0.1": say.Warning, "rediss+sentinel://127.0.0.1/main": say.OK,
 	} {
 		target, err := sharing.Parse(url)
 		testkit.Must(t, err)

@@ -119,7 +119,7 @@ func TestMisuseOfTheRelay(t *testing.T) {
 		"-db " + none + " -endpoint ENDPOINT -redis-ca x":                                           "-redis-ca is given without -redis",
 		"-db " + none + " -endpoint ENDPOINT -redis redis://a -redis-ca x":                          "-redis-ca needs TLS",
 		"-db " + none + " -endpoint ENDPOINT -redis rediss://a -redis-ca " + none:                   "no such file",
-		"-db " + none + " -endpoint ENDPOINT -redis redis://a -redis-password-file " + none:         "is on another machine",
+		"-db " + none + " -endpoint ENDPOINT -redis redis://a -redis-password-file " + none:         "may be on another machine",
 		"-endpoint ENDPOINT -redis redis://a -insecure-redis -redis-password-file " + none:          "no such file",
 		"-endpoint ENDPOINT -redis redis+cluster://127.0.0.1,192.0.2.1":                             "-insecure-redis uses it in clear text",
 		"-db " + none + " -endpoint ENDPOINT -redis redis://:s3cret@a -redis-password-file " + none: "keep one of the two",

@@ -237,7 +237,7 @@ func (c *Config) check() error {
 			"give -tls-cert and -tls-key, or -client-key-file, or listen on 127.0.0.1 "+
 			"(-insecure-listen serves whoever can reach this address)", c.Listen)
 	case c.Redis != nil && c.Redis.Target.InClear() && !c.InsecureRedis:
-		return fmt.Errorf("the Redis at %s is on another machine: who is on the way could read its password, and change lists and answers: "+
+		return fmt.Errorf("the Redis at %s may be on another machine: who is on the way could read its password, and change lists and answers: "+
 			"write rediss instead of redis in -redis (-insecure-redis uses it in clear text)", c.Redis.Target)
 	}
 	return nil

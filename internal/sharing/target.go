@@ -141,14 +141,15 @@ func (t *Target) path(text string) error {
 	return nil
 }
 
-// InClear reports whether other machines are on the way to Redis, and could read and change what it
-// sends: it has no TLS, and an address that is not of this machine.
+// InClear reports whether other machines may be on the way to Redis, and could read and change what it
+// sends: it has no TLS, and an address that is not of this machine. Sentinels and nodes of a cluster
+// name others.
 func (t Target) InClear() bool {
-	return !t.TLS && slices.ContainsFunc(t.Addresses, func(address string) bool {
+	return !t.TLS && (t.Kind != Single || slices.ContainsFunc(t.Addresses, func(address string) bool {
 		host, _, _ := net.SplitHostPort(address)
 		addr, err := netip.ParseAddr(host)
 		return host != "localhost" && (err != nil || !addr.Unmap().IsLoopback())
-	})
+	}))
 }
 
 // String returns the target for logs and errors, without user and password.
