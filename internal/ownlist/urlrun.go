@@ -22,14 +22,14 @@ func (s *urlSource) run(ctx context.Context) {
 	}
 	s.adopt() // a run before this one may have saved its state after Open
 	s.clean()
-	c, _ := s.settings()
-	first := firstDue(s.current(), c.Refresh, time.Now(), rand.Float64())
-	next := func() time.Time { return first }
+	refresh := func() time.Duration {
+		c, _ := s.settings()
+		return c.Refresh
+	}
+	r := rand.Float64()
+	next := func() time.Time { return firstDue(s.current(), refresh(), time.Now(), r) }
 	for s.sleep(ctx, next) {
-		next = func() time.Time {
-			c, _ := s.settings()
-			return due(s.current(), c.Refresh, time.Now())
-		}
+		next = func() time.Time { return due(s.current(), refresh(), time.Now()) }
 		if s.adopt() && next().After(time.Now()) {
 			continue
 		}

@@ -221,6 +221,22 @@ func TestAListIsFetchedOnceForAllOpeners(t *testing.T) {
 	})
 }
 
+// Until the first fetch after a start, too, the time of it is asked for again and again: settings and the clock may change.
+func TestAShorterIntervalHoldsBeforeTheFirstFetch(t *testing.T) {
+	withClock(t, names(10), func(w *clocked) {
+		l := w.start(nil)
+		w.took(time.Hour)
+		l.Close()
+		l = w.start(nil)
+		w.took(time.Hour)
+		reloaded := w.start(func(c *URLConfig) { c.Refresh = 10 * time.Minute })
+		l.Close()
+		at, _ := w.took(5 * time.Minute)
+		within(t, "after a reload with a shorter interval", at, [2]float64{0, 3})
+		reloaded.Close()
+	})
+}
+
 // A reload opens the lists before it closes those of the Corefile before: how they are fetched and read is as the new one says.
 func TestAReloadChangesHowAListIsFetchedAndRead(t *testing.T) {
 	withClock(t, "192.0.2.7 bad.example\n", func(w *clocked) {
