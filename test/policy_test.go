@@ -195,7 +195,7 @@ func TestAPauseLetsEveryNamePass(t *testing.T) {
 	w.wantPassed("blocked.example.com.", dns.TypeA)
 	w.paused(".", 0)
 	testkit.Until(w.t, "a name to be blocked", func() bool { return isBlocked(w.ask("blocked.example.com.", dns.TypeA)) })
-	testkit.Until(w.t, "the line of the end", func() bool { return len(lines.About("in force again for the zone .: the pause has ended")) == 1 })
+	testkit.Until(w.t, "the line of the end", func() bool { return len(lines.About("for the server blocks for .: the pause has ended")) == 1 })
 	if got := lines.About("Blocking is PAUSED until"); len(got) != 1 || !strings.Contains(got[0], "[WARNING]") {
 		t.Errorf("Expected one WARNING, got %q", got)
 	}

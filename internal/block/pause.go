@@ -351,25 +351,18 @@ func (b *Block) watchPauses() (end func()) {
 func reportPause(e pauseEvent) {
 	switch e.what {
 	case pauseBegan:
-		log.Warningf("Blocking is PAUSED until %s for %s: every name passes. To end the pause: safebrowsing pause off", say.Time(e.Until), pausedBlocks(e.Pause))
+		log.Warningf("Blocking is PAUSED until %s for %s: every name passes. To end the pause: safebrowsing pause off", say.Time(e.Until), e.Where())
 	case pauseEnded:
 		except := ""
 		for _, other := range e.others {
 			if e.Zone == AllBlocks {
-				except += ", but not for " + pausedBlocks(other)
+				except += ", but not for " + other.Where()
 			}
 		}
-		log.Infof("Blocking is in force again for %s%s: the pause has ended", pausedBlocks(e.Pause), except)
+		log.Infof("Blocking is in force again for %s%s: the pause has ended", e.Where(), except)
 	case pauseDropped:
-		log.Infof("Blocking is in force for %s: the pause until %s was for the process before this one. To keep a pause over a restart: safebrowsing pause -keep", pausedBlocks(e.Pause), say.Time(e.Until))
+		log.Infof("Blocking is in force for %s: the pause until %s was for the process before this one. To keep a pause over a restart: safebrowsing pause -keep", e.Where(), say.Time(e.Until))
 	case pauseFailed:
 		log.Errorf("Cannot read %s: %v. Blocking is not paused; write the file with safebrowsing pause", e.file, e.err)
 	}
-}
-
-func pausedBlocks(p Pause) string {
-	if p.Zone == AllBlocks {
-		return "all server blocks"
-	}
-	return "the zone " + p.Zone
 }

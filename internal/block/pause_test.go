@@ -328,7 +328,7 @@ func TestBlockingIsInForceAgainWhereNothingElsePausesIt(t *testing.T) {
 		}
 		pause("a.example.", 2*time.Hour)
 		time.Sleep(time.Hour)
-		want := "in force again for all server blocks, but not for the zone a.example.: the pause has ended"
+		want := "in force again for all server blocks, but not for the server blocks for a.example.: the pause has ended"
 		if got := lines.About("in force again"); len(got) != 1 || !strings.Contains(got[0], want) {
 			t.Errorf("while one zone is paused: %q", got)
 		}

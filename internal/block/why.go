@@ -161,15 +161,12 @@ func deciderOf(word string) lookup.Decider {
 	return lookup.ByNobody
 }
 
-// errNoHost says that a text is no name.
-var errNoHost = errors.New("this is not a host name or a URL")
-
 // WhyName is Process.Why for what people write: a name or a URL. It also says who asked for the name: a page and
 // explain must not, as others may look at them.
 func (p *Process) WhyName(ctx context.Context, name string, confirm bool) (status.Why, error) {
 	h, ok := status.HostOf(name)
 	if !ok {
-		return status.Why{}, errNoHost
+		return status.Why{}, errors.New("this is not a host name or a URL")
 	}
 	w := p.Why(ctx, h, confirm)
 	looked := make(map[*memory]bool) // blocks of the same zones may share one

@@ -116,7 +116,7 @@ func TestTheThreeNamesThatCostMostAreCounted(t *testing.T) {
 	if len(c.searches) > maxCostly {
 		t.Errorf("%d names are kept", len(c.searches))
 	}
-	if got := c.Most(now.AddDate(0, 0, 1), 3); len(got) != 0 {
+	if got := c.Most(now.AddDate(0, 0, 1), 3); got == nil || len(got) != 0 {
 		t.Errorf("on the next day %+v", got)
 	}
 }

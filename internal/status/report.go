@@ -267,10 +267,11 @@ func (c *Costs) Searched(name string, n int, now time.Time) {
 }
 
 // Most returns the n names with the most searches today, the highest first.
-func (c *Costs) Most(now time.Time, n int) (all []Costly) {
+func (c *Costs) Most(now time.Time, n int) []Costly {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.turn(now)
+	all := []Costly{} // in JSON it is a list
 	for name, n := range c.searches {
 		all = append(all, Costly{name, n})
 	}
