@@ -41,9 +41,9 @@ type Block struct {
 	own     atomic.Pointer[own]            // the operator's lists, set by Start and Read
 	service atomic.Pointer[engine.Service] // set by Use; nil: Safe Browsing is off
 	pauses  atomic.Pointer[pauseFolder]    // nil: there is no file of pauses
-	needed  atomic.Pointer[Needed]         // set by Need; nil: none
+	needed  Needed                         // set by Need, before Start or Read
 	memory  *memory                        // set by LookBack, before queries come; nil: nothing is remembered
-	instead atomic.Pointer[instead]        // set by Designate; nil: none
+	instead []answer.Designated            // set by Designate, before Start
 	ends    []func()                       // what End does
 
 	finding sync.Mutex // held while the line of an entry is looked for
@@ -228,7 +228,7 @@ func (b *Block) check(h lookup.Host, c *Checked) {
 	var candidates *lookup.Candidates
 	c.Decision, candidates = s.Checker.Check(h)
 	if candidates != nil || c.Verdict == lookup.Unsafe || b.Config.Inspect { // few names
-		c.Needed = b.neededFor(h)
+		c.Needed = b.needed.What(h)
 	}
 	if candidates != nil {
 		c.Suspect = &Suspect{candidates: candidates, block: b, service: s, host: h, needed: c.Needed}
@@ -305,7 +305,7 @@ func (b *Block) checkOwn(h lookup.Host, d *lookup.Decision) bool {
 		return false
 	}
 	match, found := ownlist.Best(lists.files, h, time.Now())
-	if found && match.Fetched && !match.Allow && b.neededFor(h) != "" {
+	if found && match.Fetched && !match.Allow && b.needed.What(h) != "" {
 		if match, found = ownlist.Best(lists.local, h, time.Now()); !found {
 			d.By, d.List = lookup.ByAllow, NeededList
 			return true

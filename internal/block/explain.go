@@ -91,7 +91,7 @@ func (b *Block) explained(h lookup.Host, d lookup.Decision, note string) Explain
 func (b *Block) noteOn(h lookup.Host, d lookup.Decision) string {
 	switch {
 	case d.By == lookup.ByAllow && d.List == NeededList:
-		return "never blocked by Safe Browsing or a list by URL: it is " + b.neededFor(h)
+		return "never blocked by Safe Browsing or a list by URL: it is " + b.needed.What(h)
 	case d.Verdict == lookup.Safe && (d.By == lookup.ByCache || d.By == lookup.ByServer):
 		return "the server was asked about the first bytes of its hash, and does not call it a threat"
 	case d.FrameOnly:

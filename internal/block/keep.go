@@ -34,19 +34,11 @@ func (b *Block) Kept(x *Sign, qname string) *answer.Kept {
 	return k
 }
 
-// instead are the encrypted resolvers of this server that take the place of the block.
-type instead []answer.Designated
-
-// Designate tells the block to which encrypted resolvers of this server it leads clients.
-func (b *Block) Designate(all []answer.Designated) { b.instead.Store((*instead)(&all)) }
+// Designate tells the block, before Start, to which encrypted resolvers of this server it leads clients.
+func (b *Block) Designate(all []answer.Designated) { b.instead = all }
 
 // Designated returns them, in the order in which clients try them.
-func (b *Block) Designated() []answer.Designated {
-	if all := b.instead.Load(); all != nil {
-		return *all
-	}
-	return nil
-}
+func (b *Block) Designated() []answer.Designated { return b.instead }
 
 // DesignatedName is the name by which clients look for encrypted resolvers (RFC 9462 section 4).
 const DesignatedName = "_dns." + answer.ResolverZone
@@ -65,7 +57,7 @@ func Canaries() (names []string) {
 func (b *Block) Keeps() string {
 	names, zone := strings.Join(Canaries(), ", "), "resolver.arpa is not forwarded"
 	var all []string
-	for _, d := range b.Designated() {
+	for _, d := range b.instead {
 		all = append(all, d.String())
 	}
 	if len(all) > 0 {

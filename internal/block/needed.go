@@ -96,16 +96,8 @@ func (n Needed) What(h lookup.Host) string {
 // NeededList is the name, as a list, of the names that Need names.
 const NeededList = "needed"
 
-// Need tells the block which names neither Safe Browsing nor a list by URL may block.
-func (b *Block) Need(n Needed) { b.needed.Store(&n) }
-
-// neededFor returns what a host is needed for, or "".
-func (b *Block) neededFor(h lookup.Host) string {
-	if n := b.needed.Load(); n != nil {
-		return n.What(h)
-	}
-	return ""
-}
+// Need tells the block, before Start or Read, which names neither Safe Browsing nor a list by URL may block.
+func (b *Block) Need(n Needed) { b.needed = n }
 
 // spare returns what becomes of a decision of Safe Browsing about a needed host: it is safe.
 // It logs, once a day, that the host would have been blocked.
@@ -156,11 +148,11 @@ func (n NeededNames) Advice() string {
 // the operator allows are not among them, nor names of a file that another entry overrules.
 // It reads a list of up to 32 MiB again for each of the first five names, for their lines.
 func (b *Block) BlocksNeeded(list string) (n NeededNames) {
-	lists, needed := b.own.Load(), b.needed.Load()
-	i := -1
-	if lists != nil && needed != nil {
-		i = slices.IndexFunc(lists.files, func(f *ownlist.File) bool { s := f.State(); return s.Named == list && !s.Allow })
+	lists := b.own.Load()
+	if lists == nil {
+		return n
 	}
+	i := slices.IndexFunc(lists.files, func(f *ownlist.File) bool { s := f.State(); return s.Named == list && !s.Allow })
 	if i < 0 {
 		return n
 	}
@@ -170,7 +162,7 @@ func (b *Block) BlocksNeeded(list string) (n NeededNames) {
 		what string
 	}
 	var all []name
-	for host, what := range *needed {
+	for host, what := range b.needed {
 		h, ok := lookup.ParseHost(host)
 		m, found := lists.files[i].Match(h, time.Now())
 		if !ok || !found || m.Allow {

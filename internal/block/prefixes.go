@@ -124,7 +124,7 @@ func (b *Block) ownSay(name string) (OwnSay, bool) {
 	if b.checkOwn(h, &d) {
 		return OwnSay{name, d.List, d.By == lookup.ByAllow}, true
 	}
-	if b.neededFor(h) != "" {
+	if b.needed.What(h) != "" {
 		return OwnSay{name, NeededList, true}, true
 	}
 	return OwnSay{}, false
