@@ -26,19 +26,17 @@ func asksWhy(state *request.Request) (host string, ok bool) {
 // why answers with what is known here about a host: verdict, decider, threat, list,
 // expression, and for how long the verdict holds. It never asks the server.
 func (s *SafeBrowsing) why(r *dns.Msg, host string) *dns.Msg {
-	m := new(dns.Msg)
-	m.SetReply(r)
+	m := new(dns.Msg).SetReply(r)
 	if !s.block.Config.Explain {
 		m.Rcode = dns.RcodeRefused
 		return m
 	}
 	m.Authoritative = true
 	a := s.block.Why(lookup.FromQname(host))
-	txt := &dns.TXT{
+	m.Answer = []dns.RR{&dns.TXT{
 		Hdr: dns.RR_Header{Name: r.Question[0].Name, Rrtype: dns.TypeTXT, Class: dns.ClassCHAOS},
 		Txt: txtStrings(a.Words(time.Now())),
-	}
-	m.Answer = []dns.RR{txt}
+	}}
 	return m
 }
 

@@ -98,10 +98,7 @@ func (i *inspector) Write(b []byte) (int, error) { return len(b), i.write(rawAns
 func (i *inspector) write(a written) error {
 	q := i.query
 	targets := q.targetsIn(a)
-	if len(targets) == 0 {
-		return q.write(i.ResponseWriter, a, i.decision)
-	}
-	if q.plugin.block.Config.Monitor { // nothing will be held back: the client comes first
+	if len(targets) > 0 && q.plugin.block.Config.Monitor { // nothing will be held back: the client comes first
 		err := a.writeTo(i.ResponseWriter)
 		q.detach(func() { q.checkTargets(targets) })()
 		return err
@@ -312,9 +309,7 @@ func (h *held) keep(a written) error {
 	if abandoned {
 		return nil
 	}
-	if targets := h.query.targetsIn(a); len(targets) > 0 {
-		a.decision = h.query.checkTargets(targets)
-	}
+	a.decision = h.query.checkTargets(h.query.targetsIn(a))
 	h.later(func(w dns.ResponseWriter, d lookup.Decision) { h.query.write(w, a, d) })
 	return nil
 }

@@ -90,13 +90,8 @@ func cutScheme(text string) (scheme, rest string, err error) {
 		return "", text, nil
 	}
 	scheme = strings.ToLower(scheme)
-	for i := range len(scheme) {
-		c := scheme[i]
-		if ('a' > c || c > 'z') && (i == 0 || !isDigit(c) && c != '+' && c != '-' && c != '.') {
-			return "", "", errors.New(`no scheme before "://"`) // RFC 2396 section 3.1
-		}
-	}
-	if scheme == "" {
+	const allowed = "abcdefghijklmnopqrstuvwxyz0123456789+-." // RFC 2396 section 3.1: and it begins with a letter
+	if scheme == "" || scheme[0] < 'a' || strings.Trim(scheme, allowed) != "" {
 		return "", "", errors.New(`no scheme before "://"`)
 	}
 	return scheme, rest, nil

@@ -17,8 +17,7 @@ const maxText = 200
 // replyTo begins an answer with an Extended DNS Error (RFC 8914), which only
 // clients that speak EDNS may be sent (RFC 6891 section 7).
 func replyTo(r *dns.Msg, code uint16, text string) *dns.Msg {
-	m := new(dns.Msg)
-	m.SetReply(r)
+	m := new(dns.Msg).SetReply(r)
 	m.RecursionAvailable = true
 	if opt := r.IsEdns0(); opt != nil {
 		m.SetEdns0(opt.UDPSize(), opt.Do())
