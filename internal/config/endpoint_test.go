@@ -98,6 +98,8 @@ func TestEndpointsThatAreNotOneServiceOfOnesOwnAreRefused(t *testing.T) {
 		{"endpoint https://a.example http://b.example", "http://b.example: http to several servers is for your own network"},
 		{"api_key K\nendpoint https://10.0.0.1 https://10.0.0.2\nprotocol webrisk\nbudget 5", "protocol webrisk asks one server"},
 		{"endpoint https://a.example\ntls /no/such/file", "no such file"},
+		{"endpoint https://a.example\ntls /dev/null", "/dev/null is not a regular file"},
+		{"endpoint https://a.example\ntls " + cert + " /dev/null", "/dev/null is not a regular file"},
 		{"endpoint https://a.example\ntls " + text, "text: there is no certificate in PEM"},
 		{"endpoint https://a.example\ntls " + empty, "empty is empty"},
 		{"endpoint https://a.example\ntls " + large, "has more than 1048576 bytes"},

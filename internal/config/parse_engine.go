@@ -206,6 +206,11 @@ const maxCA = 1 << 20
 // tls reads [CERT KEY] [CA], as the words tls of forward and grpc do: the authorities that sign the
 // servers' certificates, by default the system's, and this client's certificate.
 func (p *parser) tls(args []string) error {
+	for _, arg := range args {
+		if info, err := os.Stat(p.path(arg)); err == nil && !info.Mode().IsRegular() { // opening a named pipe would block
+			return fmt.Errorf("%s is not a regular file", p.path(arg))
+		}
+	}
 	if len(args) >= 2 {
 		p.Cert, p.CertKey = p.path(args[0]), p.path(args[1])
 		if _, err := tls.LoadX509KeyPair(p.Cert, p.CertKey); err != nil {

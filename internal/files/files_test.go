@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -90,21 +89,6 @@ func TestReadReturnsRegularFilesOfLimitedSize(t *testing.T) {
 				t.Errorf("got %d bytes and %v, want %v", len(raw), err, tc.want)
 			}
 		})
-	}
-}
-
-func TestAKeyPairIsOfTwoRegularFiles(t *testing.T) {
-	dir := t.TempDir()
-	cert, key := testkit.Certificate(t, dir)
-	large := testkit.Write(t, dir, "large.pem", strings.Repeat("x", maxPEM+1))
-	for _, tc := range []struct {
-		cert, key string
-		want      error
-	}{{cert, key, nil}, {os.DevNull, key, ErrIrregular}, {cert, os.DevNull, ErrIrregular}, {large, key, ErrSize}, {cert, large, ErrSize}} {
-		pair, err := KeyPair(tc.cert, tc.key)
-		if !errors.Is(err, tc.want) || (err == nil) != (pair.Leaf != nil) || err != nil && !strings.Contains(err.Error(), tc.cert+" and "+tc.key+": ") {
-			t.Errorf("%s, %s: %v, want %v", tc.cert, tc.key, err, tc.want)
-		}
 	}
 }
 

@@ -3,9 +3,7 @@
 package files
 
 import (
-	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -68,20 +66,6 @@ func Read(path string, most int) ([]byte, error) {
 		raw, err = nil, fmt.Errorf("reading %s: %w: more than %d bytes", path, ErrSize, most)
 	}
 	return raw, err
-}
-
-// maxPEM is the most bytes of a file with certificates or a key. The system's authorities have 200 kB.
-const maxPEM = 1 << 20
-
-// KeyPair reads a certificate and its key, in PEM. The error names both files.
-func KeyPair(cert, key string) (tls.Certificate, error) {
-	certPEM, err := Read(cert, maxPEM)
-	keyPEM, keyErr := Read(key, maxPEM)
-	pair, pairErr := tls.X509KeyPair(certPEM, keyPEM)
-	if err = cmp.Or(err, keyErr, pairErr); err != nil {
-		return tls.Certificate{}, fmt.Errorf("%s and %s: %w", cert, key, err)
-	}
-	return pair, nil
 }
 
 // InTheWay returns what keeps a folder from being made or used: the path itself, or one above it,

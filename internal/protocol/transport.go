@@ -273,15 +273,6 @@ func ParseCA(text string) (*x509.CertPool, error) {
 // CertFiles are the files, in PEM, of a certificate and its key. The zero CertFiles is none.
 type CertFiles struct{ Cert, Key string }
 
-// Load reads the files. The error names them.
-func (f CertFiles) Load() (*tls.Certificate, error) {
-	pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
-	if err != nil {
-		return nil, fmt.Errorf("%s and %s: %w", f.Cert, f.Key, err)
-	}
-	return &pair, nil
-}
-
 // TLS returns how a client speaks TLS: ca as in Config.CA, cert read again for each
 // connection, since certificates are renewed. It is an error if one of the files cannot be
 // used now; if that happens later, the connection fails.
@@ -290,11 +281,13 @@ func TLS(ca string, cert CertFiles) (*tls.Config, error) {
 	if err != nil || cert == (CertFiles{}) {
 		return &tls.Config{RootCAs: roots}, err
 	}
-	if _, err := cert.Load(); err != nil {
-		return nil, err
+	load := func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		pair, err := tls.LoadX509KeyPair(cert.Cert, cert.Key)
+		if err != nil {
+			return nil, fmt.Errorf("%s and %s: %w", cert.Cert, cert.Key, err)
+		}
+		return &pair, nil
 	}
-	return &tls.Config{
-		RootCAs:              roots,
-		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return cert.Load() },
-	}, nil
+	_, err = load(nil)
+	return &tls.Config{RootCAs: roots, GetClientCertificate: load}, err
 }

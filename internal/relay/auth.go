@@ -3,6 +3,7 @@ package relay
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -183,9 +184,11 @@ type certificates struct {
 
 // load reads the files. After an error those before stay in force.
 func (c *certificates) load() error {
-	pair, err := files.KeyPair(c.cert, c.key)
-	if err != nil {
-		return err
+	cert, err := files.Read(c.cert, maxWatched)
+	key, keyErr := files.Read(c.key, maxWatched)
+	pair, pairErr := tls.X509KeyPair(cert, key)
+	if err = cmp.Or(err, keyErr, pairErr); err != nil {
+		return fmt.Errorf("%s and %s: %w", c.cert, c.key, err)
 	}
 	next := &tls.Config{
 		Certificates: []tls.Certificate{pair},

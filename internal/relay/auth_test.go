@@ -3,6 +3,7 @@ package relay
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/sharing"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
@@ -175,6 +177,20 @@ func TestWhereTheRelayListens(t *testing.T) {
 		w.cfg.ClientKeyFile = keys
 		if _, err := New(w.cfg); err == nil || !strings.Contains(err.Error(), keys) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A pipe would hold the watcher of the files for ever.
+func TestFilesOfKeysAreRegular(t *testing.T) {
+	cert, key := testkit.Certificate(t, t.TempDir())
+	none := os.DevNull
+	for i, err := range []error{
+		new(auth).load(none), (&certificates{cert: none, key: key}).load(), (&certificates{cert: cert, key: none}).load(),
+		(&certificates{cert: cert, key: key, clientCA: none}).load(),
+	} {
+		if !errors.Is(err, files.ErrIrregular) {
+			t.Errorf("%d: %v", i, err)
 		}
 	}
 }
