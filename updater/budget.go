@@ -50,6 +50,7 @@ type Ledger struct {
 	trouble bool                // the last save failed or was late
 	uses    func() []lookup.Use // what the clients of this process used; nil: not known
 	changed bool                // that is to be saved now
+	report  func(Event)         // of the last Limit
 
 	reserving reservation
 	common    int       // searches of days.Day when a Shared was last reached
@@ -326,7 +327,9 @@ func (l *Ledger) save(perDay int, spends bool, report func(Event)) *saving {
 	}
 	return l.count.save(func(kept bool, err error) {
 		for _, e := range l.settle(kept, err) {
-			report(e)
+			if report != nil {
+				report(e)
+			}
 		}
 	})
 }
@@ -402,7 +405,7 @@ func (l *Ledger) Flush() error {
 	timeout := time.NewTimer(files.WaitLimit)
 	defer timeout.Stop()
 	for {
-		saved, ours := l.flush()
+		saved, ours := l.flush(nil) // the error is returned
 		if saved == nil {
 			return nil
 		}
@@ -417,8 +420,8 @@ func (l *Ledger) Flush() error {
 	}
 }
 
-// flush begins to save, or returns the save under way; nil: there is nothing to save.
-func (l *Ledger) flush() (saved *saving, ours bool) {
+// flush begins to save, or returns the save under way; nil: there is nothing to save. report may be nil.
+func (l *Ledger) flush(report func(Event)) (saved *saving, ours bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.turn(dateOf(l.clock()))
@@ -429,5 +432,5 @@ func (l *Ledger) flush() (saved *saving, ours bool) {
 		return nil, false
 	}
 	l.changed = false
-	return l.save(0, false, func(Event) {}), true
+	return l.save(0, false, report), true
 }

@@ -256,6 +256,21 @@ func TestASaveThatIsLateAtItsEnd(t *testing.T) {
 	})
 }
 
+// Whoever finds it first: a search, or what clients have used.
+func TestADiskThatCannotBeWrittenIsToldOfByUses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpender(t, t.TempDir(), 10)
+		s.ledger.Shares(10, 50, nil)
+		s.ledger.store.disk.SyncFile = func(*os.File) error { return errTest }
+		s.ledger.noteUses()
+		synctest.Wait()
+		s.drain(t)
+		if n := len(s.told(StoreFailed)); n != 1 {
+			t.Errorf("told %d times", n)
+		}
+	})
+}
+
 func TestABudgetSurvivesAFolderThatCannotBeWritten(t *testing.T) {
 	t.Setenv("RUNTIME_DIRECTORY", t.TempDir())
 	store := unwritable(t)

@@ -162,8 +162,9 @@ func (l *Ledger) Uses() []lookup.Use {
 func (l *Ledger) noteUses() {
 	l.mu.Lock()
 	l.changed = true
+	report := l.report
 	l.mu.Unlock()
-	l.flush()
+	l.flush(report)
 }
 
 // Limit returns a Searcher that asks s, but at most perDay times a day, 0 for no limit:
@@ -175,6 +176,9 @@ func (l *Ledger) noteUses() {
 // report may be called from another goroutine. The Searcher is safe for concurrent use
 // if s is.
 func (l *Ledger) Limit(s lookup.Searcher, perDay int, report func(Event)) lookup.Searcher {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.report = report
 	return &budgetedSearcher{searcher: s, ledger: l, perDay: perDay, report: report}
 }
 
