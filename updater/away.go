@@ -88,19 +88,6 @@ func (s *Schedule) wasAway() bool {
 	return s.state.Fetch.Away.Tries > 0
 }
 
-// fetchNotSent records a fetch of lists at now that was not sent.
-func (s *Schedule) fetchNotSent(lists []string, now time.Time, err error) error {
-	return s.change(func(state *scheduleState) {
-		state.Fetch.Clock = state.Fetch.notSent(now, s.random(), err)
-		state.change(lists, func(*ListClock) {})
-	})
-}
-
-// fetchArrived ends the wait of fetches: the server can be reached.
-func (s *Schedule) fetchArrived() error {
-	return s.change(func(state *scheduleState) { state.Fetch.Away = away{} })
-}
-
 // await sleeps until the first of the lists is due, but not before contact. While no list is in
 // force it looks for a server that could not be reached: names are not protected until then.
 func (u *Updater) await(ctx context.Context, contact time.Time) (woke bool, err error) {
@@ -124,7 +111,7 @@ func (u *Updater) await(ctx context.Context, contact time.Time) (woke bool, err 
 // look ends the wait for a server that can be reached now.
 func (u *Updater) look(ctx context.Context) {
 	if _, ok := u.cfg.Source.(Reacher); ok && u.reach(ctx) == nil {
-		u.reportSave("", u.cfg.Schedule.fetchArrived())
+		u.reportSave("", u.cfg.Schedule.change(func(state *scheduleState) { state.Fetch.Away = away{} }))
 	}
 }
 
@@ -160,8 +147,11 @@ func (u *Updater) unreached(ctx context.Context, names []string, begun time.Time
 	if ctx.Err() != nil {
 		return true
 	}
-	now := time.Now()
-	u.reportSave("", u.cfg.Schedule.fetchNotSent(names, now, err))
+	now, s := time.Now(), u.cfg.Schedule
+	u.reportSave("", s.change(func(state *scheduleState) {
+		state.Fetch.Clock = state.Fetch.notSent(now, s.random(), err)
+		state.change(names, func(*ListClock) {})
+	}))
 	u.reportRequest(names, nil, false, Event{Err: err, Took: now.Sub(begun)})
 	return true
 }

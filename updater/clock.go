@@ -119,6 +119,15 @@ func (c Clock) hold() Hold {
 	return h
 }
 
+// hold returns the clock as a Hold.
+func (c ListClock) hold() Hold {
+	h := c.Clock.hold()
+	if c.Failures == 0 && c.Wait == 0 {
+		h.Cause = "wait of the client: the server gave none"
+	}
+	return h
+}
+
 // The lengths of waits, as pure functions of a number of failures and a random number. Clock
 // counts the failures and keeps the end of a wait. Searches have functions of their own,
 // since version 5 publishes no rule for searches.
@@ -205,9 +214,9 @@ func firstContact() time.Duration { return rand.N(time.Minute) }
 // stop anything. It is a value.
 type Hold struct {
 	Until    time.Time
-	Failures int       // in a row, which caused a back-off; 0: it is the server's minimum wait
+	Failures int       // in a row, which caused a back-off; 0: it is a minimum wait, or what Cause says
 	Unsent   bool      // they are requests that were not sent, see NotSentError
-	Cause    string    // of the last failure
+	Cause    string    // of the last failure, or of a wait without one
 	Failed   time.Time // time of the last failure; zero: unknown
 	Budget   int       // searches a day; 0: a budget is not the reason
 	Portion  Portion   // of the budget, which is spent
@@ -238,6 +247,8 @@ func (h Hold) String() string {
 		return "the number of searches spent today is unknown"
 	case h.Budget > 0:
 		return fmt.Sprintf("the day's budget of %s is spent", say.Count(h.Budget, "search", "searches"))
+	case h.Failures == 0 && h.Cause != "":
+		return h.Cause
 	case h.Failures == 0:
 		return "minimum wait of the server"
 	}

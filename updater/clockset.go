@@ -50,7 +50,7 @@ func (s *scheduleState) listDue(name string) time.Time {
 func (s *scheduleState) fetchHold(lists []string) (first Hold) {
 	for i, name := range lists {
 		hold := s.Fetch.held().hold()
-		if own := s.Lists[name].Clock.hold(); own.Until.After(hold.Until) {
+		if own := s.Lists[name].hold(); own.Until.After(hold.Until) {
 			hold = own
 		}
 		if i == 0 || hold.Until.Before(first.Until) {

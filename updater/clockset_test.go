@@ -384,7 +384,9 @@ func TestAHoldIsOneSentence(t *testing.T) {
 		want string
 	}{
 		{Hold{Until: until}, "minimum wait of the server"},
-		{Hold{Until: until, Cause: "x", Failed: failed}, "minimum wait of the server"},
+		{Hold{Until: until, Cause: errUnreadable.Error(), Failed: failed}, "the saved schedule was unreadable"},
+		{Clock{NotBefore: until, Wait: time.Minute}.hold(), "minimum wait of the server"},
+		{ListClock{}.next(until.Add(-unchangedFloor), 0, false).hold(), "wait of the client: the server gave none"},
 		{Hold{Until: until, Failures: 1}, "back-off after a failure"},
 		{Hold{Until: until, Failures: 1, Cause: "status 500"}, "back-off after a failure: status 500"},
 		{Hold{Until: until, Failures: 1, Failed: failed}, "back-off after a failure at 2026-05-01T11:30:00Z"},

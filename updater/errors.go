@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -116,23 +117,17 @@ func retryAfter(err error, search bool) time.Duration {
 }
 
 // refused reports whether the server refuses this client, by its key or its rate.
-func refused(err error) bool {
-	code := statusOf(err).Code
-	return code == http.StatusForbidden || code == http.StatusTooManyRequests
-}
+func refused(err error) bool { return hasStatus(err, http.StatusForbidden, http.StatusTooManyRequests) }
 
 // denied reports whether the server denied the credentials.
-func denied(err error) bool {
-	code := statusOf(err).Code
-	return code == http.StatusUnauthorized || code == http.StatusForbidden
-}
+func denied(err error) bool { return hasStatus(err, http.StatusUnauthorized, http.StatusForbidden) }
 
 // refusesLists reports whether the server may not know one of the lists asked for. A
 // single unknown list can fail a whole batch.
-func refusesLists(err error) bool {
-	code := statusOf(err).Code
-	return code == http.StatusBadRequest || code == http.StatusNotFound
-}
+func refusesLists(err error) bool { return hasStatus(err, http.StatusBadRequest, http.StatusNotFound) }
+
+// hasStatus reports whether the server has answered with one of the statuses.
+func hasStatus(err error, codes ...int) bool { return slices.Contains(codes, statusOf(err).Code) }
 
 // maxCause limits the text of a cause, in bytes.
 const maxCause = 200
