@@ -320,15 +320,14 @@ func isInward(a netip.Addr) bool {
 		a = netip.AddrFrom4([4]byte(b[12:]))
 	}
 	a = a.Unmap()
-	return a.IsLoopback() || a.IsPrivate() || a.IsLinkLocalUnicast() || a.IsUnspecified() || a.IsMulticast() || shared.Contains(a) || localNAT64.Contains(a)
+	return a.IsLoopback() || a.IsPrivate() || a.IsLinkLocalUnicast() || a.IsUnspecified() || a.IsMulticast() || shared.Contains(a)
 }
 
-// shared are addresses between a provider and its customers (RFC 6598). nat64 are those for IPv4 addresses
-// behind any NAT64 (RFC 6052), localNAT64 those behind one of this network (RFC 8215).
+// shared are addresses between a provider and its customers (RFC 6598). nat64 are those of IPv4 addresses behind a
+// NAT64 (RFC 6052); in 64:ff9b:1::/48 (RFC 8215) only the network knows which bytes are the IPv4 address.
 var (
-	shared     = netip.MustParsePrefix("100.64.0.0/10")
-	nat64      = netip.MustParsePrefix("64:ff9b::/96")
-	localNAT64 = netip.MustParsePrefix("64:ff9b:1::/48")
+	shared = netip.MustParsePrefix("100.64.0.0/10")
+	nat64  = netip.MustParsePrefix("64:ff9b::/96")
 )
 
 // inwards is a transport for one download, which refuses to go from a public address inwards. It looks

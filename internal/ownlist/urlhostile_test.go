@@ -384,7 +384,7 @@ func TestAddressesThatAreNotPublic(t *testing.T) {
 	for text, want := range map[string]bool{
 		"127.0.0.1": true, "::1": true, "10.1.2.3": true, "192.168.0.1": true, "172.16.0.1": true, "169.254.169.254": true,
 		"fe80::1": true, "fd00::1": true, "::ffff:127.0.0.1": true, "0.0.0.0": true, "::": true, "100.64.0.1": true,
-		"64:ff9b::169.254.169.254": true, "64:ff9b:1::a00:1": true,
+		"64:ff9b::169.254.169.254": true, "64:ff9b:1::a00:1": false,
 		"192.0.2.1": false, "2001:db8::1": false, "64:ff9b::192.0.2.1": false, "172.32.0.1": false, "100.128.0.1": false,
 	} {
 		if got := isInward(netip.MustParseAddr(text)); got != want {
