@@ -81,9 +81,6 @@ var onlySafeBrowsing = []string{
 	"tls", "protocol", "mode", "lists", "max_entries", "budget", "resolver", "confirm_timeout", "unsure", "limit", "cache", "look_back",
 }
 
-// forURLs are the words of onlySafeBrowsing that have an effect on lists by URL too.
-var forURLs = []string{"db", "resolver"}
-
 // Parse reads the stanza of a server block; a second stanza is an error. Errors name
 // file and line. Files are relative to root, or to the working directory if root is
 // "". Parse writes no log: Warnings and Notes are for the caller to log. No text of its
@@ -184,7 +181,7 @@ func (p *parser) finish() error {
 	if err := p.checkExcept(); err != nil {
 		return err
 	}
-	if _, ok := p.given["db"]; !ok && (p.Online || p.hasURLs()) {
+	if !p.Given("db") && (p.Online || p.hasURLs()) {
 		p.defaultFolder()
 	}
 	p.completeURLs()
@@ -221,7 +218,7 @@ func (p *parser) off() {
 	}
 	var unused []string
 	for _, word := range onlySafeBrowsing {
-		if _, ok := p.given[word]; ok && !(p.hasURLs() && slices.Contains(forURLs, word)) {
+		if p.Given(word) && !(word == "resolver" && p.hasURLs()) { // lists by URL are resolved, too
 			unused = append(unused, word)
 		}
 	}

@@ -27,7 +27,7 @@ var keyWords = []string{"api_key", "api_key_file", "token_file"}
 // onlyKey returns an error if another property than word has named a key.
 func (p *parser) onlyKey(word string) error {
 	for _, other := range keyWords {
-		if _, ok := p.given[other]; ok && other != word {
+		if p.Given(other) && other != word {
 			return fmt.Errorf("the stanza has %s, too: keep one of the two", other)
 		}
 	}

@@ -87,13 +87,8 @@ func (p *parser) words(text []byte, indented bool) outcome {
 
 // isHeader recognises the first line of adblock lists: [Adblock Plus 2.0].
 func isHeader(text []byte) bool {
-	lower := bytes.ToLower(text)
-	for _, name := range []string{"adblock", "adguard", "ublock"} {
-		if bytes.HasPrefix(lower[1:], []byte(name)) {
-			return true
-		}
-	}
-	return false
+	lower := bytes.ToLower(text[1:])
+	return bytes.HasPrefix(lower, []byte("adblock")) || bytes.HasPrefix(lower, []byte("adguard")) || bytes.HasPrefix(lower, []byte("ublock"))
 }
 
 // slashKind returns the kind of an adblock rule that begins with a slash. If another

@@ -64,7 +64,7 @@ type download struct {
 	unchanged          bool // the list is the one that the validators name
 	etag, lastModified string
 	body               io.Reader // decompressed; reading more than MaxBytes is an error
-	close              func()
+	close              func()    // nil if unchanged
 }
 
 // get asks for a list. s has the validators, if the list is on disk. alive is called with the
@@ -90,7 +90,7 @@ func get(ctx context.Context, client *http.Client, c URLConfig, s URLState, aliv
 	switch {
 	case answer.StatusCode == http.StatusNotModified && conditional:
 		answer.Body.Close()
-		return &download{unchanged: true, close: func() {}}, nil
+		return &download{unchanged: true}, nil
 	case answer.StatusCode != http.StatusOK:
 		answer.Body.Close()
 		return nil, &updater.StatusError{Code: answer.StatusCode, RetryAfter: protocol.RetryAfter(answer.Header)}
