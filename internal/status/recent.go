@@ -38,7 +38,7 @@ type Blocked struct {
 	Threat    string    `json:"threat"`   // "": an own list
 	By        string    `json:"decided_by"`
 	Confirmed time.Time `json:"confirmed,omitzero"` // when the server said so
-	N         int       `json:"n"`                  // queries
+	N         int       `json:"n"`                  // queries since First
 	First     time.Time `json:"first"`
 	Last      time.Time `json:"last"`
 	Client    string    `json:"client"` // of the last query, only where blocked names are logged; else ""

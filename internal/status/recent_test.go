@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -148,6 +149,12 @@ func TestBlockedIsCountedForAnHour(t *testing.T) {
 			t.Errorf("After %s: Expected %s and %q, got %v, %q and %v", tc.after, tc.counts, tc.names, counts, got, last)
 		}
 	}
+	for after := range 6 {
+		blocked("se-4b", "each.example", now.Add(5*time.Hour+time.Duration(after)*30*time.Minute))
+	}
+	each := r.Last("each.example", "", "", now.Add(8*time.Hour))
+	testkit.WantParts(t, each.Since(now.Add(6*time.Hour-time.Second)), "blocked 6 times in the last hour")
+	testkit.WantParts(t, each.Since(now.Add(8*time.Hour)), "blocked 6 times since "+say.Time(now.Add(5*time.Hour))+", last 30m ago")
 	later := now.Add(10 * time.Hour)
 	for i := range 3 * maxNames {
 		blocked("se-4b", fmt.Sprintf("%d.example", i), later)

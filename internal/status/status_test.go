@@ -224,7 +224,7 @@ func TestABlockedNameHasWhyCountAndACommand(t *testing.T) {
 	r := healthy()
 	long := strings.Repeat("long.", 23) + "name"
 	r.Named, r.Names = true, []Blocked{
-		{Name: long, List: "se-4b", N: 1234, Last: now},
+		{Name: long, List: "se-4b", N: 1234, First: now.Add(-time.Hour), Last: now},
 		{Name: "shop.example", Target: "evil.example", List: "mw-4b", N: 1, Last: now},
 		{Name: "$(reboot).example", List: "mw-4b", N: 1, Last: now},
 		{Name: "a\u202eb.example&x=1", List: "mw-4b", N: 1, Last: now},
@@ -233,7 +233,7 @@ func TestABlockedNameHasWhyCountAndACommand(t *testing.T) {
 	page := func() string { return request(handler(fixed{r}), "GET", "127.0.0.1", "/").Body.String() }
 	got := page()
 	testkit.WantParts(t, got,
-		`<a href="/?host=`+long+`#ask" title="Why?">`+long, "<code>sudo safebrowsing allow -for 1h "+long+"</code>", "1,234×", "an alias of evil.example",
+		`<a href="/?host=`+long+`#ask" title="Why?">`+long, "<code>sudo safebrowsing allow -for 1h "+long+"</code>", "1,234×<br><span class=\"soft\">since 11:00 UTC", "an alias of evil.example",
 		`href="/?host=%24%28reboot%29.example#ask"`, "%26x%3d1#ask", "<code>sudo safebrowsing allow -for 1h dear.example</code>")
 	for _, not := range []string{"1h $", "1h `", "\u202e", "Asked by"} {
 		if strings.Contains(got, not) {

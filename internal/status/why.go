@@ -190,9 +190,16 @@ func (w *Why) Judge() {
 	}
 }
 
-// Since says how often and when a name was blocked in the last hour, and who asked last, where that is known.
+// Longer reports whether N counts for longer than an hour: a name that is blocked each hour is kept.
+func (b *Blocked) Longer(now time.Time) bool { return now.Sub(b.First) >= hour*time.Minute }
+
+// Since says how often and when a name was blocked, and who asked last, where that is known.
 func (b *Blocked) Since(now time.Time) string {
-	text := fmt.Sprintf("blocked %s in the last hour, last %s ago at %s, by %s", say.Count(b.N, "time", "times"), say.Age(now.Sub(b.Last)), say.Time(b.Last), shortList(b.List))
+	from := "in the last hour"
+	if b.Longer(now) {
+		from = "since " + say.Time(b.First)
+	}
+	text := fmt.Sprintf("blocked %s %s, last %s ago at %s, by %s", say.Count(b.N, "time", "times"), from, say.Age(now.Sub(b.Last)), say.Time(b.Last), shortList(b.List))
 	if b.Target != "" {
 		text += ", because it is an alias of " + b.Target
 	}
