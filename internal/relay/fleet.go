@@ -56,11 +56,11 @@ func (f *sharedLists) report(e sharing.Event) {
 	case sharing.LeaseTaken:
 		log.Info("This relay fetches lists for all relays on this Redis")
 	case sharing.LeaseLost:
-		log.Info("This relay no longer fetches lists. It takes over the lists of the relay that does")
+		log.Info("This relay no longer fetches lists")
 	case sharing.Follows:
 		log.Infof("Relay %s fetches lists for all relays on this Redis", e.Holder)
 	case sharing.Alone:
-		log.Warningf("Redis at %s has been away since %s. This relay fetched lists last, so it continues by itself, with the clocks in %s, until Redis is back", f.relay.cfg.Redis.Target, say.Time(e.Since), f.relay.cfg.Settings.DB)
+		log.Warningf("Redis at %s has been away since %s. This relay knows of no other that fetches lists, so it continues by itself, with the clocks in %s, until Redis is back", f.relay.cfg.Redis.Target, say.Time(e.Since), f.relay.cfg.Settings.DB)
 	case sharing.Repaired:
 		log.Warning("Lists were missing or damaged in Redis. This relay publishes them again")
 	}

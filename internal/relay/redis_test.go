@@ -269,3 +269,15 @@ func TestTheLogTellsOfAClockThatIsWrongOnce(t *testing.T) {
 		})
 	}
 }
+
+// A relay goes on alone also if it has never fetched lists, and ceases also for one whose lists it cannot read.
+func TestTheLogSaysOfTheLeaseWhatIsKnown(t *testing.T) {
+	lines := testkit.Capture(t)
+	f := &sharedLists{relay: &Relay{cfg: Config{Redis: new(sharing.Config)}}, metrics: newFleetMetrics()}
+	f.report(sharing.Event{Kind: sharing.Alone, Since: time.Now()})
+	f.report(sharing.Event{Kind: sharing.LeaseLost})
+	testkit.WantParts(t, lines.Only(t, "has been away since"), "knows of no other that fetches lists, so it continues by itself")
+	if got := lines.Only(t, "no longer fetches lists"); strings.Contains(got, "takes over") {
+		t.Errorf("Expected nothing about another relay, which may not exist: %s", got)
+	}
+}
