@@ -28,7 +28,17 @@ type note struct {
 	HeldLast bool      `json:"held_last"` // no other relay was seen with the lease since
 	Seen     bool      `json:"seen"`      // Redis has worked with this asker
 	Asker    string    `json:"asker"`
-	Away     time.Time `json:"away,omitzero"` // since when Redis cannot be used; zero: it can
+	Away     time.Time `json:"away,omitzero"`  // since when Redis cannot be used; zero: it can
+	Until    time.Time `json:"until,omitzero"` // when that was seen last, see remember
+}
+
+// during returns the note for a process that starts at now. If the last one has ended long ago, or the clock
+// was set, nobody has seen whether Redis worked meanwhile.
+func (n note) during(now time.Time, alone time.Duration) note {
+	if off := now.Sub(n.Until); off < 0 || off > alone/4 {
+		n.Away = time.Time{}
+	}
+	return n
 }
 
 // readNote reads the note of a folder. Without one, this asker has never used Redis. A note that
@@ -58,11 +68,12 @@ func (n note) write(folder string) error {
 }
 
 // remember changes the note, and returns what writes it, or nil. What could not be written is
-// written at the next beat. The caller holds mu.
+// written at the next beat, and that Redis is still away now and then. The caller holds mu.
 func (s *Store) remember(next note) (write func()) {
 	next.Asker = s.asker
 	last := s.note
-	same := next.HeldLast == last.HeldLast && next.Seen == last.Seen && next.Asker == last.Asker && next.Away.Equal(last.Away)
+	same := next.HeldLast == last.HeldLast && next.Seen == last.Seen && next.Asker == last.Asker && next.Away.Equal(last.Away) &&
+		next.Until.Sub(last.Until) < s.cfg.Alone/8
 	if same && !s.unwritten.Load() {
 		return nil
 	}

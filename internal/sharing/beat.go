@@ -199,7 +199,7 @@ func (s *Store) failed(err error) (events []Event, write func()) {
 		return append(events, s.dropLease("")...), nil
 	}
 	events = append(events, s.goAlone(now)...)
-	next := note{Away: s.downAt.Round(0)}
+	next := note{Away: s.downAt.Round(0), Until: now.Round(0)}
 	if s.note.Asker == s.asker {
 		next.HeldLast, next.Seen = s.note.HeldLast, s.note.Seen
 		if !s.note.Away.IsZero() {

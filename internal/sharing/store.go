@@ -121,7 +121,7 @@ func OpenStore(cfg StoreConfig) *Store {
 		kicks: make(chan struct{}, 1), first: make(chan struct{}), asker: cfg.Origin.Asker, heads: make(map[string]string), broken: make(map[string]string), kept: make(map[string]bool)}
 	s.mirror.heads = make(map[string]seenHead)
 	files.Clean(cfg.Folder, func(name string) bool { return name == noteFile }) // of processes that died
-	s.note = readNote(cfg.Folder, s.asker)
+	s.note = readNote(cfg.Folder, s.asker).during(time.Now(), cfg.Alone)
 	s.timer = time.AfterFunc(time.Hour, s.checkLease)
 	s.wg.Go(func() { s.run(ctx) })
 	s.wg.Go(func() { s.listen(ctx) })

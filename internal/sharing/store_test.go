@@ -593,6 +593,37 @@ func TestNoteOfTheLastLease(t *testing.T) {
 	}
 }
 
+// A relay that was off for days knows nothing of Redis in that time: it waits as if Redis had just gone. So
+// does one whose clock has jumped since.
+func TestANoteOfLongAgoDoesNotShortenTheWait(t *testing.T) {
+	testkit.Long(t)
+	t.Parallel()
+	for name, test := range map[string]struct {
+		seen  time.Duration // when Redis was last seen to be away
+		alone bool
+	}{"a restart": {-time.Minute, true}, "off for days": {-72 * time.Hour, false}, "a clock set back": {time.Hour, false}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			n := note{HeldLast: true, Seen: true, Asker: origin.Asker, Away: time.Now().Add(-73 * time.Hour), Until: time.Now().Add(test.seen)}
+			testkit.Must(t, n.write(dir))
+			r := openStore(t, "redis://"+testkit.FreeAddr(t), func(c *StoreConfig) { c.Folder, c.Alone = dir, time.Hour })
+			r.TryLock()
+			testkit.Until(t, "some looks at Redis", func() bool {
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				return !r.downAt.IsZero() && time.Since(r.downAt) > 500*time.Millisecond
+			})
+			if got := r.TryLock(); got != test.alone {
+				t.Errorf("Expected that it goes on alone: %v, got %v", test.alone, got)
+			}
+			if got := time.Since(readNote(dir, origin.Asker).Until).Abs(); got > 10*time.Minute {
+				t.Errorf("Expected a note of the last minutes, got one of %s ago", got)
+			}
+		})
+	}
+}
+
 func putText(text string) func(path string) error {
 	return func(path string) error { return os.WriteFile(path, []byte(text), 0o600) }
 }
