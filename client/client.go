@@ -18,6 +18,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 
@@ -36,7 +37,7 @@ type Config struct {
 	// Folder keeps the lists, and when the server may be asked again. Processes with the same folder share both. "":
 	// they are in memory only, and each start fetches all lists.
 	Folder   string
-	Endpoint string   // URL of a relay; "": Google's server
+	Endpoint string   // URL of a relay, with a Key by https unless it is in one's own network; "": Google's server
 	Lists    []string // names of threat lists; none: se-4b, mw-4b and uws-4b
 	// Report is told what happens, from several goroutines: a list has been updated, a disk cannot be used. Nil: nobody
 	// is told.
@@ -74,6 +75,9 @@ func Open(cfg Config) (*Client, error) {
 	}
 	if cfg.Key == "" && protocol.IsGoogle(cfg.Endpoint) {
 		return nil, errors.New("no API key: Google's server wants one; make it in the Google Cloud console")
+	}
+	if u, err := lookup.ParseURL(cfg.Endpoint); cfg.Key != "" && err == nil && u.InClearText() {
+		return nil, fmt.Errorf("endpoint %s: http would send the API key in clear text: use https", u)
 	}
 	server, err := protocol.NewV5(protocol.Config{Endpoint: cfg.Endpoint, Key: cfg.Key, UserAgent: cfg.Program, Transport: cfg.transport})
 	if err != nil {

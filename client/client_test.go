@@ -115,6 +115,7 @@ func TestAClientSaysWhatIsWrongWithItsConfig(t *testing.T) {
 		"gc-32b":         {Program: "test/1", Key: key, Lists: []string{"gc-32b"}},
 		"no-such":        {Program: "test/1", Key: key, Lists: []string{"no-such"}},
 		"http":           {Program: "test/1", Endpoint: "ftp://relay.example"},
+		"clear text":     {Program: "test/1", Key: key, Endpoint: "http://relay.example"},
 		"/dev/null/safe": {Program: "test/1", Key: key, Folder: filepath.Join("/dev/null", "safe")},
 	} {
 		if c, err := Open(cfg); err == nil || !strings.Contains(err.Error(), want) {

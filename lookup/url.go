@@ -22,6 +22,10 @@ type URL struct {
 // Host returns the host of the URL.
 func (u URL) Host() Host { return u.host }
 
+// InClearText reports whether what is sent to the URL can be read on its way over a public network: by
+// http, and not to this machine, a private address or a name that never leaves a site, see Host.Public.
+func (u URL) InClearText() bool { return u.scheme == "http" && u.host.Public() }
+
 // String returns the URL in canonical form, or "" for the zero URL. ParseURL of that
 // string returns the same URL.
 func (u URL) String() string {

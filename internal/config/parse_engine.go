@@ -290,18 +290,8 @@ func isHTTPS(endpoint string) bool {
 // InClearText reports whether what is sent to an endpoint can be read on its way
 // over a public network.
 func InClearText(endpoint string) bool {
-	u, err := url.Parse(endpoint)
-	if err != nil || u.Scheme != "http" {
-		return false
-	}
-	if addr, err := netip.ParseAddr(u.Hostname()); err == nil {
-		addr = addr.Unmap()
-		return !addr.IsLoopback() && !addr.IsPrivate() && !addr.IsLinkLocalUnicast()
-	}
-	// Public also knows the names that never leave a site (RFC 6761, RFC 6762,
-	// RFC 8375, and ICANN's .internal).
-	h, _ := lookup.ParseHost(u.Hostname())
-	return h.Public()
+	u, err := lookup.ParseURL(endpoint)
+	return err == nil && u.InClearText()
 }
 
 // KeyVariable is the environment variable with the API key.
