@@ -27,7 +27,7 @@ var (
 )
 
 // namesChecked returns how many names the process has decided about: the sum of verdicts_total.
-func namesChecked() (n int) {
+func namesChecked() (n int64) { // an int has 32 bits on some machines
 	all := make(chan prometheus.Metric)
 	go func() {
 		verdictsTotal.Collect(all)
@@ -36,7 +36,7 @@ func namesChecked() (n int) {
 	for m := range all {
 		var value dto.Metric
 		if m.Write(&value) == nil {
-			n += int(value.GetCounter().GetValue())
+			n += int64(value.GetCounter().GetValue())
 		}
 	}
 	return n

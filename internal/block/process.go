@@ -48,7 +48,7 @@ type Process struct {
 	mu      sync.Mutex
 	blocks  []*Block
 	unwatch func()       // ends watch, and waits for that; nil: there is no block
-	checked func() int   // see Count
+	checked func() int64 // see Count
 	counted time.Time    // when the first block started
 	state   status.State // of the last report
 	since   time.Time    // when state began; zero: there was no report
@@ -56,7 +56,7 @@ type Process struct {
 
 // Count has reports tell how many names the process has decided about. It is called before blocks
 // start.
-func (p *Process) Count(checked func() int) {
+func (p *Process) Count(checked func() int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.checked = checked
@@ -263,7 +263,7 @@ func (p *Process) Report() status.Report {
 	r.Judge()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	checked := 0
+	var checked int64
 	if p.checked != nil {
 		checked = p.checked()
 	}

@@ -85,7 +85,7 @@ type Recent struct {
 	mu      sync.Mutex
 	minutes [hour]minute
 	hours   [24]anHour
-	checked int                   // of the last call of Day
+	checked int64                 // of the last call of Day
 	names   map[key]*list.Element // of order
 	order   list.List             // of *Blocked, the last one first
 	seed    maphash.Seed          // of minute.gone; set with the first of them
@@ -269,10 +269,10 @@ func (r *Recent) Crowded(now time.Time) bool {
 }
 
 // Day returns the counts of the day. checked is how many names the process has made a decision about.
-func (r *Recent) Day(checked int, now time.Time) (d Day) {
+func (r *Recent) Day(checked int64, now time.Time) (d Day) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.hour(now).Checked += checked - r.checked
+	r.hour(now).Checked += int(checked - r.checked)
 	r.checked = checked
 	local := now.Local()
 	for _, h := range r.hours {

@@ -238,6 +238,10 @@ func TestADayCountsFromMidnight(t *testing.T) {
 	if d := r.Day(15, day.Add(48*time.Hour)); d.Blocked != 0 || d.Checked != 0 {
 		t.Errorf("Two days later %+v", d)
 	}
+	r.Day(1<<31-1, day.Add(72*time.Hour))
+	if d := r.Day(1<<31+1, day.Add(96*time.Hour)); d.Checked != 2 {
+		t.Errorf("After more names than 32 bits have %+v", d)
+	}
 }
 
 // A day may have 25 hours, and all of them are of today.
