@@ -50,9 +50,7 @@ func (all schedules) next(id Identity, store *updater.Store, report func(updater
 	default:
 		schedule.Borrow(all.kin(id))
 	}
-	if all != nil {
-		all[id] = schedule
-	}
+	all[id] = schedule
 	return schedule
 }
 

@@ -30,7 +30,7 @@ func listing(t *testing.T, wait time.Duration) *protocoltest.Server {
 // started returns an engine that has just started.
 func started(t *testing.T, s Settings, key string, edge Edge) *Engine {
 	t.Helper()
-	e, err := newEngine(s, key, edge, past{ledgers: make(ledgers)}, func() {})
+	e, err := newEngine(s, key, edge, past{make(schedules), make(ledgers)}, func() {})
 	testkit.Must(t, err)
 	e.start(key)
 	return e

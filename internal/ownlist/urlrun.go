@@ -293,12 +293,13 @@ func refreshAfter(refresh time.Duration, r float64) time.Duration {
 
 // retryAfter returns how long to wait after failures in a row, at least one. It is the
 // back-off of lists of the server. While nothing is in force and no server has answered,
-// it begins at firstPause: at a boot the network is often late. asked is what the server
-// asked for, or 0. r is uniform in [0, 1).
+// it begins at firstPause, since at a boot the network is often late, and grows to half an
+// hour: nobody is spared by waiting longer. asked is what the server asked for, or 0. r is
+// uniform in [0, 1).
 func retryAfter(failures int, answered, inForce bool, asked time.Duration, r float64) time.Duration {
 	wait := updater.Backoff(failures, r)
-	if !answered && !inForce && failures <= 7 {
-		wait = min(wait, time.Duration(float64(firstPause<<(failures-1))*(r+1)))
+	if !answered && !inForce {
+		wait = min(wait, time.Duration(float64(firstPause<<min(failures-1, 6))*(r+1)))
 	}
 	return max(wait, min(asked, maxRetryAfter))
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -35,6 +36,8 @@ func (w *clocked) RoundTrip(*http.Request) (*http.Response, error) {
 	answer := &http.Response{StatusCode: http.StatusOK, Header: make(http.Header), ContentLength: -1}
 	text := w.list
 	switch text {
+	case "away":
+		return nil, &net.OpError{Op: "dial", Err: errors.New("no route")}
 	case "":
 		answer.StatusCode, text = http.StatusServiceUnavailable, ""
 	case "wait":
@@ -174,6 +177,23 @@ func TestFailuresAreRetriedWithBackOffAndReportedOnce(t *testing.T) {
 		at, events := w.took(31 * time.Minute)
 		within(t, "without content", at, [2]float64{0, 0}, [2]float64{15, 30})
 		if events != "failed" {
+			t.Errorf("Events %q", events)
+		}
+	})
+}
+
+// As when the line of a house is away for an evening, and the list has never come.
+func TestAListThatWasNeverFetchedComesSoonAfterTheNetworkDoes(t *testing.T) {
+	withClock(t, "away", func(w *clocked) {
+		l := w.start(nil)
+		defer l.Close()
+		if _, events := w.took(5 * time.Hour); events != "failed" {
+			t.Errorf("Events %q", events)
+		}
+		w.answer(names(10))
+		at, events := w.took(time.Hour)
+		within(t, "with a network", at, [2]float64{0, 33})
+		if events != "recovered" {
 			t.Errorf("Events %q", events)
 		}
 	})
