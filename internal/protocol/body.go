@@ -205,7 +205,7 @@ func decode(contentType string, body []byte, m proto.Message) (err error) {
 // bound limits an answer that is read whole. docs/reliability.md states each bound.
 type bound struct {
 	bytes   int64 // of the body, compressed and decompressed
-	structs int   // of memory for the decoded messages and numbers, by their weights
+	structs int64 // of memory for the decoded messages and numbers, by their weights
 }
 
 var (
@@ -253,10 +253,10 @@ func (b bound) check(raw []byte, contentType string, kind protoreflect.MessageDe
 	if isBinary(contentType) {
 		left = weigh(raw, kind, left)
 	} else {
-		left -= messageWeight*bytes.Count(raw, []byte{'{'}) + numberWeight*bytes.Count(raw, []byte{','})
+		left -= messageWeight*int64(bytes.Count(raw, []byte{'{'})) + numberWeight*int64(bytes.Count(raw, []byte{','}))
 	}
 	if left < 0 {
-		return fmt.Errorf("%w: the answer of %d bytes would take more than %d bytes of memory", updater.ErrMalformed, len(raw), int64(b.structs)+b.bytes)
+		return fmt.Errorf("%w: the answer of %d bytes would take more than %d bytes of memory", updater.ErrMalformed, len(raw), b.structs+b.bytes)
 	}
 	return nil
 }
@@ -264,7 +264,7 @@ func (b bound) check(raw []byte, contentType string, kind protoreflect.MessageDe
 // weigh subtracts the weight of the message in raw from left, an allowance in bytes of
 // memory, and returns the rest. A negative rest means that the message is too heavy. If the
 // message is malformed, only the part before the fault counts.
-func weigh(raw []byte, kind protoreflect.MessageDescriptor, left int) int {
+func weigh(raw []byte, kind protoreflect.MessageDescriptor, left int64) int64 {
 	for len(raw) > 0 && left >= 0 {
 		number, wire, n := protowire.ConsumeTag(raw)
 		if n < 0 {
@@ -285,7 +285,7 @@ func weigh(raw []byte, kind protoreflect.MessageDescriptor, left int) int {
 }
 
 // weighBytes is weigh for one field with a length.
-func weighBytes(raw []byte, field protoreflect.FieldDescriptor, left int) int {
+func weighBytes(raw []byte, field protoreflect.FieldDescriptor, left int64) int64 {
 	value, _ := protowire.ConsumeBytes(raw)
 	switch {
 	case field.Message() != nil:

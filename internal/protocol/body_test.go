@@ -160,7 +160,7 @@ func TestWeightIsWhatDecodingTakes(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		testkit.Must(t, proto.Unmarshal(raw, m.ProtoReflect().New().Interface()))
 		runtime.ReadMemStats(&after)
-		weight := math.MaxInt32 - weigh(raw, m.ProtoReflect().Descriptor(), math.MaxInt32) + len(raw)
+		weight := math.MaxInt32 - int(weigh(raw, m.ProtoReflect().Descriptor(), math.MaxInt32)) + len(raw)
 		if got := int(after.TotalAlloc - before.TotalAlloc); got > 2*weight || weight > 4*got {
 			t.Errorf("%s: decoding allocates %d bytes, the weight is %d", name, got, weight)
 		}
@@ -171,6 +171,10 @@ func TestEntriesFitAnInt(t *testing.T) {
 	r := rice{width: 4, parameter: 3, count: math.MaxInt32, size: math.MaxInt64 / 8}
 	if err := r.check(parametersV5(4)); !errors.Is(err, updater.ErrMalformed) {
 		t.Errorf("one more than %d integers: %v", math.MaxInt32, err)
+	}
+	braces := bytes.Repeat([]byte{'{'}, 1<<32/messageWeight+1)
+	if err := boundUpdates.check(braces, jsonForm, nil); !errors.Is(err, updater.ErrMalformed) {
+		t.Errorf("a weight of more than 32 bits: %v", err)
 	}
 }
 
