@@ -122,8 +122,8 @@ func (k *knowing) Search(ctx context.Context, prefixes []lookup.Prefix) (lookup.
 
 // hearRelay begins to note what a relay announces of its budget, and keeps shares of it.
 func (e *Engine) hearRelay() {
-	if client, ok := e.client.(protocol.Announcer); ok && !e.settings.Google() {
-		client.Announce(&e.announced)
+	if !e.settings.Google() {
+		e.client.Announce(&e.announced)
 		e.Shares = lookup.NewShares(lookup.DefaultShare, e.announced.Left, nil)
 	}
 }

@@ -36,18 +36,8 @@ type body struct {
 // much by decompression, or if it ends before its Content-Length. If Bound returns an error,
 // the body is as it was.
 func Bound(ctx context.Context, answer *http.Response, maxBytes int64) error {
-	bounded, err := newBody(ctx, answer, maxBytes)
-	if err == nil {
-		answer.Body = bounded
-	}
-	return err
-}
-
-// newBody returns the body of an answer. It may have at most maxBytes, compressed and
-// decompressed.
-func newBody(ctx context.Context, answer *http.Response, maxBytes int64) (*body, error) {
 	if answer.ContentLength > maxBytes {
-		return nil, fmt.Errorf("%w: an answer of %d bytes, at most %d are allowed", updater.ErrMalformed, answer.ContentLength, maxBytes)
+		return fmt.Errorf("%w: an answer of %d bytes, at most %d are allowed", updater.ErrMalformed, answer.ContentLength, maxBytes)
 	}
 	wire := &wireReader{from: answer.Body, declared: answer.ContentLength, max: maxBytes}
 	b := &body{Closer: answer.Body, ctx: ctx, from: wire, wire: wire, max: maxBytes}
@@ -57,9 +47,10 @@ func newBody(ctx context.Context, answer *http.Response, maxBytes int64) (*body,
 	case "gzip", "x-gzip": // equal, says RFC 9110 section 8.4.1.3
 		b.from = &gzipReader{from: wire}
 	default:
-		return nil, fmt.Errorf("%w: an answer compressed by %q, asked for gzip", updater.ErrMalformed, coding)
+		return fmt.Errorf("%w: an answer compressed by %q, asked for gzip", updater.ErrMalformed, coding)
 	}
-	return b, nil
+	answer.Body = b
+	return nil
 }
 
 // Read implements io.Reader.

@@ -42,6 +42,9 @@ type Client interface {
 	// Advisory returns the URL in the AdvisoryHeader of the last good answer, one of a Provider's;
 	// "": it had none. known is false before the first one.
 	Advisory() (url string, known bool)
+	// Announce makes the client note in a what a relay says about its budget, from now on; Google's
+	// servers say nothing. Call it before the first search.
+	Announce(a *Announced)
 	// Close ends idle connections.
 	Close()
 }
@@ -355,12 +358,10 @@ func (c *caller) open(ctx context.Context, m method, path string, query url.Valu
 		return nil, c.statusError(ctx, answer)
 	}
 	c.hear(c.relayHeader(answer, AdvisoryHeader))
-	bounded, err := newBody(ctx, answer, maxBytes)
-	if err != nil {
+	if err := Bound(ctx, answer, maxBytes); err != nil {
 		answer.Body.Close()
 		return nil, err
 	}
-	answer.Body = bounded
 	return answer, nil
 }
 
@@ -419,14 +420,13 @@ func (c *caller) statusError(ctx context.Context, answer *http.Response) error {
 // messageOf reads the text of a failure, or returns "".
 func (c *caller) messageOf(ctx context.Context, answer *http.Response) string {
 	answer.ContentLength = -1 // of a long text the beginning is enough
-	text, err := newBody(ctx, answer, maxErrorBytes)
-	if err != nil {
+	if Bound(ctx, answer, maxErrorBytes) != nil {
 		return ""
 	}
 	var body struct {
 		Error struct{ Message string }
 	}
-	raw, _ := io.ReadAll(text) // a cut text is no JSON
+	raw, _ := io.ReadAll(answer.Body) // a cut text is no JSON
 	if json.Unmarshal(raw, &body) != nil {
 		return ""
 	}

@@ -216,7 +216,7 @@ func (f *Failover) ask(ctx context.Context, m method, request func(context.Conte
 			f.answered(e, m, sent, all)
 			return wait, nil
 		}
-		if isUnanswered(err) {
+		if _, ok := errors.AsType[*lookup.UnansweredError](err); ok { // the next one may have an answer
 			f.answered(e, m, sent, all)
 			unanswered = sooner(unanswered, err)
 			continue
@@ -384,7 +384,7 @@ func (f *Failover) error(m method, now time.Time, all failures) (wait time.Durat
 	}
 	// An endpoint that was not reached may be asked first, but says nothing about the others.
 	sent := slices.DeleteFunc(slices.Clone(all), func(one failure) bool { return isNotSent(one.err) })
-	e := &noEndpointError{text: all.text(), err: sent[0].err}
+	e := &reworded{text: all.text(), err: sent[0].err}
 	first := sent[0].endpoint.rests[m].notBefore
 	for _, one := range sent {
 		if r := one.endpoint.rests[m]; r.notBefore.Before(first) {
@@ -408,7 +408,7 @@ func (all failures) text() string {
 
 // notSent returns an *updater.NotSentError if no endpoint was sent anything, and else nil.
 func (all failures) notSent() error {
-	e := &updater.NotSentError{Err: &noEndpointError{text: all.text(), err: all[0].err}}
+	e := &updater.NotSentError{Err: &reworded{text: all.text(), err: all[0].err}}
 	for _, one := range all {
 		err, ok := errors.AsType[*updater.NotSentError](one.err)
 		if !ok {
@@ -424,19 +424,6 @@ func isNotSent(err error) bool {
 	return ok
 }
 
-// noEndpointError says that no endpoint has answered.
-type noEndpointError struct {
-	text string
-	err  error
-}
-
-// Error implements error.
-func (e *noEndpointError) Error() string { return e.text }
-
-// Unwrap returns the error of the endpoint that may be asked again first, without
-// Retry-After.
-func (e *noEndpointError) Unwrap() error { return e.err }
-
 // isOfRequest reports whether an error is about the request and not about the endpoint:
 // all endpoints would refuse it. It is not if the endpoint may lack our key, which
 // reaches the endpoints at different times, or a list or the whole service, as an
@@ -451,13 +438,6 @@ func isOfRequest(err error) bool {
 		return false
 	}
 	return status.Code >= 400 && status.Code < 500
-}
-
-// isUnanswered reports whether an endpoint works, but has no answer about some prefixes. The next
-// one may have.
-func isUnanswered(err error) bool {
-	_, ok := errors.AsType[*lookup.UnansweredError](err)
-	return ok
 }
 
 // sooner returns of two errors that are unanswered the one whose wait ends first. a may be nil.

@@ -230,21 +230,13 @@ func (a *Announced) hear(h http.Header, now time.Time) {
 	a.b, a.at = b, now
 }
 
-// Announcer is a Client that knows what a relay has announced.
-type Announcer interface {
-	// Announce makes the client note announcements in a, from now on. Call it before the first search.
-	Announce(a *Announced)
-}
-
-// Announce implements Announcer.
+// Announce implements Client.
 func (c *caller) Announce(a *Announced) { c.announced.Store(a) }
 
-// Announce implements Announcer. The endpoint that has answered last counts.
+// Announce implements Client. The endpoint that has answered last counts.
 func (f *Failover) Announce(a *Announced) {
 	for _, e := range f.endpoints {
-		if client, ok := e.client.(Announcer); ok {
-			client.Announce(a)
-		}
+		e.client.Announce(a)
 	}
 }
 

@@ -145,7 +145,7 @@ func (r *referee) judgeFetch(q *query, now time.Time, owners map[string]string) 
 		if !early {
 			r.judgeList(name, r.v4.clocks.list(name), now)
 		}
-		r.judgeState(v4States, name, w.state, owners)
+		r.judgeState("state", r.lists, name, w.state, owners)
 	}
 }
 
@@ -180,9 +180,6 @@ func (r *referee) judgeWanted(name string, w *wanted) {
 			name, w.maxDatabase, minDatabaseEntries, maxDatabaseEntries)
 	}
 }
-
-// v4States is what v4 calls the versions of lists.
-const v4States stateWord = "state"
 
 // fetchRequests are the list requests of v4.
 func (r *referee) fetchRequests() listRequests {

@@ -205,27 +205,21 @@ func (r *referee) judgeVersion(lists listStates, name string, v []byte) {
 	}
 }
 
-// stateWord is what a protocol with one version for each list calls it.
-type stateWord string
-
-const riskTokens stateWord = "version token"
-
-// judgeState judges the state, or the version token, that was sent for one list.
-func (r *referee) judgeState(word stateWord, name string, state []byte, owners map[string]string) {
+// judgeState judges the version that was sent for one of some lists, by the word for it of a protocol with
+// one version for each list.
+func (r *referee) judgeState(word string, lists listStates, name string, state []byte, owners map[string]string) {
 	if len(state) == 0 {
 		return
 	}
-	rule := "Local Databases, " + string(word)
+	rule := "Local Databases, " + word
 	owner, known := owners[string(state)]
 	switch {
 	case !known:
 		r.violation(rule, "the %s %x sent for %q was never served", word, state, name)
 	case owner != name:
 		r.violation(rule, "the %s %x of list %q was sent for %q", word, state, owner, name)
-	case word == riskTokens:
-		r.judgeVersion(r.riskLists, name, state)
 	default:
-		r.judgeVersion(r.lists, name, state)
+		r.judgeVersion(lists, name, state)
 	}
 }
 

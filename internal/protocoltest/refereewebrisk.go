@@ -37,7 +37,7 @@ func (r *referee) judgeDiff(q *query, now time.Time, owners map[string]string) {
 		r.violation(rule, "%d version tokens sent, want 1 at most", len(q.versions))
 	}
 	for _, token := range q.versions {
-		r.judgeState(riskTokens, q.names[0], token, owners)
+		r.judgeState("version token", r.riskLists, q.names[0], token, owners)
 	}
 }
 

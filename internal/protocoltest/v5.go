@@ -2,6 +2,7 @@ package protocoltest
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -216,11 +217,7 @@ func (s *Server) page(q *query, _ *Fault, _ *reply) (proto.Message, error) {
 	if err != nil || start > len(names) {
 		return nil, errors.New("pageToken is not one of ours")
 	}
-	size := q.pageSize
-	if size == 0 {
-		size = defaultPageSize
-	}
-	end := min(len(names), start+size)
+	end := start + min(len(names)-start, cmp.Or(q.pageSize, defaultPageSize))
 	m := &sbv5.ListHashListsResponse{}
 	for _, name := range names[start:end] {
 		m.HashLists = append(m.HashLists, &sbv5.HashList{Name: name, Metadata: metadata(name)})
