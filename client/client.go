@@ -38,7 +38,7 @@ type Config struct {
 	// they are in memory only, and each start fetches all lists.
 	Folder   string
 	Endpoint string   // URL of a relay, with a Key by https unless it is in one's own network; "": Google's server
-	Lists    []string // names of threat lists; none: se-4b, mw-4b and uws-4b
+	Lists    []string // names of threat lists; none: se-4b, mw-4b and uws-4b. Only their threats count
 	// Report is told what happens, from several goroutines: a list has been updated, a disk cannot be used. Nil: nobody
 	// is told.
 	Report func(updater.Event)
@@ -101,7 +101,7 @@ func Open(cfg Config) (*Client, error) {
 		return nil, err
 	}
 	paced := updater.Pace(server, c.schedule, protocol.DialectV5.SearchRules, cfg.Report)
-	if c.checker, err = lookup.NewChecker(lookup.Config{Database: &c.database, Searcher: paced}); err != nil {
+	if c.checker, err = lookup.NewChecker(lookup.Config{Database: &c.database, Searcher: paced, Threats: protocol.ThreatsOf(cfg.Lists)}); err != nil {
 		return nil, err
 	}
 	c.updater.Load()

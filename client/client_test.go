@@ -27,9 +27,11 @@ func serverWith(t *testing.T) *protocoltest.Server {
 		server.Publish(list, [][]byte{{1, 2, 3, 4}})
 	}
 	const page = "example.com/login"
-	hash := lookup.HashExpression(page)
+	hash, app := lookup.HashExpression(page), lookup.HashExpression("example.net/app")
 	server.Publish("se-4b", [][]byte{hash[:4]})
+	server.Publish("mw-4b", [][]byte{app[:4]})
 	server.AddThreat(page, sbv5.ThreatType_SOCIAL_ENGINEERING)
+	server.AddThreat("example.net/app", sbv5.ThreatType_POTENTIALLY_HARMFUL_APPLICATION) // which pha-4b has
 	return server
 }
 
@@ -90,6 +92,7 @@ func TestAClientChecksURLsAndKeepsTheRules(t *testing.T) {
 		if n := len(server.Requests("search")); n != 1 {
 			t.Errorf("%d searches for one page that is listed", n)
 		}
+		check(t, c, "http://example.net/app", lookup.Safe)
 		stop()
 
 		server.ClientStarted() // the folder says when it may ask: the server judges that

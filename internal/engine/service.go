@@ -269,7 +269,7 @@ func (s *Service) Confirm(ctx context.Context, prefixes []lookup.Prefix) (answer
 		sent.Add(int64(admitted))
 		return admitted, func() { sent.Add(-1); back() }, err
 	}, nil)
-	threats := cmp.Or(threatsOf(strings.Fields(s.settings.Lists)), lookup.AllThreats)
+	threats := cmp.Or(protocol.ThreatsOf(strings.Fields(s.settings.Lists)), lookup.AllThreats)
 	for i := range answers {
 		answers[i].Threats = blocking(answers[i].Threats, threats)
 	}

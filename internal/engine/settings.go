@@ -183,7 +183,7 @@ func (s Settings) CheckerConfig(database *lookup.Database, searcher lookup.Searc
 		Mode:      s.Mode,
 		Database:  database,
 		Searcher:  searcher,
-		Threats:   threatsOf(strings.Fields(s.Lists)),
+		Threats:   protocol.ThreatsOf(strings.Fields(s.Lists)),
 		Cache:     s.Cache,
 		Rule:      s.Dialect().Rule,
 		AsStored:  s.Dialect().AsStored,
@@ -198,25 +198,4 @@ func (s Settings) SearchRules(firstContact func() time.Duration) updater.SearchR
 	rules := s.Dialect().SearchRules
 	rules.FirstContact = firstContact
 	return rules
-}
-
-// threatsOf returns the threats that lists of these names hold. A list whose
-// name is not one of Google's may hold any.
-func threatsOf(lists []string) (threats lookup.Threats) {
-	for _, name := range lists {
-		base, _, _ := strings.Cut(name, "-")
-		switch base {
-		case "se":
-			threats = threats.With(lookup.SocialEngineering)
-		case "mw":
-			threats = threats.With(lookup.Malware)
-		case "uws", "uwsa":
-			threats = threats.With(lookup.UnwantedSoftware)
-		case "pha":
-			threats = threats.With(lookup.PotentiallyHarmfulApplication)
-		default:
-			return lookup.AllThreats
-		}
-	}
-	return threats
 }

@@ -355,6 +355,27 @@ func CheckThreatList(name string, google bool) error {
 	return fmt.Errorf("list %q is not one of Google's: the lists are %s", name, strings.Join(googleLists, ", "))
 }
 
+// ThreatsOf returns the threats that lists of these names hold. A list whose
+// name is not one of Google's may hold any.
+func ThreatsOf(lists []string) (threats lookup.Threats) {
+	for _, name := range lists {
+		base, _, _ := strings.Cut(name, "-")
+		switch base {
+		case "se":
+			threats = threats.With(lookup.SocialEngineering)
+		case "mw":
+			threats = threats.With(lookup.Malware)
+		case "uws", "uwsa":
+			threats = threats.With(lookup.UnwantedSoftware)
+		case "pha":
+			threats = threats.With(lookup.PotentiallyHarmfulApplication)
+		default:
+			return lookup.AllThreats
+		}
+	}
+	return threats
+}
+
 // NearestList returns the threat list of Google that a mistyped name was probably
 // meant to be: one edit away, or two if the name is long, or the list for a
 // threat that is named in words. It returns "" if there is none, and for a name
