@@ -199,7 +199,7 @@ func TestValidateSaysWhatCanBeKnownBeforeAStart(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:"+port)
 	testkit.Must(t, err)
 	defer l.Close()
-	run(t, "validate", "-corefile", good).want(0, "warning  port      127.0.0.1:"+port+" is in use by another program\n", "0 problems, 1 warning\n")
+	run(t, "validate", "-corefile", good).want(0, "warning  port      127.0.0.1:"+port+" is in use: by CoreDNS if it runs, else by another program\n", "0 problems, 1 warning\n")
 	bad := w.corefile(t, ". {\n safebrowsing {\n  erors\n }\n}\n")
 	run(t, "validate", bad).want(1, "problem  corefile  "+bad+":3")
 	t.Chdir(filepath.Dir(good)) // Corefile in this folder
@@ -211,7 +211,12 @@ func TestTheCredentialBesideACorefileIsFound(t *testing.T) {
 	w := newWorld(t)
 	t.Setenv("CREDENTIALS_DIRECTORY", "")
 	corefile := w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n }\n}\n")
+	w.SetKey("SECRET")
 	write(t, filepath.Join(filepath.Dir(corefile), "safebrowsing.key"), "SECRET\n")
+	for _, args := range [][]string{{"validate"}, {"update", "-now", "-corefile"}} {
+		t.Setenv("CREDENTIALS_DIRECTORY", "")
+		run(t, append(args, corefile)...).want(0).quiet()
+	}
 	run(t, "validate", corefile).want(0, "ok       key       present")
 }
 

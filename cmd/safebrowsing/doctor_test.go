@@ -278,8 +278,14 @@ func TestMemory(t *testing.T) {
 		ok   bool
 		want string
 	}{"enough": {1 << 30, true, isOK}, "too little": {1 << 20, true, isProblem}, "unknown": {0, false, isSkipped}} {
-		if got := memoryDiagnosis(t.TempDir(), func() (uint64, bool) { return test.free, test.ok }); got.Status != test.want {
+		if got := memoryDiagnosis(t.TempDir(), false, func() (uint64, bool) { return test.free, test.ok }); got.Status != test.want {
 			t.Errorf("%s: %+v, want %s", name, got, test.want)
+		}
+	}
+	w := filled(t) // a server that runs has its lists in memory already
+	for running, want := range map[bool]string{false: isProblem, true: isOK} {
+		if got := memoryDiagnosis(w.dir, running, func() (uint64, bool) { return heldBytes(w.dir), true }); got.Status != want {
+			t.Errorf("running %t: %+v, want %s", running, got, want)
 		}
 	}
 }

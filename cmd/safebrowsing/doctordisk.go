@@ -31,7 +31,7 @@ func (e *examination) folder(o *block.Block) {
 		e.tell(folderDiagnosis(o.Config.DB))
 		e.tell(spaceDiagnosis(o.Config.DB))
 	}
-	e.tell(memoryDiagnosis(o.Config.DB, availableMemory))
+	e.tell(memoryDiagnosis(o.Config.DB, e.answers, availableMemory))
 }
 
 // folderDiagnosis says whether a folder is writable and survives a reboot.
@@ -105,20 +105,23 @@ func heldBytes(dir string) (n uint64) {
 	return n
 }
 
-// memoryDiagnosis says whether the lists fit into memory twice, as during an update.
-func memoryDiagnosis(dir string, available func() (uint64, bool)) diagnosis {
+// memoryDiagnosis says whether the lists fit into memory twice, as during an update. A server that runs has them
+// there once.
+func memoryDiagnosis(dir string, running bool, available func() (uint64, bool)) diagnosis {
 	held := heldBytes(dir)
-	what := "the lists take " + say.Size(held)
-	if held == 0 {
-		held = usualMemory
-		what = "no list has been fetched yet; lists take about " + say.Size(held)
+	need, what := 2*held, "the lists take "+say.Size(held)
+	switch {
+	case held == 0:
+		need, what = 2*usualMemory, "no list has been fetched yet; lists take about "+say.Size(usualMemory)
+	case running:
+		need = held
 	}
 	what += ", twice that during an update"
 	free, ok := available()
 	switch {
 	case !ok:
 		return diagnosis{"memory", isSkipped, text(what + "; available memory is not known on this system"), ""}
-	case free < 2*held:
+	case free < need:
 		return diagnosis{"memory", isProblem, text(fmt.Sprintf("%s; %s are available", what, say.Size(free))), "use fewer lists, set max_entries, use mode nostorage, or add memory"}
 	}
 	return diagnosis{"memory", isOK, text(fmt.Sprintf("%s; %s are available", what, say.Size(free))), ""}

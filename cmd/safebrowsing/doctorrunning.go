@@ -99,8 +99,8 @@ func portDiagnosis(address string, err error) (d diagnosis, bad bool) {
 	case err == nil || port == "0":
 		return d, false
 	case errors.Is(err, syscall.EADDRINUSE):
-		return diagnosis{"port", isWarning, text(address + " is in use by another program"),
-			text(fmt.Sprintf("\"ss -lntup sport = :%s\" shows it: stop that program, or choose another port or address with bind", port))}, true
+		return diagnosis{"port", isWarning, text(address + " is in use: by CoreDNS if it runs, else by another program"),
+			text(fmt.Sprintf("\"ss -lntup sport = :%s\" shows by which: stop it if it is not CoreDNS, or choose another port or address with bind", port))}, true
 	case errors.Is(err, fs.ErrPermission):
 		return diagnosis{"port", isWarning, text("this user may not listen at " + address), "run the command as CoreDNS does; a service needs CAP_NET_BIND_SERVICE for port 53"}, true
 	}

@@ -23,7 +23,7 @@ func expressions() *cli.Command {
 		Description: `Prints for each argument the expressions and their SHA-256, which Safe Browsing
 looks up in its lists, the exact one first. A name means the URL http://NAME/. An
 expression with a path is marked: DNS sees only names, so the plugin never looks
-it up. "-" reads from standard input, as in safebrowsing check.
+it up. "-" reads from standard input, as in safebrowsing why.
 
    safebrowsing expressions www.example.com
    safebrowsing expressions -json 'https://example.com/a/b.html?q=1'

@@ -151,16 +151,6 @@ func TestUpdateByACorefile(t *testing.T) {
 	w.wantVerified(t, 2)
 }
 
-// The packages put the key beside the Corefile.
-func TestUpdateFindsTheKeyBesideTheCorefile(t *testing.T) {
-	w := newWorld(t)
-	w.SetKey("OWN")
-	t.Setenv("CREDENTIALS_DIRECTORY", "")
-	corefile := w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n }\n}\n")
-	write(t, filepath.Join(filepath.Dir(corefile), "safebrowsing.key"), "OWN\n")
-	w.mustUpdate(t, 0, corefile)
-}
-
 // The request has the limit of the Corefile, and the limit holds if the server ignores it.
 func TestUpdateKeepsToTheLimitOfTheCorefile(t *testing.T) {
 	w := newWorld(t)
