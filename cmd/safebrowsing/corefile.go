@@ -21,7 +21,6 @@ type serverBlock struct {
 	config.Listening
 	file   string     // the Corefile
 	asks   [][]string // whom it forwards to, see config.Forwards
-	number int        // position of the block in the Corefile, from 1; 0: made for a folder
 	hidden string     // warning that no client gets to the view; "": none
 	read   caddyfile.ServerBlock
 	open   bool // it answers everybody
@@ -68,7 +67,7 @@ func parseCorefile(path string) (all []serverBlock, err error) {
 	var with []*block.Block
 	for i, b := range blocks {
 		server := serverBlock{
-			Listening: config.ListeningOf(b), file: path, asks: config.Forwards(b), number: i + 1,
+			Listening: config.ListeningOf(b), file: path, asks: config.Forwards(b),
 			hidden: config.HiddenView(path, blocks, i), read: b, open: isOpen(b),
 		}
 		if _, has := b.Tokens[say.Plugin]; has {

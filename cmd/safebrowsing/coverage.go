@@ -258,7 +258,11 @@ func (m *measuring) openFolder(ctx context.Context, c *cli.Command, fromFlags bo
 	cfg.DB = u.dir // a folder of -db is not in the configuration
 	b := block.New(cfg)
 	b.Need(block.NeededBy([]*block.Block{b}, nil))
-	if err := b.ReadToSearch(firstSearch(c.Bool("now"))); err != nil {
+	var delay func() time.Duration // of the first search; nil: as the service wants it
+	if c.Bool("now") {
+		delay = func() time.Duration { return 0 }
+	}
+	if err := b.ReadToSearch(delay); err != nil {
 		return err
 	}
 	if lists, err := b.Stored.Lists(); err != nil || !slices.ContainsFunc(lists, func(l updater.ListStatus) bool { return !l.Missing() }) {
@@ -288,14 +292,6 @@ func (m *measuring) fetch(ctx context.Context, u *fetching) error {
 		}
 	}
 	return nil
-}
-
-// firstSearch returns the delay of the first search, where the service wants one; nil: as it wants.
-func firstSearch(now bool) func() time.Duration {
-	if !now {
-		return nil
-	}
-	return func() time.Duration { return 0 }
 }
 
 // forecast says what it will cost, before anything is sent.

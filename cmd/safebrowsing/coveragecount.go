@@ -325,12 +325,12 @@ func ageOf(age time.Duration) int {
 	return len(ageEnds)
 }
 
-// rowsOf returns tallies as rows, those with the most URLs first, at most most.
-func rowsOf(all map[string]*tally, most int) []row {
+// rowsOf returns tallies as rows, those with the most URLs first, at most maxRows.
+func rowsOf(all map[string]*tally) []row {
 	rows := []row{}
 	for name, t := range all {
 		rows = append(rows, row{text(name), *t})
 	}
 	slices.SortFunc(rows, func(a, b row) int { return cmp.Or(cmp.Compare(b.URLs, a.URLs), cmp.Compare(a.Name, b.Name)) })
-	return rows[:min(len(rows), most)]
+	return rows[:min(len(rows), maxRows)]
 }

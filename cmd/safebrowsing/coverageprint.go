@@ -56,7 +56,7 @@ func (f *findings) counts(c *counter, searches int) {
 		}
 		to[name] = t
 	}
-	f.ByList, f.BySuffix, f.Hosting, f.ByDomain = rowsOf(c.byList, maxRows), rowsOf(suffixes, maxRows), rowsOf(hosting, maxRows), rowsOf(c.byDomain, maxRows)
+	f.ByList, f.BySuffix, f.Hosting, f.ByDomain = rowsOf(c.byList), rowsOf(suffixes), rowsOf(hosting), rowsOf(c.byDomain)
 	f.ByAge = []row{}
 	for i, t := range c.byAge {
 		if c.timed > 0 {

@@ -74,7 +74,7 @@ at 0.`,
 					return fmt.Errorf("-%s goes with -endpoint: with -corefile the Corefile says it", flag)
 				}
 			}
-			d.given, d.ports = c.IsSet("corefile"), !c.IsSet("corefile")
+			d.given = c.IsSet("corefile")
 			return d.corefile(ctx, corefileOf(c))
 		},
 	}
@@ -106,7 +106,7 @@ there is a problem; warnings leave it at 0.`,
 					return err
 				}
 			}
-			d := &examination{offline: true, ports: true, before: true, resolvConf: config.ResolvConf}
+			d := &examination{offline: true, before: true, resolvConf: config.ResolvConf}
 			d.W, d.JSON, d.Secrets = c.Root().Writer, c.Bool("json"), []string{os.Getenv(config.KeyVariable)}
 			return d.corefile(ctx, corefileOf(c))
 		},
@@ -132,8 +132,7 @@ type examination struct {
 	say.Doctor
 	offline    bool
 	before     bool   // only what can be known before a start
-	ports      bool   // are examined
-	given      bool   // the Corefile is, by a flag
+	given      bool   // the Corefile is, by a flag: its ports may be another machine's
 	answers    bool   // the server that runs does
 	resolvConf string // file with the system's resolvers
 	blocks     []serverBlock
@@ -181,7 +180,7 @@ func (e *examination) corefile(ctx context.Context, path string) error {
 	e.open()
 	e.upstreams()
 	e.answers = !e.before && !e.offline && e.running(ctx)
-	if e.ports && !e.answers {
+	if !e.given && !e.answers {
 		e.portsOf()
 	}
 	e.extended()
@@ -205,7 +204,7 @@ func (e *examination) engine(ctx context.Context, o *block.Block) {
 		e.tell(endingDiagnosis(end, time.Now()))
 	}
 	e.tell(keyDiagnosis(o, time.Now()))
-	e.secrecy(o, e.path)
+	e.secrecy(o)
 	if o.Config.Secret != "" || !o.Settings.Google() {
 		e.servers(ctx, o)
 	}

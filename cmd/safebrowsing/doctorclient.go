@@ -42,7 +42,7 @@ func (e *examination) endpoints(ctx context.Context, c *cli.Command) error {
 		e.tell(diagnosis{"endpoint", isWarning, text(warning), "change the flag if this is not what you want"})
 	}
 	e.tell(keyDiagnosis(o, time.Now()))
-	e.secrecy(o, "")
+	e.secrecy(o)
 	e.servers(ctx, o)
 	if ctx.Err() != nil {
 		return ctx.Err()

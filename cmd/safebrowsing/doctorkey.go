@@ -44,16 +44,15 @@ func keyDiagnosis(o *block.Block, now time.Time) diagnosis {
 	return diagnosis{"key", isOK, text("none, for a server of your own: " + o.Settings.Address()), ""}
 }
 
-// secrecy warns of files with the key that every user of the machine may read. corefile is the
-// path of the Corefile, or "".
-func (e *examination) secrecy(o *block.Block, corefile string) {
+// secrecy warns of files with the key that every user of the machine may read.
+func (e *examination) secrecy(o *block.Block) {
 	what := o.Settings.Credential()
 	if file := o.Config.KeyFile; file != "" && othersMayRead(file) {
 		e.tell(diagnosis{"key file", isWarning, text(fmt.Sprintf("every user of this machine may read the %s in %s", what, file)), text("chmod o= " + file)})
 	}
-	if o.Config.Stated && corefile != "" && othersMayRead(corefile) {
-		e.tell(diagnosis{"key file", isWarning, text(fmt.Sprintf("every user of this machine may read %s, which holds the API key", corefile)),
-			text("put the key into a file of its own, name it by api_key_file, and let only CoreDNS read it; or chmod o= " + corefile)})
+	if o.Config.Stated && e.path != "" && othersMayRead(e.path) {
+		e.tell(diagnosis{"key file", isWarning, text(fmt.Sprintf("every user of this machine may read %s, which holds the API key", e.path)),
+			text("put the key into a file of its own, name it by api_key_file, and let only CoreDNS read it; or chmod o= " + e.path)})
 	}
 }
 
@@ -199,7 +198,7 @@ func tryKey(ctx context.Context, endpoint, key string, resolvers []string) error
 	defer client.Close()
 	_, err = client.Lists(ctx)
 	if status, ok := errors.AsType[*updater.StatusError](err); ok {
-		if refused := refusalOf(status, protocol.DialectV5); refused != nil {
+		if refused := refusalOf(status); refused != nil {
 			return refused
 		}
 	}
@@ -251,16 +250,16 @@ var refusals = []refusal{
 
 var projectNumber = regexp.MustCompile(`project (?:number )?(\d+)`)
 
-// refusalOf says what a status means for the key of a service, or returns nil.
-func refusalOf(status *updater.StatusError, d *protocol.Dialect) *keyRefusal {
+// refusalOf says what a status means for a key of Safe Browsing, or returns nil.
+func refusalOf(status *updater.StatusError) *keyRefusal {
 	keys := cloudConsole + "/apis/credentials"
-	switch r := knownRefusal(status, d); {
+	switch r := knownRefusal(status, protocol.DialectV5); {
 	case r != nil:
 		return r
 	case status.Code == http.StatusBadRequest, status.Code == http.StatusUnauthorized, status.Code == http.StatusForbidden:
 		return &keyRefusal{fmt.Sprintf("the server refuses the key: %v", status), "See the key and its restrictions at " + keys}
 	case status.Code == http.StatusTooManyRequests: // it knows the key
-		return &keyRefusal{"the quota of the key's project is used up", "Wait until midnight, Pacific time, or see the quota at " + apiPage(d)}
+		return &keyRefusal{"the quota of the key's project is used up", "Wait until midnight, Pacific time, or see the quota at " + apiPage(protocol.DialectV5)}
 	}
 	return nil
 }

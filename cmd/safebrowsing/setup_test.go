@@ -18,7 +18,6 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
@@ -74,12 +73,12 @@ func TestRefusalsOfAKeySayWhatToDoInTheConsole(t *testing.T) {
 		{403, "something new", "status 403 Forbidden: something new", "/apis/credentials"},
 		{429, "Quota exceeded", "quota", "midnight"},
 	} {
-		r := refusalOf(&updater.StatusError{Code: test.code, Message: test.message}, protocol.Dialects()[0])
+		r := refusalOf(&updater.StatusError{Code: test.code, Message: test.message})
 		if r == nil || !strings.Contains(r.why, test.why) || !strings.Contains(r.cure, test.cure) {
 			t.Errorf("%d %s: %v, want %s and %s", test.code, test.message, r, test.why, test.cure)
 		}
 	}
-	if r := refusalOf(&updater.StatusError{Code: 503}, protocol.Dialects()[0]); r != nil {
+	if r := refusalOf(&updater.StatusError{Code: 503}); r != nil {
 		t.Errorf("A server with a fault has refused no key: %v", r)
 	}
 }

@@ -39,8 +39,7 @@ type network struct {
 
 // holder is a process that listens on port 53.
 type holder struct {
-	name string // of the program, as the kernel has it: at most 15 letters
-	pid  int
+	name string     // of the program, as the kernel has it: at most 15 letters
 	unit string     // of systemd; "": none
 	at   netip.Addr // unspecified: all addresses
 }

@@ -194,7 +194,7 @@ func TestSetupSeesResolversAndWhoHasPort53(t *testing.T) {
 	put("etc/coredns-safebrowsing/allow.txt", "allowed.example\n")
 	put("var/lib/coredns-safebrowsing/allow.txt", "allowed-there.example\n")
 	m := see(root)
-	want := []holder{{"systemd-resolve", 101, "systemd-resolved.service", netip.MustParseAddr("127.0.0.53")}, {"dnsmasq", 102, "dnsmasq.service", netip.IPv6Unspecified()}}
+	want := []holder{{"systemd-resolve", "systemd-resolved.service", netip.MustParseAddr("127.0.0.53")}, {"dnsmasq", "dnsmasq.service", netip.IPv6Unspecified()}}
 	if !slices.Equal(m.holders, want) {
 		t.Errorf("holders %+v, want %+v", m.holders, want)
 	}

@@ -158,7 +158,6 @@ func holdersOf(proc string) (all []holder) {
 		process := filepath.Dir(filepath.Dir(file))
 		name, _ := os.ReadFile(filepath.Join(process, "comm"))
 		h := holder{name: string(bytes.TrimSpace(name)), unit: unitOf(process), at: address}
-		h.pid, _ = strconv.Atoi(filepath.Base(process))
 		if h.unit != setupUnit && !slices.Contains(all, h) {
 			all = append(all, h)
 		}
