@@ -159,6 +159,7 @@ func TestDoctorOfConfigurations(t *testing.T) {
 		"offline: an internal name":     {stanza("endpoint http://relay.internal"), 0, "tls", isOK, "not used with relay.internal in your own network, which can read the hash prefixes"},
 		"offline: this machine":         {stanza("endpoint http://127.0.0.1:8099\napi_key SECRET"), 0, "tls", isOK, "not used: the server is on this machine"},
 		"offline: https":                {stanza("endpoint https://sb.example.com"), 0, "tls", isSkipped, "-offline"},
+		"offline: unreadable lists":     {stanza("endpoint ENDPOINT\ndb " + file + "/db"), 1, "lists", isSkipped, "not a directory"},
 		"offline: a list by URL":        {stanza("block " + listURL + "\ndb off"), 0, "own list", isSkipped, ""},
 		"offline: allowed hosts":        {stanza("endpoint ENDPOINT\nallow a.example until 2099-01-31"), 0, "own list", "", ""},
 		"offline: a host has ended":     {stanza("endpoint ENDPOINT\nallow a.example b.example until 2020-01-01"), 0, "own list", isWarning, "the Corefile itself allows 1 name; 1 entry has ended"},

@@ -35,8 +35,11 @@ func (e *examination) protection(o *block.Block) {
 // listsDiagnosis says which lists of a Corefile are in force, missing or old.
 func listsDiagnosis(o *block.Block, now time.Time) diagnosis {
 	lists, err := o.Stored.Lists()
-	if errors.Is(err, updater.ErrDamaged) {
+	switch {
+	case errors.Is(err, updater.ErrDamaged):
 		return diagnosis{"lists", isWarning, text(err.Error()), "nothing: CoreDNS sets the file aside at its next start, and waits 30 minutes before its first request"}
+	case err != nil: // there may be lists
+		return diagnosis{"lists", isSkipped, text(err.Error()), "run this command as the user of CoreDNS, or with sudo"}
 	}
 	entries, missing, old := 0, []string(nil), []string(nil)
 	hold := o.Stored.FetchHold()
