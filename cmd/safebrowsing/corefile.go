@@ -19,11 +19,9 @@ import (
 type serverBlock struct {
 	*block.Block // as CoreDNS would decide; nil: the block does not have the plugin
 	config.Listening
-	file   string     // the Corefile
-	asks   [][]string // whom it forwards to, see config.Forwards
-	hidden string     // warning that no client gets to the view; "": none
+	file   string // the Corefile
+	hidden string // warning that no client gets to the view; "": none
 	read   caddyfile.ServerBlock
-	open   bool // it answers everybody
 }
 
 // readCorefile returns all server blocks of a Corefile, and reads what CoreDNS has saved for
@@ -66,10 +64,7 @@ func parseCorefile(path string) (all []serverBlock, err error) {
 	}
 	var with []*block.Block
 	for i, b := range blocks {
-		server := serverBlock{
-			Listening: config.ListeningOf(b), file: path, asks: config.Forwards(b),
-			hidden: config.HiddenView(path, blocks, i), read: b, open: isOpen(b),
-		}
+		server := serverBlock{Listening: config.ListeningOf(b), file: path, hidden: config.HiddenView(path, blocks, i), read: b}
 		if _, has := b.Tokens[say.Plugin]; has {
 			cfg, err := stanzaOf(path, b)
 			if err != nil {

@@ -138,7 +138,7 @@ type examination struct {
 	blocks     []serverBlock
 	path       string // of the Corefile; "": there is none
 	endpoint   string // of several the one that is examined; else ""
-	looked     bool   // for a loop
+	byName     bool   // the name of a server had to be resolved
 	asClient   bool   // there is no Corefile: lists are fetched and an entry is confirmed
 	dial       dialer // nil: the network
 }

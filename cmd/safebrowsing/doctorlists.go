@@ -93,15 +93,11 @@ func didYouMean(before string, names ...string) string {
 
 // ownLists examines the operator's own lists of all server blocks, each once.
 func (e *examination) ownLists() {
-	type which struct {
-		path  string
-		allow bool
-	}
-	seen := make(map[which]bool)
+	seen := make(map[string]bool)
 	for _, b := range ours(e.blocks) {
 		for _, s := range b.OwnLists() {
-			if w := (which{s.Path, s.Allow}); s.InCorefile || !seen[w] {
-				seen[w] = true
+			if which := fmt.Sprint(s.Allow, " ", s.Path); s.InCorefile || !seen[which] {
+				seen[which] = true
 				e.ownList(b.Block, s)
 			}
 		}

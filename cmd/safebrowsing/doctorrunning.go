@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/coredns/caddy/caddyfile"
 	"github.com/coredns/coredns/plugin/pkg/transport"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
@@ -109,13 +108,12 @@ func portDiagnosis(address string, err error) (d diagnosis, bad bool) {
 
 // isOpen reports whether a server block asks others about every name and answers on all
 // addresses, or on a public one, without *acl*. What an interface is open to is not known.
-func isOpen(b caddyfile.ServerBlock) bool {
-	l := config.ListeningOf(b)
-	_, forwards := b.Tokens["forward"]
-	_, restricted := b.Tokens["acl"]
-	_, selected := b.Tokens["view"] // by an expression that may look at clients
-	everything := slices.ContainsFunc(l.Listeners, func(l config.Listener) bool { return l.Zone == "." })
-	public := len(l.Bind) == 0 || slices.ContainsFunc(l.Bind, func(word string) bool {
+func (b *serverBlock) isOpen() bool {
+	_, forwards := b.read.Tokens["forward"]
+	_, restricted := b.read.Tokens["acl"]
+	_, selected := b.read.Tokens["view"] // by an expression that may look at clients
+	everything := slices.ContainsFunc(b.Listeners, func(l config.Listener) bool { return l.Zone == "." })
+	public := len(b.Bind) == 0 || slices.ContainsFunc(b.Bind, func(word string) bool {
 		a, err := netip.ParseAddr(word)
 		return err == nil && (a.IsUnspecified() || a.IsGlobalUnicast() && !a.IsPrivate())
 	})
@@ -125,7 +123,7 @@ func isOpen(b caddyfile.ServerBlock) bool {
 // open warns of server blocks that answer everybody, once.
 func (e *examination) open() {
 	for _, b := range ours(e.blocks) {
-		if b.open {
+		if b.isOpen() {
 			e.tell(diagnosis{"clients", isWarning, text(b.stanza() + ": this server block answers everybody who reaches it: an open resolver is used in attacks on others"),
 				"say with acl who may ask, or with bind at which address, unless a firewall keeps strangers out"})
 			return
@@ -137,7 +135,7 @@ func (e *examination) open() {
 func (e *examination) upstreams() {
 	var all []string
 	for _, b := range ours(e.blocks) {
-		for _, args := range b.asks {
+		for _, args := range config.Forwards(b.read) {
 			if of := strings.Join(args[1:], ", ") + " for " + args[0]; !slices.Contains(all, of) {
 				all = append(all, of)
 			}

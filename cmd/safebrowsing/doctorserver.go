@@ -30,7 +30,7 @@ const (
 
 // servers examines the connection to each endpoint and its response.
 func (e *examination) servers(ctx context.Context, o *block.Block) {
-	e.looked = false
+	e.byName = false
 	for _, endpoint := range o.Settings.Endpoints() {
 		e.endpoint = ""
 		if len(o.Settings.Endpoints()) > 1 {
@@ -39,6 +39,9 @@ func (e *examination) servers(ctx context.Context, o *block.Block) {
 		e.server(ctx, o, endpoint)
 	}
 	e.endpoint = ""
+	if e.byName {
+		e.tell(loopDiagnosis(strings.Fields(o.Config.Resolvers), config.SystemResolvers(e.resolvConf), config.MachineAddresses(), e.blocks))
+	}
 }
 
 // server examines the connection to the server at an address and its response.
@@ -104,7 +107,7 @@ func (e *examination) resolve(ctx context.Context, o *block.Block, host string, 
 		e.tell(diagnosis{"resolve", isOK, why, ""})
 		return true
 	}
-	defer e.loop(o)
+	e.byName = true
 	by := "the system's resolver"
 	if len(strings.Fields(o.Config.Resolvers)) > 0 {
 		by = strings.Join(strings.Fields(o.Config.Resolvers), ", ")
@@ -294,18 +297,6 @@ func clockDiagnosis(date string, at time.Time) diagnosis {
 		word = "behind"
 	}
 	return diagnosis{"clock", isProblem, text(fmt.Sprintf("%s %s the server's", skew.Abs(), word)), "run an NTP client: certificates and lists expire by the clock"}
-}
-
-// loop examines whether CoreDNS would resolve the names of servers through itself: once,
-// since the same resolvers know all of them.
-func (e *examination) loop(o *block.Block) {
-	if e.looked {
-		return
-	}
-	endpoint := e.endpoint
-	e.looked, e.endpoint = true, ""
-	e.tell(loopDiagnosis(strings.Fields(o.Config.Resolvers), config.SystemResolvers(e.resolvConf), config.MachineAddresses(), e.blocks))
-	e.endpoint = endpoint
 }
 
 // loopDiagnosis says whether CoreDNS would resolve the name of the server through itself.

@@ -87,7 +87,7 @@ func TestAnImportedConfigurationDecides(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", tt.name, err)
 		}
-		if len(all) != 1 || all[0].open {
+		if len(all) != 1 || all[0].isOpen() {
 			t.Errorf("%s: expected one server block, for some only", tt.name)
 		}
 		for blocked, names := range map[bool]string{true: tt.blocked, false: tt.passing} {

@@ -93,8 +93,8 @@ func TestCorefilesOfSetupAreRead(t *testing.T) {
 				t.Errorf("%s: %v in\n%s", test.name, err, read(t, path))
 				continue
 			}
-			if warnings := warningsOf(blocks); len(warnings) > 0 || blocks[0].open {
-				t.Errorf("%s: %q, open: %v", test.name, warnings, blocks[0].open)
+			if warnings := warningsOf(blocks); len(warnings) > 0 || blocks[0].isOpen() {
+				t.Errorf("%s: %q, open: %v", test.name, warnings, blocks[0].isOpen())
 			}
 			if got := len(blocks[0].Config.Own); got != 2+len(a.lists) {
 				t.Errorf("%s: %d own lists, want %d", test.name, got, 2+len(a.lists))
