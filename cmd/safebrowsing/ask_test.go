@@ -202,7 +202,8 @@ func TestValidateSaysWhatCanBeKnownBeforeAStart(t *testing.T) {
 	run(t, "validate", "-corefile", good).want(0, "warning  port      127.0.0.1:"+port+" is in use: by CoreDNS if it runs, else by another program\n", "0 problems, 1 warning\n")
 	bad := w.corefile(t, ". {\n safebrowsing {\n  erors\n }\n}\n")
 	run(t, "validate", bad).want(1, "problem  corefile  "+bad+":3")
-	t.Chdir(filepath.Dir(good)) // Corefile in this folder
+	run(t, "validate", filepath.Dir(good)).want(1, "is a directory") // and no empty Corefile
+	t.Chdir(filepath.Dir(good))                                      // Corefile in this folder
 	run(t, "validate").want(0, "1 of 1 server block has safebrowsing")
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"os"
@@ -53,12 +54,11 @@ func ours(all []serverBlock) (with []serverBlock) {
 // parseCorefile returns all server blocks of a Corefile, and opens no list. It is an error if
 // none has the plugin.
 func parseCorefile(path string) (all []serverBlock, err error) {
-	f, err := os.Open(path)
+	raw, err := os.ReadFile(path) // the parser takes an error of reading for the end
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	blocks, err := caddyfile.Parse(path, f, nil)
+	blocks, err := caddyfile.Parse(path, bytes.NewReader(raw), nil)
 	if err != nil {
 		return nil, err
 	}

@@ -164,7 +164,7 @@ func (e *examination) corefile(ctx context.Context, path string) error {
 	}
 	var err error
 	if e.blocks, err = readCorefile(path); err != nil {
-		e.tell(diagnosis{"corefile", isProblem, text(err.Error()), "correct the Corefile, or the file that the line names, then run doctor again: nothing else has been examined"})
+		e.tell(diagnosis{"corefile", isProblem, text(err.Error()), "correct the Corefile, or the file that the line names, then run this again: nothing else has been examined"})
 		return e.Sum()
 	}
 	defer closeBlocks(e.blocks)

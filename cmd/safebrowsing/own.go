@@ -290,15 +290,18 @@ type ownListed struct {
 
 // list prints the entries of the file of -file, or of all files of the Corefile.
 func (e *ownEdit) list() error {
-	files := e.files(e.Allow)
-	if e.file != "" || len(files) == 0 {
+	all := e.files(e.Allow)
+	if e.file != "" || len(all) == 0 {
 		file, err := e.pick(e.Allow)
 		if err != nil {
 			return err
 		}
-		files = []ownlist.Config{file}
+		all = []ownlist.Config{file}
 	}
-	for _, file := range files {
+	for _, file := range all {
+		if err := files.Check(file.Path); err != nil {
+			return err
+		}
 		content, err := os.ReadFile(file.Path)
 		if err != nil {
 			return err

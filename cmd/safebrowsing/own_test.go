@@ -51,6 +51,7 @@ func TestAllowAndBlockEditTheFileOfTheCorefile(t *testing.T) {
 		{"allow -list x.example", 2, "safebrowsing: allow -list takes no hosts, and only -file, -corefile and -json\n", "allow.txt", ""},
 		{"allow", 2, "safebrowsing: allow takes hosts, see safebrowsing allow -h\n", "allow.txt", ""},
 		{"allow -list", 0, "allow.txt:3: a.example # Bob\nallow.txt:4: old.example # until 2020-01-01   (ended)\n", "allow.txt", ""},
+		{"block -list -file /dev/null", 2, "safebrowsing: opening /dev/null: it is not a regular file\n", "block.txt", ""},
 		{"allow -file block.txt x.example", 2, "safebrowsing: block.txt is a file of block in Corefile: use safebrowsing block, or another file\n", "block.txt", ""},
 		{"allow -file new.txt x.example", 1, "x.example: allowed, with all names below it, by new.txt, line 1\n" +
 			"safebrowsing: CoreDNS does not read new.txt: no server block of Corefile has the line \"allow new.txt\"\n", "new.txt", "x.example\n"},
