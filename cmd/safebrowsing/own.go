@@ -120,7 +120,7 @@ type ownEdit struct {
 func (e *ownEdit) misuse(c *cli.Command) error {
 	word, timed := ownWord(e.Allow), c.IsSet("for") || c.IsSet("until")
 	switch {
-	case c.Bool("list") && (e.Remove || timed || c.NArg() > 0):
+	case c.Bool("list") && (e.Remove || timed || c.NArg() > 0 || c.IsSet("db")):
 		return fmt.Errorf("%s -list takes no hosts, and only -file, -corefile and -json", word)
 	case e.Remove && timed:
 		return errors.New("-remove ends an exception now: leave out -for and -until")
@@ -194,29 +194,35 @@ func whereOf(c *cli.Command) (w where, err error) {
 	return w, err
 }
 
-// files returns the distinct files of allow or of block, in the order of the Corefile.
-func (w where) files(allow bool) (all []ownlist.Config) {
-	for _, b := range w.blocks {
-		for _, f := range b.Files(allow) {
-			if !slices.ContainsFunc(all, func(c ownlist.Config) bool { return c.Path == f.Path }) {
+// files returns the distinct lists of allow and of block that the Corefile names, in its order, and those that the
+// server has of its own, which may not exist.
+func (w where) files() (named, own []ownlist.Config) {
+	add := func(all, more []ownlist.Config) []ownlist.Config {
+		for _, f := range more {
+			if !slices.ContainsFunc(all, func(c ownlist.Config) bool { return c.Path == f.Path && c.Allow == f.Allow }) {
 				all = append(all, f)
 			}
 		}
+		return all
 	}
-	return all
+	for _, b := range w.blocks {
+		named, own = add(named, slices.Concat(b.Files(true), b.Files(false))), add(own, b.ServerLists())
+	}
+	return named, own
 }
 
 // pick returns the file to edit.
 func (w where) pick(allow bool) (ownlist.Config, error) {
 	word, other := ownWord(allow), ownWord(!allow)
+	named, own := w.files()
 	if w.file == "" {
-		if files := w.files(allow); len(files) > 0 {
-			return files[0], nil
+		if i := slices.IndexFunc(named, func(f ownlist.Config) bool { return f.Allow == allow }); i >= 0 {
+			return named[i], nil
 		}
 		return ownlist.Config{}, fmt.Errorf("%s has no file of %s: add the line \"%s /etc/coredns/%s.txt\" to the braces of %s at %s, create that file, and restart CoreDNS",
 			w.corefile, word, word, word, say.Plugin, w.blocks[0].stanza())
 	}
-	for _, f := range slices.Concat(w.files(allow), w.files(!allow)) {
+	for _, f := range append(named, own...) {
 		switch {
 		case !config.SameFile(f.Path, w.file):
 		case f.Allow == allow:
@@ -240,7 +246,7 @@ func (e *ownEdit) complainOfUse(file ownlist.Config, changes []block.Change) (ba
 	}
 	var without []string
 	for _, b := range e.blocks {
-		if !b.Reads(file.Path, e.Allow) {
+		if !b.reads(file) {
 			without = append(without, b.stanza())
 			continue
 		}
@@ -259,6 +265,13 @@ func (e *ownEdit) complainOfUse(file ownlist.Config, changes []block.Change) (ba
 		e.complain("%s is not read by the server %s at %s", file.Path, say.Plural(len(without), "block", "blocks"), strings.Join(without, ", "))
 	}
 	return bad
+}
+
+// reads reports whether the server block reads a file, by a line of its stanza or as a list of the server's own.
+func (b *serverBlock) reads(file ownlist.Config) bool {
+	return b.Reads(file.Path, file.Allow) || slices.ContainsFunc(b.ServerLists(), func(f ownlist.Config) bool {
+		return f.Allow == file.Allow && config.SameFile(f.Path, file.Path)
+	})
 }
 
 // otherwise says why the server block does not do what a change asks for; "" if it does.
@@ -288,9 +301,11 @@ type ownListed struct {
 	Ended bool   `json:"ended"`
 }
 
-// list prints the entries of the file of -file, or of all files of the Corefile.
+// list prints the entries of the file of -file, or of all files of the Corefile and the server.
 func (e *ownEdit) list() error {
-	all := e.files(e.Allow)
+	all, own := e.files()
+	all = append(all, slices.DeleteFunc(own, func(f ownlist.Config) bool { return !exists(f.Path) })...)
+	all = slices.DeleteFunc(all, func(f ownlist.Config) bool { return f.Allow != e.Allow })
 	if e.file != "" || len(all) == 0 {
 		file, err := e.pick(e.Allow)
 		if err != nil {

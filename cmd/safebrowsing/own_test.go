@@ -102,6 +102,19 @@ func TestACorefileWithoutAListSaysWhichLineToAdd(t *testing.T) {
 	run(t, "allow", "-file", "allow.txt", "x.example").want(0, "it is not known whether CoreDNS reads allow.txt: use -corefile")
 }
 
+// A server that may not write the lists of the Corefile has one of its own.
+func TestAListOfTheServerIsListed(t *testing.T) {
+	ownWorld(t, "db state\n  allow allow.txt\n  block block.txt")
+	testkit.Must(t, os.Mkdir("state", 0o755))
+	write(t, "state/allow.txt", "there.example\n")
+	run(t, "allow", "-list").want(0, "allow.txt:3: a.example # Bob\n", "state/allow.txt:1: there.example\n").quiet()
+	if out := run(t, "block", "-list").want(0, "block.txt:1: bad.example\n").out; strings.Contains(out, "state") {
+		t.Error(out)
+	}
+	run(t, "allow", "-file", "state/allow.txt", "x.example").want(0).quiet()
+	run(t, "allow", "-file", "state/block.txt", "x.example").want(2, "state/block.txt is a file of block")
+}
+
 // The sinkhole of the Corefile says which lines of a hosts file block, also in the file of -file.
 func TestAFileOfTheCorefileIsReadAsTheServerReadsIt(t *testing.T) {
 	ownWorld(t, "respond sinkhole 192.0.2.7\n  block block.txt")

@@ -44,9 +44,9 @@ func (b *Block) Reads(path string, allow bool) bool {
 	return slices.ContainsFunc(b.Files(allow), func(c ownlist.Config) bool { return config.SameFile(c.Path, path) })
 }
 
-// serverLists returns the configs of the two lists in the folder of the block, without those that the
+// ServerLists returns how the server reads its own two lists, in the folder of the block, without those that the
 // Corefile names; the files may not exist.
-func (b *Block) serverLists() (all []ownlist.Config) {
+func (b *Block) ServerLists() (all []ownlist.Config) {
 	folder := b.Config.PauseFolder()
 	for _, allow := range []bool{true, false} {
 		path := filepath.Join(folder, ownNames[allow])
@@ -60,7 +60,7 @@ func (b *Block) serverLists() (all []ownlist.Config) {
 // addServerLists opens lists of the server that exist and are not open yet.
 func (b *Block) addServerLists(lists *own) *own {
 	grown := *lists
-	for _, c := range b.serverLists() {
+	for _, c := range b.ServerLists() {
 		id := which{c.Path, c.Allow}
 		if _, open := lists.configs[id]; open || files.Check(c.Path) != nil {
 			continue
@@ -243,7 +243,7 @@ func candidatesOf(blocks []*Block, c Change) (all []ownlist.Config) {
 		times = 1
 	}
 	seen := make(map[string]int)
-	for _, listsOf := range []func(*Block) []ownlist.Config{func(b *Block) []ownlist.Config { return b.Files(c.Allow) }, (*Block).serverLists} {
+	for _, listsOf := range []func(*Block) []ownlist.Config{func(b *Block) []ownlist.Config { return b.Files(c.Allow) }, (*Block).ServerLists} {
 		for _, b := range blocks {
 			for _, f := range listsOf(b) {
 				if f.Allow != c.Allow {
