@@ -106,6 +106,11 @@ func TestImportsPointOneWay(t *testing.T) {
 			t.Errorf("%s is in no layer: add it to one", p.ImportPath)
 			continue
 		}
+		for _, name := range p.GoFiles {
+			if name != "fortests.go" && strings.Contains(testkit.Read(t, filepath.Join(p.Dir, name)), "ForTests") {
+				t.Errorf("%s of %s uses what is for tests", name, p.ImportPath)
+			}
+		}
 		for _, path := range p.Imports {
 			if ours := path == module || strings.HasPrefix(path, module+"/"); ours && layerOf(path) >= from {
 				t.Errorf("%s imports %s, which is not in a lower layer", p.ImportPath, path)

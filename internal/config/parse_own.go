@@ -39,7 +39,7 @@ func (p *parser) blockFiles(args []string) error {
 
 var errNoFile = errors.New("there is no file")
 
-// ownFile adds a file. It must be readable now; Policy.Open loads it.
+// ownFile adds a file. It must be readable now; ownlist.Open loads it.
 func (p *parser) ownFile(name string, allow bool) error {
 	path := p.path(name)
 	info, err := os.Stat(path)

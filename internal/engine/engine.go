@@ -44,7 +44,7 @@ type Engine struct {
 
 // newEngine makes an engine that asks with the key, and puts the lists that are on
 // disk in force. It asks nobody. A disk that cannot be used is reported and done
-// without. OnReady is called at most once.
+// without. onReady is called at most once.
 func newEngine(s Settings, key string, edge Edge, before past, onReady func()) (*Engine, error) {
 	database := new(lookup.Database)
 	e := &Engine{Service: Service{settings: s}, database: database, onReady: onReady, firstContact: edge.FirstContact, changed: make(chan struct{}, 1)}

@@ -10,7 +10,7 @@ import (
 )
 
 // ForTests is a registry with what only tests may ask of it. It is in no program, which
-// TestNoProgramUsesWhatIsForTests holds.
+// TestImportsPointOneWay holds.
 type ForTests struct{ *Registry }
 
 // ServiceForTests returns a service that decides by a checker alone.
