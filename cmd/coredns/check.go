@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 
 	"github.com/coredns/caddy"
@@ -19,7 +20,8 @@ func check(out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if len(corefile.Body()) == 0 {
+	_, missing := os.Stat(caddy.DefaultConfigFile)
+	if len(corefile.Body()) == 0 || missing != nil && corefile.Path() == caddy.DefaultConfigFile { // else it is one of CoreDNS's own, with whoami
 		return errors.New("there is no Corefile")
 	}
 	if err := caddy.ValidateAndExecuteDirectives(corefile, nil, true); err != nil {

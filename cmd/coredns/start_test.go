@@ -174,4 +174,8 @@ func TestACorefileIsCheckedWithoutAStart(t *testing.T) {
 			}
 		})
 	}
+	t.Setenv(asServer, "1")
+	if status, out := testkit.Run(t, os.Args[0], "-check"); status != 1 || !strings.Contains(out, "there is no Corefile") { // not in this folder
+		t.Errorf("Expected status 1, as there is no Corefile, got %d and %q", status, out)
+	}
 }
