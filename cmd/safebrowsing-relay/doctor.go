@@ -143,7 +143,7 @@ func redisTLS(t sharing.Target) diagnosis {
 	case t.TLS:
 		return diagnosis{"tls", say.OK, "the connection to Redis uses TLS", ""}
 	case t.InClear():
-		return diagnosis{"tls", say.Warning, "the connection to Redis has no TLS: the network can read and change what relays share", "write rediss instead of redis in -redis"}
+		return diagnosis{"tls", say.Warning, "the connection to Redis has no TLS: where it leaves this machine, the network can read and change what relays share", "write rediss instead of redis in -redis"}
 	}
 	return diagnosis{"tls", say.OK, "not used: Redis is on this machine", ""}
 }

@@ -262,7 +262,7 @@ func (c *Config) warnings() (all []string) {
 		all = append(all, "Other users of this machine can read the password of Redis in -redis, in the list of processes. Give -redis-password-file or $"+RedisPasswordVariable)
 	}
 	if c.Redis != nil && c.Redis.Target.InClear() {
-		all = append(all, "The connection to Redis has no TLS: the network can read and change what relays share. Write rediss instead of redis in -redis")
+		all = append(all, "The connection to Redis has no TLS: where it leaves this machine, the network can read and change what relays share. Write rediss instead of redis in -redis")
 	}
 	if c.Admin != "" && !isLoopback(c.Admin) {
 		all = append(all, fmt.Sprintf("Other machines can read the metrics on %s", c.Admin))
