@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -68,14 +68,11 @@ const maxClients = 1 << 14
 // clients are those that asked last. It is safe for concurrent use.
 type clients struct {
 	mu   sync.Mutex
-	seen *lru.Cache[netip.Addr, time.Time] // guarded by mu
+	seen *simplelru.LRU[netip.Addr, time.Time] // guarded by mu
 }
 
 func newClients() *clients {
-	seen, err := lru.New[netip.Addr, time.Time](maxClients)
-	if err != nil {
-		panic("relay: " + err.Error()) // the size is a constant
-	}
+	seen, _ := simplelru.NewLRU[netip.Addr, time.Time](maxClients, nil) // it refuses only a number below 1
 	return &clients{seen: seen}
 }
 
