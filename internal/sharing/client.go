@@ -251,17 +251,19 @@ func (c *connection) Close() error {
 
 // connect makes the connections that there are not yet. Only one goroutine calls it.
 func (c *Client) connect() error {
-	password, err := c.password()
-	if err != nil {
-		return err
+	password, unread := c.password()
+	if unread == nil {
+		if c.cfg.Target.Kind == Sentinel && password != c.used { // others ask for it when they connect
+			c.disconnect()
+		}
+		c.used = password
 	}
-	if c.cfg.Target.Kind == Sentinel && password != c.used { // others ask for it when they connect
-		c.disconnect()
-	}
-	c.used = password
 	for _, p := range []*atomic.Pointer[valkey.Client]{&c.fast, &c.bulk} {
 		if p.Load() != nil {
 			continue
+		}
+		if unread != nil {
+			return unread
 		}
 		options := c.options
 		options.Password = password

@@ -169,6 +169,17 @@ func TestPasswordOfAFileThatChanges(t *testing.T) {
 	if got := w.wait(t, 2); got[1] != "up" {
 		t.Errorf("Expected a Redis that is up, got %q", got)
 	}
+	probes := func() int {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.done["probe true"]
+	}
+	testkit.Must(t, os.Remove(file)) // the connections that there are need none
+	before := probes()
+	testkit.Until(t, "the next probe", func() bool { return probes() > before || len(w.seen()) > 2 })
+	if got := w.seen(); len(got) != 2 {
+		t.Errorf("Expected that Redis stays in use, got %q", got)
+	}
 }
 
 func TestUserAndPassword(t *testing.T) {
