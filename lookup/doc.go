@@ -14,7 +14,7 @@
 // A list holds hash prefixes, so a match is only a suspicion. A host is Unsafe only
 // after the server has confirmed a full hash, and only while that answer may be used.
 //
-// The package imports no package for DNS messages or for a wire format, does not log,
-// and reads no file. Of this module it imports only internal/prefixset, which holds the
+// The package imports no package for DNS messages or for a wire format, does not log, and
+// reads no file but in UsableMemory. Of this module it imports only internal/prefixset, which holds the
 // prefixes of a list.
 package lookup

@@ -1,7 +1,7 @@
 // Package answer makes the DNS message that a decision calls for. It is pure: it
 // keeps nothing, and writes nothing to the client.
 //
-//	lookup.Decision ──▶ Reply.Blocked ──▶ Mode (what), Structured (words), fit (size)
+//	lookup.Decision ──▶ Reply.Blocked ──▶ responses (what), Structured (words), fit (size)
 //	                    Reply.Unconfirmed ──▶ SERVFAIL
 package answer
 
