@@ -135,11 +135,15 @@ func (p *Process) Pause(ctx context.Context, zone string, length time.Duration, 
 		if folder == "" {
 			return nil, errors.New("there is no folder for the pause: add db DIRECTORY to the Corefile")
 		}
-		now, err := ChangePauses(ctx, folder, zone, length, keep, now)
+		changed, err := ChangePauses(ctx, folder, zone, length, keep, now)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, now...)
+		for _, x := range changed {
+			if b.pauses.Load().counts(x) && !slices.Contains(all, x) { // another folder may have the same one
+				all = append(all, x)
+			}
+		}
 	}
 	wait(ctx, func() bool {
 		return !slices.ContainsFunc(blocks, func(b *Block) bool {

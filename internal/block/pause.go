@@ -184,8 +184,12 @@ type pauseFolder struct {
 	version fs.FileInfo // of pauses; nil: there is no file, or it could not be read
 	trouble say.Trouble // with reading it
 	pauses  []Pause     // of the file
-	stale   []Pause     // of before the process: they do not count
+
+	stale []Pause // of before the process: they do not count; set before the start of the goroutine
 }
+
+// counts reports whether a pause of the file is more than one of before the process. The nil pauseFolder has none of these.
+func (f *pauseFolder) counts(p Pause) bool { return f == nil || !slices.Contains(f.stale, p) }
 
 // Open watches a folder, which need not exist, until Close. The first Open of the process
 // ignores the pauses that are there already, unless they are to be kept.
@@ -309,7 +313,7 @@ func (f *pauseFolder) update(now time.Time) {
 		before = *p
 	}
 	for _, p := range f.pauses {
-		if p.Active(now) && !slices.Contains(f.stale, p) {
+		if p.Active(now) && f.counts(p) {
 			active = append(active, p)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
@@ -331,6 +332,26 @@ func TestBlockingIsInForceAgainWhereNothingElsePausesIt(t *testing.T) {
 		want := "in force again for all server blocks, but not for the server blocks for a.example.: the pause has ended"
 		if got := lines.About("in force again"); len(got) != 1 || !strings.Contains(got[0], want) {
 			t.Errorf("while one zone is paused: %q", got)
+		}
+	})
+}
+
+// A pause of before a restart, which does not go on, is not said to be in force.
+func TestAPauseThatWasDroppedIsNotSaidToBeInForce(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		_, err := ChangePauses(t.Context(), dir, AllBlocks, time.Hour, false, time.Now())
+		testkit.Must(t, err)
+		r := newPauses(func(pauseEvent) {})
+		f := r.Open(dir)
+		defer r.Close(f)
+		b := New(config.Config{Block: config.Block{Zones: []string{"a.example."}}, Engine: config.Engine{DB: dir}})
+		b.pauses.Store(f)
+		p := &Process{blocks: []*Block{b}}
+		for length, want := range map[time.Duration]int{10 * time.Minute: 1, 0: 0} {
+			if all, err := p.Pause(t.Context(), "a.example", length, false); err != nil || len(all) != want {
+				t.Errorf("for %v: %v, %v", length, all, err)
+			}
 		}
 	})
 }
