@@ -315,4 +315,10 @@ func TestUnknownNamesInJSONDropTheirDetailOnly(t *testing.T) {
 			t.Errorf("%s: got %v, %v, want %v and another hash", test.name, got.Threats, err, want)
 		}
 	}
+	for _, nested := range []string{`[[],"NEW"]`, `[["NEW"]]`, `[{},"NEW"]`, `[{"attributes":["CANARY"]},"NEW"]`} {
+		body := `{"fullHashes":[{"fullHash":"` + strings.Repeat("A", 43) + `=","fullHashDetails":[{"threatType":"MALWARE","attributes":` + nested + `}]}]}`
+		if got, err := newClient(t, always("application/json", []byte(body))).Search(t.Context(), []lookup.Prefix{zeroPrefix}); !errors.Is(err, updater.ErrMalformed) {
+			t.Errorf("attributes %s: %v, %v", nested, got.Threats, err)
+		}
+	}
 }

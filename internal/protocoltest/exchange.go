@@ -1,7 +1,6 @@
 package protocoltest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"net/http"
@@ -160,7 +159,7 @@ func (s *Server) JudgeSearchBackoff(on bool) {
 }
 
 // Request is what the server noted about one request. A copy given out does not
-// change any more.
+// change any more; its slices are the server's, to be read only.
 type Request struct {
 	Time        time.Time // when it arrived
 	Answered    time.Time // when the answer began; zero before, and if it never did
@@ -178,23 +177,6 @@ type Request struct {
 	Cancelled   bool      // the client cancelled it, which is no failure
 }
 
-// clone returns a deep copy.
-func (r *Request) clone() Request {
-	c := *r
-	c.Lists = slices.Clone(r.Lists)
-	c.Versions = cloneAll(r.Versions)
-	c.Prefixes = cloneAll(r.Prefixes)
-	return c
-}
-
-func cloneAll(all [][]byte) [][]byte {
-	cloned := slices.Clone(all)
-	for i, b := range cloned {
-		cloned[i] = bytes.Clone(b)
-	}
-	return cloned
-}
-
 // Requests returns all requests of a method in the order they arrived, of "update"
 // those for the contents of lists, of "search" the searches of all services, and of ""
 // all.
@@ -203,7 +185,7 @@ func (s *Server) Requests(method string) []Request {
 	s.locked(func() {
 		for _, r := range s.requests {
 			if (&query{method: r.Method}).is(method) {
-				found = append(found, r.clone())
+				found = append(found, *r)
 			}
 		}
 	})
