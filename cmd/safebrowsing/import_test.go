@@ -228,6 +228,8 @@ func TestUpstreamsOfOthers(t *testing.T) {
 		"udp://9.9.9.9":                      "9.9.9.9",
 		"127.0.0.1#5335":                     "127.0.0.1:5335",
 		"[2620:fe::fe]:5353":                 "[2620:fe::fe]:5353",
+		"2620:fe::fe#5353":                   "[2620:fe::fe]:5353",
+		"2620:fe::fe#53":                     "2620:fe::fe",
 		"2620:fe::fe":                        "2620:fe::fe",
 		"tls://dns.quad9.net":                "tls://9.9.9.9%dns.quad9.net tls://149.112.112.112%dns.quad9.net",
 		"tls://8.8.8.8":                      "tls://8.8.8.8%dns.google",

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net"
 	"net/netip"
 	"net/url"
 	"regexp"
@@ -122,7 +123,9 @@ func certificateOf(address string) string {
 
 // plainUpstream returns an upstream without encryption: an address, with a port or without.
 func plainUpstream(written string) (all []string, why string) {
-	written = strings.ReplaceAll(written, "#", ":") // of dnsmasq, and so of Pi-hole: 127.0.0.1#5335
+	if address, port, ok := strings.Cut(written, "#"); ok { // of dnsmasq, and so of Pi-hole: 127.0.0.1#5335
+		written = net.JoinHostPort(address, port)
+	}
 	if at, err := netip.ParseAddrPort(written); err == nil && at.Addr().Zone() == "" {
 		if at.Port() == 53 {
 			return []string{at.Addr().String()}, ""
