@@ -289,6 +289,7 @@ func TestAnImportListensForPlainDNS(t *testing.T) {
 	for text, want := range map[string]string{
 		"interface: 192.0.2.1\n interface: 192.0.2.1@853\n":               "0: x:3: encrypted DNS: 192.0.2.1@853",
 		"interface: 0.0.0.0@443\n port: 5353\n interface: 192.0.2.1\n":    "5353: x:2: encrypted DNS: 0.0.0.0@443",
+		"interface:192.0.2.1\n port:5353\n interface:192.0.2.1@853\n":     "5353: x:4: encrypted DNS: 192.0.2.1@853", // as unbound takes it, too
 		"interface: 192.0.2.1@5353\n interface: 192.0.2.2@5354\n":         "5353: x:3: port: 5354",
 		"interface: 192.0.2.1@5353\n interface: 192.0.2.1@5353\n port: 0": "5353: x:4: port: 0",
 	} {

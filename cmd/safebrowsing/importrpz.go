@@ -36,12 +36,14 @@ func (m *imported) rpz(raw []byte) error {
 
 var (
 	unboundClause = regexp.MustCompile(`(?m)^\s*(server|rpz|forward-zone|stub-zone|auth-zone|remote-control):`)
+	unboundHead   = regexp.MustCompile(`^\s*[a-z][a-z0-9-]*:`)
 	unboundKey    = regexp.MustCompile(`^[a-z][a-z0-9-]*:$`)
 	unboundWord   = regexp.MustCompile(`"[^"]*"|'[^']*'|[^\s"'#:]+:(?:\s|$)|[^\s"']+`)
 )
 
 // unboundWords returns the words of a line without quotes and comments.
 func unboundWords(line string) (all []string) {
+	line = unboundHead.ReplaceAllString(line, "$0 ") // no space is needed after the key
 	for _, word := range unboundWord.FindAllString(line, -1) {
 		word = strings.TrimSpace(word)
 		if strings.HasPrefix(word, "#") {
