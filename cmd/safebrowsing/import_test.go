@@ -301,6 +301,15 @@ func TestAnImportListensForPlainDNS(t *testing.T) {
 	}
 }
 
+// What unbound encrypts is encrypted here.
+func TestAnImportKeepsTheEncryptionOfAllUpstreams(t *testing.T) {
+	m := &imported{file: "x"}
+	testkit.Must(t, m.rpz([]byte("server:\n tls-upstream: yes\nforward-zone:\n name: .\n forward-addr: 9.9.9.9@853#dns.quad9.net\n")))
+	if got := strings.Join(m.forward, " "); got != "tls://9.9.9.9%dns.quad9.net" {
+		t.Errorf("got %s", got)
+	}
+}
+
 // What others wrote makes no other lines in the Corefile than lists, and lists that are read whole.
 func FuzzImport(f *testing.F) {
 	for _, tt := range importTests {

@@ -59,6 +59,7 @@ type unboundConf struct {
 	*imported
 	clause string
 	dir    string // where relative paths begin
+	tls    bool   // of all upstreams
 	zone   unboundZone
 }
 
@@ -99,6 +100,8 @@ func (u *unboundConf) set(line int, key string, values []string) {
 		u.listens(line, address, port)
 	case "server port":
 		u.listens(line, "", value)
+	case "server tls-upstream", "server ssl-upstream":
+		u.tls = value == "yes"
 	case "server local-zone":
 		if len(values) == 2 && values[1] != "transparent" && values[1] != "nodefault" {
 			u.name(line, false, true, "local-zone: \""+values[0]+"\" "+values[1])
@@ -156,7 +159,7 @@ func (u *unboundConf) end() {
 			if z.name != "." {
 				u.leave(f.line, "upstream", f.text, "for "+z.name+" only: see forward of CoreDNS")
 			} else {
-				u.imported.upstream(f.line, ofUnbound(f.text, z.tls))
+				u.imported.upstream(f.line, ofUnbound(f.text, u.tls || z.tls))
 			}
 		}
 	}
