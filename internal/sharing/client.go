@@ -29,6 +29,8 @@ import (
 	"time"
 
 	"github.com/valkey-io/valkey-go"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 )
 
 // Deadline is how long a request of a client waits for Redis. On one network an answer
@@ -105,11 +107,13 @@ func Open(cfg Config) (*Client, error) {
 }
 
 // Close ends the client: calls that are under way return an error. It does not wait
-// for writes that Later has queued.
+// for writes that Later has queued, nor for a disk that hangs while the password is read.
 func (c *Client) Close() {
-	c.cancel()
-	c.wg.Wait()
-	c.disconnect()
+	c.cancel() // this alone closes all connections
+	files.Wait(func() {
+		c.wg.Wait()
+		c.disconnect()
+	})
 }
 
 // disconnect ends the connections.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -179,6 +180,31 @@ func TestPasswordOfAFileThatChanges(t *testing.T) {
 	testkit.Until(t, "the next probe", func() bool { return probes() > before || len(w.seen()) > 2 })
 	if got := w.seen(); len(got) != 2 {
 		t.Errorf("Expected that Redis stays in use, got %q", got)
+	}
+}
+
+// No end waits for a disk that hangs, as a pipe does whose writer says nothing.
+func TestTheEndDoesNotWaitForThePasswordFile(t *testing.T) {
+	testkit.Long(t)
+	t.Parallel()
+	file := testkit.Write(t, t.TempDir(), "password", "")
+	c, w := open(t, testkit.StartRedis(t).URL(), func(cfg *Config) { cfg.PasswordFile = file })
+	w.wait(t, 1)
+	testkit.Must(t, os.Remove(file))
+	testkit.Must(t, syscall.Mkfifo(file, 0o600))
+	testkit.Until(t, "a look at the file", func() bool {
+		writer, err := os.OpenFile(file, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+		if err == nil {
+			t.Cleanup(func() { writer.Close() })
+		}
+		return err == nil
+	})
+	ended := make(chan struct{})
+	go func() { c.Close(); close(ended) }()
+	select {
+	case <-ended:
+	case <-time.After(20 * time.Second):
+		t.Error("Expected the end")
 	}
 }
 
