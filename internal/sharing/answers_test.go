@@ -484,7 +484,8 @@ func TestLifeAndAge(t *testing.T) {
 		{"the reader's clock is ahead", answer{}, time.Second, time.Minute, 0, time.Minute},
 		{"the reader's clock is behind", answer{}, time.Minute, -time.Second, 0, time.Minute},
 		{"another Redis whose clock is behind", answer{}, -time.Hour, time.Minute, 0, time.Minute},
-		{"received in the future", answer{}, -time.Hour, -time.Hour, 0, 0},
+		{"received in a moment", answer{}, -time.Millisecond, -time.Second, 0, 0},
+		{"received in the future: Redis is on this machine, whose clock was set back", answer{}, -time.Hour, -time.Hour, 0, maxLife},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.a.byRedis, tt.a.byWriter = at, at

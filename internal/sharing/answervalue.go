@@ -114,7 +114,12 @@ func (a answer) life() time.Duration {
 
 // age returns how old the answer is by both clocks, the one of Redis and the one of this
 // machine: the greater age counts, and none is negative. So one clock that is wrong, by
-// any amount, never makes an answer younger.
+// any amount, never makes an answer younger. If by both it has yet to be received, both were set back, as
+// on one machine, and nobody knows its age: it is not used.
 func (a answer) age(redis, now time.Time) time.Duration {
-	return max(redis.Sub(a.byRedis), now.Sub(a.byWriter), 0)
+	age := max(redis.Sub(a.byRedis), now.Sub(a.byWriter))
+	if age < -time.Second {
+		return maxLife
+	}
+	return max(age, 0)
 }
