@@ -44,12 +44,6 @@ func scan(r io.Reader, k Config, sum *Summary, emit func(entry)) error {
 			sum.Wide.add(sum.lines, does)
 		}
 	})
-	quotable := func(line []byte) []byte {
-		if k.Fetched { // by a redirect or a mistake it may be what only this machine may read
-			return nil
-		}
-		return line
-	}
 	err := eachLine(r, nil, func(n int, line []byte, long bool) {
 		result := bad
 		if sum.lines = n; !long {
@@ -59,15 +53,18 @@ func scan(r io.Reader, k Config, sum *Summary, emit func(entry)) error {
 				sum.tracker.note(line)
 			}
 		}
+		if k.Fetched { // not quoted: by a redirect or a mistake it may be what only this machine may read
+			line = nil
+		}
 		switch result {
 		case localData:
 			sum.LocalData.add(n, line)
 		case elsewhere:
-			sum.Elsewhere.add(n, quotable(line))
+			sum.Elsewhere.add(n, line)
 		case unsupported:
 			sum.addUnsupported(p.kind, n, line)
 		case bad:
-			sum.Bad.add(n, quotable(line))
+			sum.Bad.add(n, line)
 		}
 	})
 	if e, ok := errors.AsType[notListError](err); ok {

@@ -270,10 +270,6 @@ type downloads struct {
 	names map[*urlSource]string // of those that have a place; guarded by mu
 }
 
-func newDownloads() *downloads {
-	return &downloads{free: make(chan struct{}, sideBySide), names: make(map[*urlSource]string)}
-}
-
 // take waits for a place, and returns a function that gives it back, which may be called more
 // than once. Once, after waitsLong, it tells waiting which lists have the places. If ctx ends
 // before there is one, it returns nil.

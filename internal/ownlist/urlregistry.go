@@ -35,7 +35,8 @@ type id struct{ url, db string }
 // newURLRegistry returns a registry without lists. A nil transport is the network.
 func newURLRegistry(l limits, transport http.RoundTripper) *urlRegistry {
 	client := func(resolvers string) *http.Client { return newClient(resolvers, transport) }
-	return &urlRegistry{limits: l, client: client, downloads: newDownloads(), sources: make(map[id]*urlSource), ending: make(map[id]chan struct{})}
+	places := &downloads{free: make(chan struct{}, sideBySide), names: make(map[*urlSource]string)}
+	return &urlRegistry{limits: l, client: client, downloads: places, sources: make(map[id]*urlSource), ending: make(map[id]chan struct{})}
 }
 
 // fetched is the registry of the process. It is a package variable because server blocks

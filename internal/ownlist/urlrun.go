@@ -86,7 +86,7 @@ func (s *urlSource) attempt(ctx context.Context, slow func()) {
 	}
 	state := before.after(o, c, time.Now(), rand.Float64())
 	if err := state.save(s.path); err != nil && o.err == nil {
-		o.err, o.words = err, wordsOf(err, c)
+		o.err = err
 		state = before.after(o, c, time.Now(), rand.Float64())
 	}
 	s.publish(state, s.changes(before, state, o.err)...)
@@ -109,7 +109,6 @@ type fetchOutcome struct {
 	unchanged bool     // the file is as it was
 	came      URLState // of the list that came: validators, Bytes, Entries, Names
 	doubt     *Doubt
-	words     string // of err, without secrets
 }
 
 // errKeep says that the file stays as it is. It is never seen.
@@ -117,11 +116,6 @@ var errKeep = errors.New("the list stays as it is")
 
 // fetch asks for the list and replaces the file by what is believed.
 func (s *urlSource) fetch(ctx context.Context, c URLConfig, reading Config, before URLState, slow func()) (o fetchOutcome) {
-	defer func() {
-		if o.err != nil {
-			o.words = wordsOf(o.err, c)
-		}
-	}()
 	o.doubt = before.Doubt
 	if s.broken != nil {
 		o.err = s.broken
@@ -215,7 +209,7 @@ func (s URLState) after(o fetchOutcome, c URLConfig, now time.Time, r float64) U
 	if s.Failures++; s.Failures == 1 {
 		s.Since = now
 	}
-	s.Error = o.words
+	s.Error = wordsOf(o.err, c)
 	var asked time.Duration
 	if status, ok := errors.AsType[*updater.StatusError](o.err); ok {
 		asked = status.RetryAfter
