@@ -93,11 +93,14 @@ func alone(c *cli.Command, _ *control.Command) error {
 	return nil
 }
 
+// told returns a command without arguments that asks.
+func told(word, usage, help string) *cli.Command {
+	return &cli.Command{Name: word, Usage: usage, Description: help, Flags: askFlags(), Action: asking(word, alone)}
+}
+
 func statusCommand() *cli.Command {
-	return &cli.Command{
-		Name:  "status",
-		Usage: "print whether the network is protected, by what, and what is next",
-		Description: `Asks the CoreDNS that runs on this machine whether it protects, by what, what was
+	return told("status", "print whether the network is protected, by what, and what is next",
+		`Asks the CoreDNS that runs on this machine whether it protects, by what, what was
 blocked, and what is next. "safebrowsing" alone prints the most important lines of it.
 
    sudo safebrowsing status
@@ -105,36 +108,23 @@ blocked, and what is next. "safebrowsing" alone prints the most important lines 
 
 The exit status is 0 if the network is protected, and 1 if it is not, only in part, or
 by lists of your own only; also if CoreDNS does not run. The state in JSON is protected,
-in_part, own_lists or not_protected.`,
-		Flags:  askFlags(),
-		Action: asking("status", alone),
-	}
+in_part, own_lists or not_protected.`)
 }
 
 func listsCommand() *cli.Command {
-	return &cli.Command{
-		Name:  "lists",
-		Usage: "print the lists: what they hold, their age and the next fetch",
-		Description: `Asks the CoreDNS that runs on this machine for its lists.
+	return told("lists", "print the lists: what they hold, their age and the next fetch",
+		`Asks the CoreDNS that runs on this machine for its lists.
 
-   sudo safebrowsing lists`,
-		Flags:  askFlags(),
-		Action: asking("lists", alone),
-	}
+   sudo safebrowsing lists`)
 }
 
 func blockedCommand() *cli.Command {
-	return &cli.Command{
-		Name:  "blocked",
-		Usage: "print the names that were blocked in the last hour, and why",
-		Description: `Asks the CoreDNS that runs on this machine which names it has blocked, the last one
+	return told("blocked", "print the names that were blocked in the last hour, and why",
+		`Asks the CoreDNS that runs on this machine which names it has blocked, the last one
 first. They are in its memory only, for an hour. Who asked is told where the Corefile
 has the property log.
 
-   sudo safebrowsing blocked`,
-		Flags:  askFlags(),
-		Action: asking("blocked", alone),
-	}
+   sudo safebrowsing blocked`)
 }
 
 func whyCommand() *cli.Command {

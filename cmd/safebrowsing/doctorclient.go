@@ -50,16 +50,6 @@ func (e *examination) endpoints(ctx context.Context, c *cli.Command) error {
 	return e.Sum()
 }
 
-// forClient returns a diagnosis of a server, with the advice for a client if it refuses the
-// key.
-func (e *examination) forClient(o *block.Block, d diagnosis, err error) diagnosis {
-	status := new(updater.StatusError)
-	if e.asClient && errors.As(err, &status) && !o.Settings.Google() && (status.Code == http.StatusUnauthorized || status.Code == http.StatusForbidden) {
-		d.Advice = "give -api-key-file with a key that the server knows: a relay reads its clients' keys from the file of its -client-key-file"
-	}
-	return d
-}
-
 // use does what a client does: it fetches the lists and confirms an entry.
 func (e *examination) use(ctx context.Context, o *block.Block, client protocol.Client, offered []protocol.ListInfo) {
 	if o.Settings.Google() {

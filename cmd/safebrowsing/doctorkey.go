@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -100,8 +99,8 @@ func keyAdvice(o *block.Block) text {
 	if d.Tokens {
 		add = "give a key with api_key_file FILE or a token with token_file FILE"
 	}
-	return text(fmt.Sprintf("%s, or with $%s; enable the %s API at %s and create a key at https://console.cloud.google.com/apis/credentials",
-		add, config.KeyVariable, d.Service, apiPage(d)))
+	return text(fmt.Sprintf("%s, or with $%s; enable the %s API at %s and create a key at %s/apis/credentials",
+		add, config.KeyVariable, d.Service, apiPage(d), cloudConsole))
 }
 
 // tokenAdvice says what ends the refusal of a token.
@@ -111,11 +110,7 @@ func tokenAdvice(file string) text {
 
 // apiPage returns the page of the console that enables the API of a service.
 func apiPage(d *protocol.Dialect) string {
-	u, err := url.Parse(d.Endpoint)
-	if err != nil { // unreachable: a test parses all of them
-		return "https://console.cloud.google.com/apis/library"
-	}
-	return "https://console.cloud.google.com/apis/library/" + u.Hostname()
+	return cloudConsole + "/apis/library/" + strings.TrimPrefix(d.Endpoint, "https://")
 }
 
 // adviceFor says what the operator can do about an HTTP status.

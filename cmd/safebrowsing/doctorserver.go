@@ -69,7 +69,12 @@ func (e *examination) server(ctx context.Context, o *block.Block, address string
 	offered, err := client.Lists(ctx)
 	if asked := p.answered || err != nil; asked {
 		e.tell(tlsDiagnosis(o, endpoint, p.tls, p.answered, err))
-		e.tell(e.forClient(o, answerDiagnosis(o, address, offered, p.answered, err), err))
+		d := answerDiagnosis(o, address, offered, p.answered, err)
+		status, refused := errors.AsType[*updater.StatusError](err)
+		if e.asClient && refused && !o.Settings.Google() && (status.Code == http.StatusUnauthorized || status.Code == http.StatusForbidden) {
+			d.Advice = "give -api-key-file with a key that the server knows: a relay reads its clients' keys from the file of its -client-key-file"
+		}
+		e.tell(d)
 	} else { // the service has no request for it
 		err = p.knock(ctx, endpoint)
 		e.tell(tlsDiagnosis(o, endpoint, p.tls, p.answered, err))
