@@ -79,7 +79,14 @@ func parse(args []string) (o options, err error) {
 		o.only = strings.Split(*only, ",")
 	}
 	if *quick {
-		o.quicken(given, all)
+		for name, value := range map[string]string{"entries": "1000000", "time": "1s", "rounds": "2", "names": "20000"} {
+			if !given[name] {
+				_ = flags.Set(name, value) // it is a value of the flag
+			}
+		}
+		if len(o.only) == 0 {
+			o.only = slices.DeleteFunc(slices.Clone(all), func(name string) bool { return name == "pause" || slices.Contains(onRequest, name) })
+		}
 	}
 	for _, name := range o.only {
 		if !slices.Contains(all, name) {
@@ -90,25 +97,6 @@ func parse(args []string) (o options, err error) {
 		return o, errors.New("-entries takes 1000 to 16,000,000, -time at least 100ms, -rounds at least 1, -names at least 100, and there are no arguments")
 	}
 	return o, nil
-}
-
-// quicken sets what was not given to what a quick run takes.
-func (o *options) quicken(given map[string]bool, all []string) {
-	if !given["entries"] {
-		o.entries = 1_000_000
-	}
-	if !given["time"] {
-		o.length = time.Second
-	}
-	if !given["rounds"] {
-		o.rounds = 2
-	}
-	if !given["names"] {
-		o.names = 20_000
-	}
-	if len(o.only) == 0 {
-		o.only = slices.DeleteFunc(slices.Clone(all), func(name string) bool { return name == "pause" || slices.Contains(onRequest, name) })
-	}
 }
 
 // requirements says what is missing on this machine.
