@@ -86,20 +86,6 @@ func (s *Store) Head(list string) (updater.Head, bool) {
 	return h.head.Head, true
 }
 
-// headOf returns the head in Redis that has the content of h.
-func (s *Store) headOf(h updater.Head) (head, string, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	found := s.mirror.heads[h.List].head
-	if found.Format == 0 || string(found.Checksum) != string(h.Checksum) || string(found.Version) != string(h.Version) {
-		return head{}, "", errors.New("the list has been replaced meanwhile")
-	}
-	if s.down != nil {
-		return head{}, "", errAway
-	}
-	return found, Prefix(s.asker), nil
-}
-
 // File implements updater.Shared.
 func (s *Store) File(h updater.Head) ([]byte, error) {
 	return s.content(h, func(found head) blob { return found.File })
@@ -112,9 +98,14 @@ func (s *Store) Change(h updater.Head) ([]byte, error) {
 
 // content reads a blob of the head in Redis that has the content of h.
 func (s *Store) content(h updater.Head, of func(head) blob) ([]byte, error) {
-	found, prefix, err := s.headOf(h)
-	if err != nil {
-		return nil, err
+	s.mu.Lock()
+	found, prefix, away := s.mirror.heads[h.List].head, Prefix(s.asker), s.away()
+	s.mu.Unlock()
+	switch {
+	case found.Format == 0 || string(found.Checksum) != string(h.Checksum) || string(found.Version) != string(h.Version):
+		return nil, errors.New("the list has been replaced meanwhile")
+	case away != nil:
+		return nil, away
 	}
 	return s.fetch(prefix, found, of(found))
 }

@@ -43,9 +43,7 @@ func sameList(t *testing.T, got, want *Process) {
 			t.Fatalf("Expected one list, got %d", len(all))
 		}
 		entries, err := io.ReadAll(all[0].Set.Reader())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return all[0], entries
 	}
 	g, gotEntries := one(got)

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -142,9 +143,7 @@ func Start(t *testing.T, store *updater.Store, from updater.Source) *Process {
 	p.schedule, _ = updater.NewSchedule(store) // tests look at what a damaged schedule leads to
 	u, err := updater.New(updater.Config{Source: from, Database: &p.database, Schedule: p.schedule, Store: store,
 		Lists: []string{List}, FirstContact: func() time.Duration { return 0 }, Report: p.report})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	u.Load()
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
