@@ -328,7 +328,7 @@ func TestMidnightBetweenTwoProcesses(t *testing.T) {
 		must(t, err)
 		days, err := parseBudget(old)
 		must(t, err)
-		today, fresh := days.on(dateOf(time.Now()))
+		today, fresh := days.on(dateOf(time.Now()), "other")
 		if !fresh {
 			t.Fatal("no new day")
 		}
@@ -343,6 +343,30 @@ func TestMidnightBetweenTwoProcesses(t *testing.T) {
 			t.Errorf("%d searches, want what the other process has left, 97", got)
 		}
 	})
+}
+
+// As relays in two time zones: the later one finds its next day counted already.
+func TestProcessesWhoseDaysBeginApartHaveABudgetEachDay(t *testing.T) {
+	for _, ahead := range []time.Duration{time.Second, time.Hour, 9 * time.Hour} {
+		inBubble(t, ahead.String(), func(t *testing.T) {
+			dir := t.TempDir()
+			early, late := newSpender(t, dir, 100), newSpender(t, dir, 100)
+			early.ledger.clock = func() time.Time { return time.Now().Add(ahead) }
+			for day := range 4 {
+				sent := early.sent + late.sent
+				for range 24 * 6 {
+					_, _ = early.search(t), late.search(t) // until the budget is spent
+					time.Sleep(10 * time.Minute)
+				}
+				if got := early.sent + late.sent - sent; day > 0 && got < 90 {
+					t.Errorf("day %d: %d searches of 100", day, got)
+				}
+			}
+			if all := early.sent + late.sent; all > 500 {
+				t.Errorf("%d searches on 5 dates, want 500 at most", all)
+			}
+		})
+	}
 }
 
 func TestABudgetIsReportedOnceADay(t *testing.T) {

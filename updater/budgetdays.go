@@ -52,19 +52,25 @@ const maxDates = 4
 // dateOf returns the operator's date: budgets are for a day of local time.
 func dateOf(now time.Time) string { return now.Local().Format(time.DateOnly) }
 
-// on returns the count on another date. It is fresh, and starts at 0, if that date is
-// later and was not counted before.
+// on returns the count of a writer on another date. It is fresh, and starts with what others have
+// spent, if that date is later and the writer was not there before.
+//
+// Where days begin apart, as in two time zones, others count the next date already. What belongs to
+// theirs is not carried into it.
 //
 // Otherwise the clock was set back, or returns to a date that it has left. Then the
 // higher count of the two dates applies: a router without a clock of its own starts in
 // 1970 again and again, and must not get a new budget each time.
-func (d budgetDays) on(date string) (next budgetDays, fresh bool) {
+func (d budgetDays) on(date, writer string) (next budgetDays, fresh bool) {
 	next = budgetDays{Day: date, Spent: copied(d.Spent), Recent: d.Recent, Uses: d.Uses, Parts: copied(d.Parts)}
 	if date == d.Day {
 		next.forget()
 		return next, false
 	}
 	known, counted := d.Spent[date]
+	if day, err := time.Parse(time.DateOnly, d.Day); err == nil && day.AddDate(0, 0, 1).Format(time.DateOnly) == date {
+		_, counted = d.Parts[date][writer]
+	}
 	if fresh = date > d.Day && !counted; fresh {
 		next.Recent = nil
 		// A later date can only be a past mistake of the clock.

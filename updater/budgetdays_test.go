@@ -49,7 +49,7 @@ func TestTheCountOfADayFollowsTheClock(t *testing.T) {
 			var days budgetDays
 			for i, s := range test.steps {
 				before := maps.Clone(days.Spent)
-				next, fresh := days.on(s.date)
+				next, fresh := days.on(s.date, "me")
 				if fresh != s.fresh || next.spent() != s.want || next.Day != s.date {
 					t.Errorf("step %d: %s is fresh: %t, with %d spent, want %t and %d", i+1, next.Day, fresh, next.spent(), s.fresh, s.want)
 				}

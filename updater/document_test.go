@@ -77,8 +77,8 @@ func countCopies(chance *rand.Rand) (all []budgetDays) {
 		case 1:
 			d.Uses = []lookup.Use{{Date: dateOf(now), Clients: chance.IntN(3), Kept: chance.IntN(9), Refused: chance.IntN(9)}}
 		}
-		d, _ = d.on(dateOf(now))
 		name := fmt.Sprint(w)
+		d, _ = d.on(dateOf(now), name)
 		p := d.part(name)
 		d = d.with(name, max(0, p.Spent+chance.IntN(8)-2), p.Hour.plus(chance.IntN(8)-2, now))
 		copies[w] = d
@@ -167,7 +167,7 @@ func (m *countModel) start(i int) {
 // settle continues on the date of the clock, and checks the law.
 func (m *countModel) settle(i int) {
 	k := &m.known[i]
-	k.days, _ = k.days.on(dateOf(m.now))
+	k.days, _ = k.days.on(dateOf(m.now), m.names[i])
 	paid := 0
 	for _, n := range k.heard {
 		paid += n

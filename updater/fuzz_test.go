@@ -207,8 +207,8 @@ func FuzzBudget(f *testing.F) {
 		if _, err := time.Parse(time.DateOnly, today); err != nil {
 			return
 		}
-		next, fresh := d.on(today)
-		if next.spent() < 0 || len(next.Spent) > max(maxDates, len(d.Spent)) || fresh && next.spent() != 0 {
+		next, fresh := d.on(today, "w")
+		if next.spent() < 0 || len(next.Spent) > max(maxDates, len(d.Spent)) || fresh && next.spent() != max(0, d.Spent[today]) {
 			t.Errorf("%s on %s: got %+v, fresh %v", raw, today, next, fresh)
 		}
 		if today < d.Day && next.spent() < d.spent() {
