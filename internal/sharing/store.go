@@ -32,7 +32,7 @@ import (
 
 // Defaults of StoreConfig, and other times.
 const (
-	DefaultLease  = 30 * time.Second
+	DefaultLease  = 30 * time.Second // beatScript ends one that would last twice as long: no version may have that
 	DefaultBeat   = 5 * time.Second
 	DefaultSettle = 15 * time.Second
 	DefaultSpread = 10 * time.Second
