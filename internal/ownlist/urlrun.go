@@ -252,13 +252,13 @@ func (s *urlSource) changes(before, after URLState, err error) []URLEvent {
 	return []URLEvent{URLFailed{after, doubt}}
 }
 
-// clean removes unfinished files of a process that died. Those of another process that
-// downloads now are younger.
+// clean removes unfinished files of a process that died. Another process that downloads now has written to
+// its file within the limit for a server that stops sending, a minute.
 func (s *urlSource) clean() {
 	base := strings.TrimSuffix(filepath.Base(s.path), listSuffix)
 	all, _ := os.ReadDir(filepath.Dir(s.path))
 	for _, f := range all {
-		if info, err := f.Info(); err == nil && strings.HasPrefix(f.Name(), base+".") && strings.HasSuffix(f.Name(), ".tmp") && time.Since(info.ModTime()) > time.Hour {
+		if info, err := f.Info(); err == nil && strings.HasPrefix(f.Name(), base+".") && strings.HasSuffix(f.Name(), ".tmp") && time.Since(info.ModTime()) > 5*time.Minute {
 			os.Remove(filepath.Join(filepath.Dir(s.path), f.Name()))
 		}
 	}

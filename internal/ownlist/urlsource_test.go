@@ -115,7 +115,7 @@ func TestAStartRemovesOnlyItsOwnUnfinishedFiles(t *testing.T) {
 	f := newFixture(t, func(c *URLConfig) { c.DB = db })
 	f.fetch(send("a.example\n"))
 	dir, base := filepath.Dir(f.source.path), filepath.Base(f.source.path)
-	old := time.Now().Add(-2 * time.Hour)
+	old := time.Now().Add(-6 * time.Minute)
 	for name, stays := range map[string]bool{
 		base + ".123.tmp": false, strings.TrimSuffix(base, listSuffix) + ".json.123.tmp": false,
 		"0123.list.123.tmp": true, base: true, "notes.tmp": true,
