@@ -139,6 +139,10 @@ func (d *duringReader) Read(p []byte) (int, error) {
 // readWhole reads a whole answer into m. It fails if the answer exceeds b. It allocates memory for the
 // bytes that have come, not for the length that the server declares.
 func readWhole(answer *http.Response, b bound, m proto.Message) error {
+	contentType := answer.Header.Get("Content-Type")
+	if !isBinary(contentType) && mediaType(contentType) != "application/json" { // a portal's page may never end
+		return fmt.Errorf("%w: an answer of type %q", updater.ErrMalformed, contentType)
+	}
 	declared := min(max(answer.ContentLength, 0), 1<<16)
 	buf := bytes.NewBuffer(make([]byte, 0, declared+bytes.MinRead))
 	if _, err := buf.ReadFrom(io.LimitReader(answer.Body, b.bytes+1)); err != nil {
@@ -148,11 +152,24 @@ func readWhole(answer *http.Response, b bound, m proto.Message) error {
 	if int64(len(raw)) > b.bytes {
 		return tooLong(b.bytes)
 	}
-	contentType := answer.Header.Get("Content-Type")
 	if err := b.check(raw, contentType, m.ProtoReflect().Descriptor()); err != nil {
 		return err
 	}
-	return decode(contentType, raw, m)
+	var err error
+	if isBinary(contentType) {
+		err = proto.Unmarshal(raw, m)
+	} else { // some servers send JSON whatever the client asks for
+		if _, search := m.(*sbv5.SearchHashesResponse); search {
+			raw, err = keepAttributes(raw)
+		}
+		if err == nil {
+			err = protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(raw, m)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", updater.ErrMalformed, err)
+	}
+	return nil
 }
 
 // mediaType returns a Content-Type without its parameters, or "" if it is malformed.
@@ -169,28 +186,6 @@ func isBinary(contentType string) bool {
 		return true
 	}
 	return false
-}
-
-// decode decodes an answer, binary or JSON: some servers send JSON whatever the client asks
-// for.
-func decode(contentType string, body []byte, m proto.Message) (err error) {
-	switch {
-	case isBinary(contentType):
-		err = proto.Unmarshal(body, m)
-	case mediaType(contentType) == "application/json":
-		if _, search := m.(*sbv5.SearchHashesResponse); search {
-			body, err = keepAttributes(body)
-		}
-		if err == nil {
-			err = protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(body, m)
-		}
-	default:
-		err = fmt.Errorf("an answer of type %q", contentType)
-	}
-	if err != nil {
-		return fmt.Errorf("%w: %w", updater.ErrMalformed, err)
-	}
-	return nil
 }
 
 // bound limits an answer that is read whole. docs/reliability.md states each bound.

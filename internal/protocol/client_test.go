@@ -323,9 +323,10 @@ func (e *endless) Close() error { return nil }
 
 func TestBodiesAreBounded(t *testing.T) {
 	var declared int64
+	var contentType string
 	body := new(endless)
 	c := newClient(t, answering(func(r *http.Request) (*http.Response, error) {
-		a := response(r, http.StatusOK, http.Header{"Content-Type": {binaryForm}}, nil)
+		a := response(r, http.StatusOK, http.Header{"Content-Type": {contentType}}, nil)
 		*body = endless{}
 		a.Body, a.ContentLength = body, declared
 		return a, nil
@@ -339,17 +340,19 @@ func TestBodiesAreBounded(t *testing.T) {
 		return err
 	}
 	for _, test := range []struct {
-		name           string
-		ask            func() error
-		declared, most int64
+		name, contentType string
+		ask               func() error
+		declared, most    int64
 	}{
-		{"a search answer without end", search, -1, 256<<10 + 1<<16},
-		{"a list without end", fetchList, -1, 128<<20 + 1<<20},
-		{"a search answer declared too long", search, 256<<10 + 1, 0},
-		{"a list declared too long", fetchList, 128<<20 + 1, 0},
-		{"a body declared longer than any", fetchList, 1 << 62, 0},
+		{"a search answer without end", binaryForm, search, -1, 256<<10 + 1<<16},
+		{"a list without end", binaryForm, fetchList, -1, 128<<20 + 1<<20},
+		{"a list in JSON without end", jsonForm, fetchList, -1, 32<<20 + 1<<16},
+		{"a portal's page without end", "text/html", fetchList, -1, 0},
+		{"a search answer declared too long", binaryForm, search, 256<<10 + 1, 0},
+		{"a list declared too long", binaryForm, fetchList, 128<<20 + 1, 0},
+		{"a body declared longer than any", binaryForm, fetchList, 1 << 62, 0},
 	} {
-		declared = test.declared
+		declared, contentType = test.declared, test.contentType
 		if err := test.ask(); !errors.Is(err, updater.ErrMalformed) || body.read > test.most {
 			t.Errorf("%s: %v after %d bytes", test.name, err, body.read)
 		}
