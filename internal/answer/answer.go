@@ -51,8 +51,11 @@ func (p Reply) Blocked(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, d 
 		return nil
 	}
 	texts, structured := []string{truncate(p.Reason(d), maxText)}, p.Structured.asked(r)
-	if structured {
+	switch {
+	case structured:
 		texts = p.structured(d)
+	case p.saidByGoogle(d): // its words are whole or left out
+		texts = append(texts, "")
 	}
 	m := replyTo(r, dns.ExtendedErrorCodeBlocked, texts[0])
 	ttl := uint32(p.ttlOf(d, time.Now()) / time.Second)

@@ -146,6 +146,26 @@ func TestStructuredErrorsFitIntoUDP(t *testing.T) {
 	}
 }
 
+// A part of Google's words would be a warning without its attribution.
+func TestGooglesWordsAreWholeOrLeftOut(t *testing.T) {
+	d := harmfulByGoogle
+	d.Also = lookup.AllThreats
+	p, seen := Reply{TTL: time.Minute}.by(true), make(map[bool]bool)
+	for length := 10; length < 254; length++ {
+		r := new(dns.Msg).SetQuestion(nameOf(length), dns.TypeA).SetEdns0(512, false)
+		m := p.Blocked(t.Context(), new(test.ResponseWriter), r, d)
+		m.Compress = true
+		text := m.IsEdns0().Option[0].(*dns.EDNS0_EDE).ExtraText
+		if text != "" && text != p.Reason(d) || m.Len() > 512 {
+			t.Fatalf("name of %d: got %d bytes with %q", length, m.Len(), text)
+		}
+		seen[text == ""] = true
+	}
+	if !seen[true] || !seen[false] {
+		t.Errorf("Expected answers with and without the words, got %v", seen)
+	}
+}
+
 // An SOA at the query name says that the name is the apex of a zone, and so exists: dnsmasq then
 // makes NODATA of a cached NXDOMAIN.
 func TestTheSOAOfNXDOMAINIsOwnedByTheParentAndOfNODATAByTheName(t *testing.T) {
