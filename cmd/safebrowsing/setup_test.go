@@ -415,6 +415,17 @@ func TestSetupTellsWhatBlocksNothing(t *testing.T) {
 	}
 }
 
+// All networks of a machine without one are not this machine only.
+func TestSetupServesNoOtherNetworksThanItIsTold(t *testing.T) {
+	i := newInstalled(t)
+	i.networks = nil
+	for _, serve := range []string{"all", "", "192.168.1.0/24"} {
+		if _, err := i.setup("", "-no-key", "-lists", "all", "-serve", serve, "-upstream", "9.9.9.9", "-yes"); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("this machine has no address in %q", serve)) {
+			t.Errorf("%q: got %v", serve, err)
+		}
+	}
+}
+
 func TestSetupNeedsThePackage(t *testing.T) {
 	i := newInstalled(t)
 	i.root = t.TempDir()

@@ -109,7 +109,7 @@ func chosen[T comparable](text string, from []T, none []string, named func(T, st
 			n = slices.IndexFunc(from, func(x T) bool { return named(x, word) }) + 1
 		}
 		switch {
-		case word == "all":
+		case word == "all" && len(from) > 0:
 			return from, nil
 		case slices.Contains(none, word):
 			return nil, nil
