@@ -3,6 +3,7 @@ package updater
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -65,20 +66,17 @@ const seekEvery = 15 * time.Second
 // seekTimeout bounds a look.
 const seekTimeout = 10 * time.Second
 
-// seeks reports whether only the server's absence keeps one of the lists from being fetched at now,
-// so that a look may end the wait.
+// seeks reports whether only the absence of the server keeps something from being asked for at now, so
+// that a look may end the wait. Where a machine took the connection, a look tells nothing.
+func (c Clock) seeks(now time.Time) bool {
+	return c.Away.Until.After(now) && !c.Away.Reached && !c.NotBefore.After(now)
+}
+
+// seeks reports whether that holds for one of the lists.
 func (s *Schedule) seeks(lists []string, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c := s.state.Fetch.held(); !c.Away.Until.After(now) || c.Away.Reached || c.NotBefore.After(now) {
-		return false
-	}
-	for _, name := range lists {
-		if !s.state.Lists[name].NotBefore.After(now) {
-			return true
-		}
-	}
-	return false
+	return s.state.Fetch.held().seeks(now) && slices.ContainsFunc(lists, func(name string) bool { return !s.state.Lists[name].NotBefore.After(now) })
 }
 
 // wasAway reports whether the last try to fetch lists was not sent.

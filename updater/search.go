@@ -245,8 +245,7 @@ func (p *pacedSearcher) arrived(ctx context.Context, now time.Time) bool {
 	}
 	defer p.looking.Store(false)
 	c := p.schedule.searchClock()
-	seeks := c.Away.Until.After(now) && !c.Away.Reached && !c.NotBefore.After(now)
-	if !seeks || now.Sub(c.Away.Tried) < seekEvery || now.Sub(p.seen) < seekEvery {
+	if !c.seeks(now) || now.Sub(c.Away.Tried) < seekEvery || now.Sub(p.seen) < seekEvery {
 		return false
 	}
 	p.seen = now
