@@ -3,7 +3,6 @@ package ownlist
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/tls"
@@ -96,7 +95,7 @@ func get(ctx context.Context, client *http.Client, c URLConfig, s URLState, aliv
 		return nil, &updater.StatusError{Code: answer.StatusCode, RetryAfter: protocol.RetryAfter(answer.Header)}
 	}
 	answer.Body = lively{answer.Body, alive}
-	d, err := openedDownload(ctx, answer, cmp.Or(c.MaxBytes, DefaultMaxBytes))
+	d, err := openedDownload(ctx, answer, c.MaxBytes)
 	if err != nil {
 		answer.Body.Close()
 	}
@@ -238,7 +237,7 @@ func wordsOf(err error, c URLConfig) string {
 		err = e.Err
 	}
 	if _, ok := errors.AsType[protocol.TooLongError](err); ok {
-		return fmt.Sprintf("the list has more than %d bytes, the most that max_bytes allows", cmp.Or(c.MaxBytes, DefaultMaxBytes))
+		return fmt.Sprintf("the list has more than %d bytes, the most that max_bytes allows", c.MaxBytes)
 	}
 	text := strings.TrimPrefix(err.Error(), updater.ErrMalformed.Error()+": ")
 	if before, _, ok := strings.Cut(text, ` "`); ok && (strings.Contains(before, "malformed") || strings.Contains(before, "broken")) {

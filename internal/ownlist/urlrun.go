@@ -1,7 +1,6 @@
 package ownlist
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -281,7 +280,6 @@ const (
 // refreshAfter returns how long to wait after a success: refresh ± 30 %. r is uniform in
 // [0, 1).
 func refreshAfter(refresh time.Duration, r float64) time.Duration {
-	refresh = cmp.Or(refresh, DefaultRefresh)
 	return time.Duration(float64(refresh) * (0.7 + 0.6*r))
 }
 

@@ -314,7 +314,7 @@ func TestDueStaysInReach(t *testing.T) {
 		"a back-off of years":        {URLState{Failures: 1, Tried: now, Next: now.AddDate(5, 0, 0)}, 24 * time.Hour},
 		"an attempt that is to come": {URLState{Tried: now.AddDate(1, 0, 0), Next: now.AddDate(1, 0, 1)}, 0},
 	} {
-		if got := due(test.state, 0, now).Sub(now); got.Round(time.Minute) != test.latest {
+		if got := due(test.state, DefaultRefresh, now).Sub(now); got.Round(time.Minute) != test.latest {
 			t.Errorf("%s: due in %s, want %s", name, got, test.latest)
 		}
 	}
