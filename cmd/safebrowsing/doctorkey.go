@@ -49,7 +49,7 @@ func (e *examination) secrecy(o *block.Block) {
 	if file := o.Config.KeyFile; file != "" && othersMayRead(file) {
 		e.tell(diagnosis{"key file", isWarning, text(fmt.Sprintf("every user of this machine may read the %s in %s", what, file)), text("chmod o= " + file)})
 	}
-	if o.Config.Stated && e.path != "" && othersMayRead(e.path) {
+	if o.Config.Given("api_key") && e.path != "" && othersMayRead(e.path) {
 		e.tell(diagnosis{"key file", isWarning, text(fmt.Sprintf("every user of this machine may read %s, which holds the API key", e.path)),
 			text("put the key into a file of its own, name it by api_key_file, and let only CoreDNS read it; or chmod o= " + e.path)})
 	}

@@ -33,7 +33,6 @@ type Config struct {
 	Engine
 	Secret string // APIKey, or what was in KeyFile when the Corefile was read
 	Online bool   // there is a server to ask
-	Stated bool   // APIKey stands in the Corefile
 
 	Warnings []string // of what protects less than it seems to; each with file and line
 	Notes    []string // lines for the log at the start; each with file and line

@@ -35,7 +35,7 @@ func (p *parser) onlyKey(word string) error {
 }
 
 func (p *parser) apiKey(args []string) error {
-	p.APIKey, p.Secret, p.Stated = args[0], args[0], true
+	p.APIKey, p.Secret = args[0], args[0]
 	return cmp.Or(p.onlyKey("api_key"), say.CheckKey(args[0]))
 }
 
