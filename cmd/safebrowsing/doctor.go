@@ -141,11 +141,13 @@ type examination struct {
 	byName     bool   // the name of a server had to be resolved
 	asClient   bool   // there is no Corefile: lists are fetched and an entry is confirmed
 	dial       dialer // nil: the network
+
+	interrupted func() error // nil: it cannot be
 }
 
-// tell prints a diagnosis.
+// tell prints a diagnosis. After Ctrl-C it prints none: what fails then is nobody's fault.
 func (e *examination) tell(d diagnosis) {
-	if e.before && d.Status == isSkipped {
+	if e.before && d.Status == isSkipped || e.interrupted != nil && e.interrupted() != nil {
 		return
 	}
 	if e.endpoint != "" {
@@ -156,6 +158,7 @@ func (e *examination) tell(d diagnosis) {
 
 // corefile examines a Corefile, its own lists and its engines.
 func (e *examination) corefile(ctx context.Context, path string) error {
+	e.interrupted = ctx.Err
 	if e.path = path; path == "" {
 		return errors.New("there is no Corefile here: use -corefile")
 	}
@@ -191,9 +194,9 @@ func (e *examination) corefile(ctx context.Context, path string) error {
 	e.keeps(ctx)
 	for _, b := range enginesOf(e.blocks) {
 		e.engine(ctx, b.Block)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
 	return e.Sum()
 }

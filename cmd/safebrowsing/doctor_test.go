@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -192,6 +193,28 @@ func TestDoctorOfConfigurations(t *testing.T) {
 	}
 	if left, err := filepath.Glob(filepath.Join(filepath.Dir(w.dir), "*")); err != nil || len(left) > 0 {
 		t.Errorf("the doctor has left %q, %v", left, err)
+	}
+}
+
+// Ctrl-C is no fault of the server that was being asked.
+func TestDoctorThatIsInterruptedBlamesNobody(t *testing.T) {
+	w := newWorld(t)
+	var cancel context.CancelFunc
+	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		cancel()
+		<-r.Context().Done()
+	}))
+	defer slow.Close()
+	w.endpoint = slow.URL
+	for _, args := range [][]string{{"-corefile", w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n }\n}\n")}, {"-endpoint", slow.URL}} {
+		ctx, stop := context.WithCancel(t.Context())
+		cancel = stop
+		defer stop()
+		var out, errOut strings.Builder
+		status := execute(ctx, append([]string{"safebrowsing", "doctor"}, args...), nil, &out, &errOut)
+		if status != 2 || strings.Contains(out.String(), "problem  server") || strings.Contains(out.String(), "problems") || !strings.Contains(errOut.String(), "context canceled") {
+			t.Errorf("status %d, %s%s", status, &out, &errOut)
+		}
 	}
 }
 

@@ -37,7 +37,7 @@ func (e *examination) endpoints(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	defer o.End()
-	e.asClient, e.Secrets = true, append(e.Secrets, o.Config.Secret)
+	e.asClient, e.Secrets, e.interrupted = true, append(e.Secrets, o.Config.Secret), ctx.Err
 	for _, warning := range o.Config.Warnings {
 		e.tell(diagnosis{"endpoint", isWarning, text(warning), "change the flag if this is not what you want"})
 	}
