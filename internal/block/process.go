@@ -229,7 +229,7 @@ func shown(qname string) string { return strings.ToLower(strings.TrimSuffix(qnam
 // ShareSpent logs that a client has spent its share of the budget: the first one of each day.
 func (b *Block) ShareSpent(client netip.Addr, now time.Time) {
 	if s := b.service.Load(); s != nil {
-		b.shares.Log(s, client, now)
+		b.shares.Log(s, client, client, now)
 	}
 }
 

@@ -226,12 +226,13 @@ func (e *Engine) finish() {
 // zero ShareLog is ready to use. It is safe for concurrent use.
 type ShareLog struct{ said say.Daily }
 
-// Log logs that a client of the service was refused at now.
-func (l *ShareLog) Log(s *Service, client netip.Addr, now time.Time) {
+// Log logs that a client of the service was refused at now. Named is its address, client what its share is
+// counted for.
+func (l *ShareLog) Log(s *Service, client, named netip.Addr, now time.Time) {
 	if s.Shares == nil || !l.said.First("", now) {
 		return
 	}
 	b, _ := s.Shares.For(client, now)
 	log.Warningf("In part: client %s has spent its share of the day's budget and what others do not need (%d of %d): its suspected names pass until more is free, at midnight at the latest. If it forwards for others, write \"budget %d 100%%\". The log names the first such client of a day only",
-		client, s.Shares.Taken(client, now), b.Day, b.Day)
+		named, s.Shares.Taken(client, now), b.Day, b.Day)
 }

@@ -68,8 +68,7 @@ func (a *auth) load(path string) error {
 // that is the key of the certificate. Otherwise it is the address; with keys it is the
 // address and the key, since a whole network may share one key.
 func (a *auth) client(r *http.Request) (netip.Addr, error) {
-	remote, _ := netip.ParseAddrPort(r.RemoteAddr) // the zero address: all such clients share a limit
-	addr := remote.Addr().Unmap().WithZone("")
+	addr := addressOf(r)
 	if tokens := a.tokens.Load(); tokens != nil {
 		sum := sha256.Sum256([]byte(keyOf(r)))
 		if !holds(*tokens, sum) {
@@ -83,6 +82,12 @@ func (a *auth) client(r *http.Request) (netip.Addr, error) {
 		return pseudonym(r.TLS.PeerCertificates[0].RawSubjectPublicKeyInfo), nil
 	}
 	return addr, nil
+}
+
+// addressOf returns the address that a request comes from, for the log; the zero Addr: unknown.
+func addressOf(r *http.Request) netip.Addr {
+	remote, _ := netip.ParseAddrPort(r.RemoteAddr) // all unknown clients share a limit
+	return remote.Addr().Unmap().WithZone("")
 }
 
 // keyOf returns the API key of a request: of the header, or else of the parameter.

@@ -42,7 +42,7 @@ func (h *handler) search(r *http.Request, client netip.Addr, q query) (reply, *f
 		return h.partly(r, prefixes, answers, err)
 	}
 	if h.onlyLists {
-		h.lacking.noteSearch(answers, client, time.Now())
+		h.lacking.noteSearch(answers, addressOf(r), time.Now())
 	}
 	return encoded(searchResponse(answers))
 }
@@ -91,9 +91,9 @@ func (h *handler) admission(r *http.Request, client netip.Addr) lookup.AdmitAll 
 		return func(int) (int, func(), error) { return 0, nil, lookup.ErrShare }
 	}
 	if h.limits != nil {
-		return h.told(client, h.limits.Admit(client))
+		return h.told(r, client, h.limits.Admit(client))
 	}
-	return h.told(client, lookup.AdmitBy(h.limiter, h.shares, client).All())
+	return h.told(r, client, lookup.AdmitBy(h.limiter, h.shares, client).All())
 }
 
 // searchResponse puts answers about prefixes into one message. Its TTL is for all of them,
@@ -202,14 +202,14 @@ func (h *handler) limitedFor() time.Duration {
 }
 
 // told is admit, but logs that the client has spent its share. admit may be nil.
-func (h *handler) told(client netip.Addr, admit lookup.AdmitAll) lookup.AdmitAll {
+func (h *handler) told(r *http.Request, client netip.Addr, admit lookup.AdmitAll) lookup.AdmitAll {
 	if admit == nil || h.shareSpent == nil {
 		return admit
 	}
 	return func(n int) (admitted int, refund func(), err error) {
 		admitted, refund, err = admit(n)
 		if errors.Is(err, lookup.ErrShare) {
-			h.shareSpent(client)
+			h.shareSpent(client, addressOf(r))
 		}
 		return admitted, refund, err
 	}

@@ -116,7 +116,7 @@ type handler struct {
 	limits     *sharing.Limits // of all relays on one Redis, instead of limiter and shares; nil: there are none
 	rate       float64
 	shares     *lookup.Shares
-	shareSpent func(client netip.Addr) // logs it; nil: it is not logged
+	shareSpent func(client, named netip.Addr) // logs it; nil: it is not logged
 	searchHold func() updater.Hold
 	provider   func() (service, advisory string) // of what the server says
 }
@@ -179,7 +179,7 @@ func (r *Relay) start() (err error) {
 	h := r.handler
 	h.costs = &costs{since: time.Now(), paid: r.cfg.Settings.Dialect().Paid, engine: r.engine}
 	h.lists, h.checker, h.shares, h.searchHold = lists, r.engine.Checker, r.engine.Shares, r.engine.SearchHold
-	h.shareSpent = func(client netip.Addr) { r.shareLog.Log(&r.engine.Service, client, time.Now()) }
+	h.shareSpent = func(client, named netip.Addr) { r.shareLog.Log(&r.engine.Service, client, named, time.Now()) }
 	if r.redis != nil {
 		h.limits = sharing.NewLimits(r.redis, r.cfg.rule(), h.shares)
 	}

@@ -3,6 +3,7 @@ package relay
 import (
 	"fmt"
 	"net/http/httptest"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -192,6 +193,27 @@ func TestModeNostorageBehindARelayThatCannotIsSaidByBoth(t *testing.T) {
 		}
 		testkit.WantParts(t, lines.Only(t, "are in no list"), "[WARNING]", "the last ones of 10.0.0.1", "without -realtime this relay confirms only what its own lists hold")
 	})
+}
+
+// Limits know a client with a key by another address, which nobody has.
+func TestTheLogNamesTheAddressOfAClientWithAKey(t *testing.T) {
+	lines := testkit.Capture(t)
+	key := testkit.Write(t, t.TempDir(), "keys", "CLIENT\n")
+	request := httptest.NewRequest("GET", "/v5/hashList/other-4b?key=CLIENT", nil)
+	request.RemoteAddr = "10.9.8.7:4711"
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.cfg.ClientKeyFile = key
+		w.start()
+		w.relay.ServeHTTP(httptest.NewRecorder(), request)
+	})
+	lines.Only(t, "Client 10.9.8.7 asks for list")
+	var named netip.Addr
+	h := &handler{shareSpent: func(_, address netip.Addr) { named = address }}
+	refuses := func(int) (int, func(), error) { return 0, nil, lookup.ErrShare }
+	if _, _, err := h.told(request, pseudonym([]byte("CLIENT")), refuses)(1); err != lookup.ErrShare || named.String() != "10.9.8.7" {
+		t.Errorf("Expected the address of the client, got %s, %v", named, err)
+	}
 }
 
 // The names of its lists are what a doctor asks for, who is called when something is new.

@@ -123,7 +123,7 @@ func (h *handler) list(r *http.Request, name string, version []byte, q query) (A
 	case kept && !(h.fetched() && h.lists.Ready()):
 		return Answer{}, &failure{code: http.StatusServiceUnavailable, outcome: outcomeUnavailable, message: "the relay has not fetched list " + name + " yet", retryAfter: notYet}
 	}
-	h.lacking.noteList(name, q.client, h.lists.Names(), time.Now())
+	h.lacking.noteList(name, addressOf(r), h.lists.Names(), time.Now())
 	return Answer{}, &failure{code: http.StatusNotFound, outcome: outcomeInvalid, lists: strings.Join(h.lists.Names(), " "),
 		message: fmt.Sprintf("this relay does not have list %q: it has %s", shorten(name), strings.Join(h.lists.Names(), ", "))}
 }
