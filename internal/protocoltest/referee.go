@@ -117,7 +117,6 @@ func (r *referee) clientStarted() {
 	r.life++
 	r.searches, r.risks = newCache(), newCache()
 	r.v4.clientStarted()
-	r.backoffs.searches = searchBackoff{}
 	for _, lists := range []listStates{r.lists, r.riskLists} {
 		for _, l := range lists {
 			l.restarted, l.unsure = true, true

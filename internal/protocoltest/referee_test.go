@@ -448,6 +448,7 @@ func TestRefereeJudgesSearchBackoffOnRequest(t *testing.T) {
 	}
 	const rule = "back-off of searches"
 	notBefore(t, "429", rule, 15*time.Minute, func(b *bench) { fail(b, 429, 1) }, ask)
+	notBefore(t, "429, and a restart", rule, 15*time.Minute, func(b *bench) { fail(b, 429, 1); b.ClientStarted() }, ask)
 	notBefore(t, "403 twice", rule, 30*time.Minute, func(b *bench) { fail(b, 403, 1); time.Sleep(15 * time.Minute); fail(b, 403, 1) }, ask)
 	notBefore(t, "three strikes", rule, 5*time.Minute, func(b *bench) { fail(b, 500, 3) }, ask)
 	notBefore(t, "four times three strikes", rule, 30*time.Minute, func(b *bench) {
