@@ -90,11 +90,11 @@ func listOf(cfg *config.Block, list config.OwnFile) ownlist.Config {
 }
 
 func (o *own) close() {
+	for _, f := range o.files { // first: without db a list by URL ends with its file
+		f.Close()
+	}
 	for _, l := range o.fetched {
 		l.Close()
-	}
-	for _, f := range o.files {
-		f.Close()
 	}
 }
 
