@@ -163,7 +163,7 @@ func (h *handler) unanswered(r *http.Request, err error) *failure {
 	case errors.Is(err, lookup.ErrShare) && !isChained(err):
 		f.outcome, f.message, f.retryAfter = outcomeBudget, "this client has spent its share of the day's budget", lookup.MaxUnanswered
 	case errors.Is(err, lookup.ErrBudget):
-		f.outcome, f.message = outcomeBudget, "the relay's budget is spent for today"
+		f.outcome, f.message = outcomeBudget, "the relay's budget allows no search now"
 	case errors.Is(err, lookup.ErrBackoff):
 		f.outcome, f.message, f.retryAfter = outcomeBackoff, "the relay must not ask its server now", heldFor(err, hold)
 	case errors.Is(err, context.DeadlineExceeded):

@@ -14,6 +14,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 // searchOf asks the relay about an expression.
@@ -213,6 +214,14 @@ func TestTheLogNamesTheAddressOfAClientWithAKey(t *testing.T) {
 	refuses := func(int) (int, func(), error) { return 0, nil, lookup.ErrShare }
 	if _, _, err := h.told(request, pseudonym([]byte("CLIENT")), refuses)(1); err != lookup.ErrShare || named.String() != "10.9.8.7" {
 		t.Errorf("Expected the address of the client, got %s, %v", named, err)
+	}
+}
+
+// No hour may take the whole budget of a day: what is spent then is not the day's.
+func TestAnHourThatIsSpentIsNotTheDay(t *testing.T) {
+	h := &handler{searchHold: func() updater.Hold { return updater.Hold{} }}
+	if f := h.unanswered(httptest.NewRequest("GET", "/", nil), &updater.SpentError{}); f.outcome != outcomeBudget || strings.Contains(f.message, "today") {
+		t.Errorf("Expected nothing about the day, got %s: %s", f.outcome, f.message)
 	}
 }
 
