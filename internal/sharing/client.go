@@ -22,7 +22,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -133,6 +132,8 @@ const (
 	dialTimeout = 5 * time.Second
 	// answerTimeout is how long a connection may be silent while an answer is due.
 	answerTimeout = 10 * time.Second
+	// maxFile is the most bytes of the file with the password, and of the one with authorities.
+	maxFile = 1 << 20
 	// maxRedirects is how often the nodes of a cluster may send one call on.
 	maxRedirects = 5
 )
@@ -174,7 +175,7 @@ func rootsOf(file string) (*x509.CertPool, error) {
 	if file == "" {
 		return nil, nil
 	}
-	text, err := os.ReadFile(file)
+	text, err := files.Read(file, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("reading the CA of Redis: %w", err)
 	}
@@ -190,7 +191,7 @@ func (c *Client) password() (string, error) {
 	if c.cfg.PasswordFile == "" {
 		return cmp.Or(c.cfg.Password, c.cfg.Target.Password), nil
 	}
-	text, err := os.ReadFile(c.cfg.PasswordFile)
+	text, err := files.Read(c.cfg.PasswordFile, maxFile)
 	if err != nil {
 		return "", fmt.Errorf("reading the password of Redis: %w", err)
 	}

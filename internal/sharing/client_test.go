@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
@@ -183,28 +184,40 @@ func TestPasswordOfAFileThatChanges(t *testing.T) {
 	}
 }
 
-// No end waits for a disk that hangs, as a pipe does whose writer says nothing.
+// No end waits for a disk that hangs.
 func TestTheEndDoesNotWaitForThePasswordFile(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
-	file := testkit.Write(t, t.TempDir(), "password", "")
-	c, w := open(t, testkit.StartRedis(t).URL(), func(cfg *Config) { cfg.PasswordFile = file })
-	w.wait(t, 1)
-	testkit.Must(t, os.Remove(file))
-	testkit.Must(t, syscall.Mkfifo(file, 0o600))
-	testkit.Until(t, "a look at the file", func() bool {
-		writer, err := os.OpenFile(file, os.O_WRONLY|syscall.O_NONBLOCK, 0)
-		if err == nil {
-			t.Cleanup(func() { writer.Close() })
-		}
-		return err == nil
-	})
+	c, _ := open(t, "redis://"+testkit.FreeAddr(t), nil)
+	hangs := make(chan struct{})
+	defer close(hangs)
+	c.wg.Go(func() { <-hangs }) // as the goroutine that connects, and reads the file first
 	ended := make(chan struct{})
 	go func() { c.Close(); close(ended) }()
 	select {
 	case <-ended:
 	case <-time.After(20 * time.Second):
 		t.Error("Expected the end")
+	}
+}
+
+// A pipe in the place of a file would hold the start for ever.
+func TestFilesOfRedisAreRegular(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	testkit.Must(t, syscall.Mkfifo(pipe, 0o600))
+	target, err := Parse("rediss://127.0.0.1")
+	testkit.Must(t, err)
+	for _, cfg := range []Config{{Target: target, PasswordFile: pipe}, {Target: target, CAFile: pipe}} {
+		failed := make(chan error, 1)
+		go func() { _, err := Open(cfg); failed <- err }()
+		select {
+		case err := <-failed:
+			if !errors.Is(err, files.ErrIrregular) {
+				t.Errorf("Expected %v, got %v", files.ErrIrregular, err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Errorf("Expected an error about a pipe, with %+v", cfg)
+		}
 	}
 }
 
