@@ -261,6 +261,25 @@ func TestASpreadBudgetIsSpentOverTheDay(t *testing.T) {
 	})
 }
 
+func TestAtMidnightAnHourBeginsAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpender(t, t.TempDir(), 100)
+		s.ledger.Spread()
+		midnight := midnightAfter(time.Now().Local())
+		time.Sleep(time.Until(midnight) - 10*time.Minute)
+		if got := s.drain(t); got != 25 {
+			t.Errorf("%d searches, want 25", got)
+		}
+		if h := s.ledger.Hold(100, time.Now()); !h.Until.Equal(midnight) {
+			t.Errorf("%+v, want until %s", h, midnight)
+		}
+		time.Sleep(time.Until(midnight))
+		if a := s.ledger.Allowance(100, time.Now()); a.Now != 25 || a.Left != 100 {
+			t.Errorf("after midnight %+v", a)
+		}
+	})
+}
+
 // A clock that was ahead, or is set back, holds up no search for longer than the day.
 func TestAnHourSurvivesAClockThatJumps(t *testing.T) {
 	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)

@@ -86,10 +86,13 @@ func TestListsKeepTheirAgeWhenTheKeyChanges(t *testing.T) {
 		s := askedWith(t, dir, "old")
 		fetched := time.Now()
 		success(t, s, begin(t, s, se), time.Hour)
+		must(t, s.change(func(state *scheduleState) {
+			state.change([]string{se}, func(list *ListClock) { list.Rejected = true })
+		}))
 		time.Sleep(time.Minute)
 		s = askedWith(t, dir, "new")
-		if got := s.list(se).Updated; !got.Equal(fetched) {
-			t.Errorf("updated %s, want %s", got, fetched)
+		if got := s.list(se); !got.Updated.Equal(fetched) || !got.Rejected {
+			t.Errorf("updated %s, want %s; to be fetched in full: %t", got.Updated, fetched, got.Rejected)
 		}
 		if due := s.due([]string{se}); due.After(time.Now()) {
 			t.Errorf("due %s: the wait was given to the old key", due)

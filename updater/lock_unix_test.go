@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 func TestAProcessWithoutFileDescriptorsWaitsForTheFolder(t *testing.T) {
@@ -17,7 +18,7 @@ func TestAProcessWithoutFileDescriptorsWaitsForTheFolder(t *testing.T) {
 		server.Publish("se-4b", entriesOf(1))
 		server.SetMinimumWait("se-4b", 20*time.Minute)
 		dir := t.TempDir()
-		first, second := newRun(t, server, dir, "se-4b"), newRun(t, server, dir, "se-4b")
+		first, second, third := newRun(t, server, dir, "se-4b"), newRun(t, server, dir, "se-4b"), newRun(t, server, dir, "se-4b")
 		first.start()
 		time.Sleep(5 * time.Minute)
 		second.start()
@@ -27,13 +28,19 @@ func TestAProcessWithoutFileDescriptorsWaitsForTheFolder(t *testing.T) {
 		none := limit
 		none.Cur = 0
 		must(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &none))
+		third.start()
 		time.Sleep(5 * time.Second)
 		must(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit))
 		time.Sleep(80 * time.Minute)
 		if n := len(server.Requests("update")); n != 5 {
-			t.Errorf("%d requests of both, want 5", n)
+			t.Errorf("%d requests of all, want 5", n)
 		}
+		if n := len(third.reported(updater.LockBusy)); n != 1 {
+			t.Errorf("told %d times that the folder is in use", n)
+		}
+		third.checkHeld("after it could read", "se-4b", 1)
 		second.stop() // while it waits for the folder
+		third.stop()
 		first.stop()
 	})
 }

@@ -247,6 +247,21 @@ func TestASuccessThatWasUnderWayDoesNotEndAWait(t *testing.T) {
 	})
 }
 
+// In another process, which took the one that fetches for dead.
+func TestASuccessThatWasUnderWayEndsNoLaterFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := ownedSchedule(t, t.TempDir(), 0)
+		a := begin(t, s, se)
+		must(t, s.change(func(state *scheduleState) {
+			state.Fetch.Clock = state.Fetch.failed(time.Now(), time.Hour, 0).because(time.Now(), errTest)
+		}))
+		success(t, s, a, time.Minute)
+		if hold := s.FetchHold([]string{se}); hold.Failures != 1 || time.Until(hold.Until) != time.Hour {
+			t.Errorf("got %+v", hold)
+		}
+	})
+}
+
 func TestASuspendCountsAsTimePassed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScheduleOf(t, nil)

@@ -326,6 +326,7 @@ func TestAFollowerRefuses(t *testing.T) {
 			must(t, openStore(t, t.TempDir()).listFile(l)(&file))
 			m.files[se] = file.Bytes()
 		},
+		"too many entries":     func(*medium) {},
 		"an older content":     func(m *medium) { h := m.heads[se]; h.Received = time.Now().Add(-time.Hour); m.heads[se] = h },
 		"a damaged difference": func(m *medium) { m.changes[se] = []byte("garbage"); m.files[se] = nil },
 	} {
@@ -337,6 +338,11 @@ func TestAFollowerRefuses(t *testing.T) {
 		follower.lists[se] = have
 		must(t, follower.save(have))
 		must(t, os.Chtimes(follower.cfg.Store.listPath(se), time.Time{}, time.Now().Add(-time.Minute)))
+		told := 0
+		follower.cfg.Report = func(e Event) { told++ }
+		if name == "too many entries" {
+			follower.cfg.MaxEntries = 2
+		}
 		if name == "a damaged difference" {
 			h := m.heads[se]
 			h.From = have.Checksum[:]
@@ -344,6 +350,9 @@ func TestAFollowerRefuses(t *testing.T) {
 		}
 		if follower.pull() || (follower.pullTrouble == "") != (name == "an older content") || !bytes.Equal(follower.lists[se].Version, []byte("1")) {
 			t.Errorf("%s: it is taken over", name)
+		}
+		if follower.pull(); told > 1 {
+			t.Errorf("%s: told %d times", name, told)
 		}
 	}
 	follower, _ := sharing(t, good(), nil)
