@@ -355,9 +355,34 @@ func TestAFollowerRefuses(t *testing.T) {
 			t.Errorf("%s: told %d times", name, told)
 		}
 	}
-	follower, _ := sharing(t, good(), nil)
+	m := good()
+	h := m.heads[se]
+	h.Received = time.Now().Add(-time.Hour)
+	m.heads[se] = h
+	follower, _ := sharing(t, m, nil)
 	if !follower.pull() || follower.pullTrouble != "" {
 		t.Errorf("a good content is refused: %s", follower.pullTrouble)
+	}
+	if got := follower.received(se); got.Sub(h.Received).Abs() > time.Second {
+		t.Errorf("received at %s, want %s", got, h.Received)
+	}
+}
+
+// Others would take it for a list of this server, with a version that it does not know.
+func TestAListOfThePredecessorIsNotShared(t *testing.T) {
+	for _, takenOver := range []bool{true, false} {
+		m := newMedium()
+		leader, _ := sharing(t, m, nil)
+		l, _, err := Apply(List{Name: se}, fullOf("1", 7, 8), 100)
+		must(t, err)
+		must(t, leader.acquire(t.Context()))
+		l.TakenOver = takenOver
+		leader.lists[se] = l
+		leader.shareLists()
+		if _, shared := m.heads[se]; shared == takenOver {
+			t.Errorf("taken over: %t, shared: %t", takenOver, shared)
+		}
+		leader.release()
 	}
 }
 
