@@ -28,7 +28,7 @@ type Edited struct {
 
 // Add returns the text of a list with an entry for a host and all names below it. An
 // entry of exactly this host is replaced where it is; otherwise the entry becomes the last
-// line. A permanent entry of an allow list stays as it is. Add removes lines whose entries
+// line. A permanent entry of an allow list stays permanent. Add removes lines whose entries
 // have ended, and keeps all others byte for byte. A zero until means for ever; block lists
 // have no other.
 //
@@ -40,12 +40,17 @@ func Add(text []byte, c Config, h lookup.Host, until, now time.Time) (Edited, er
 	if !until.IsZero() && !c.Allow {
 		return Edited{}, errors.New("entries of a block list have no end")
 	}
+	new(editor).each(text, c, func(_ []byte, of []entry) {
+		if only(of, h) && permanent(of, c) {
+			until = time.Time{}
+		}
+	})
 	e := editor{entry: entryOf(c, h, until), newline: newlineOf(text)}
 	e.each(text, c, func(line []byte, of []entry) {
 		switch {
 		case ended(of, now):
 			e.Ended = append(e.Ended, shortText(line))
-		case !only(of, h):
+		case !only(of, h), !until.IsZero() && of[0].until.IsZero(): // a permanent one, for the host alone or for the names below it
 			e.keep(line)
 		case e.Line > 0: // the same host a second time
 		case permanent(of, c):
