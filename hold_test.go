@@ -190,6 +190,28 @@ func TestNextPluginEndsWithItsClient(t *testing.T) {
 	})
 }
 
+// The plugin cache refreshes an answer in a goroutine that outlives the query. Over UDP nothing ends it.
+func TestWhatTheNextPluginLeavesBehindGoesOn(t *testing.T) {
+	for name, threat := range map[string]bool{"passed": false, "blocked": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				refreshed := make(chan error)
+				s := suspecting(t, threat, func(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
+					go func() {
+						time.Sleep(2 * longest)
+						refreshed <- ctx.Err()
+					}()
+					return dns.RcodeSuccess, w.WriteMsg(reply300(r))
+				})
+				s.ServeDNS(context.Background(), new(recorder), aboutEvil.Copy())
+				if err := <-refreshed; err != nil {
+					t.Errorf("Expected the refresh to go on, got %v", err)
+				}
+			})
+		})
+	}
+}
+
 func TestPanicOfTheNextPluginIsThatOfTheQuery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := suspecting(t, false, func(context.Context, dns.ResponseWriter, *dns.Msg) (int, error) { panic("of the next plugin") })

@@ -205,7 +205,7 @@ type held struct {
 	query         *query
 	remote, local net.Addr // copies: the server may reuse its writer when the query has ended
 	tsigStatus    error
-	ctx           context.Context // of the next plugin; ends when that returns
+	ctx           context.Context // of the next plugin, and of what it leaves behind
 	outlive       func() bool     // detaches ctx from the query's context
 
 	mu        sync.Mutex
@@ -218,24 +218,27 @@ type held struct {
 	err   error         // read after done is closed
 }
 
-// longest bounds the run of the next plugin if its query has no deadline.
+// longest bounds the run of the next plugin.
 const longest = time.Minute
 
 // hold starts the next plugin.
 func (q *query) hold(w dns.ResponseWriter) *held {
 	h := &held{query: q, remote: w.RemoteAddr(), local: w.LocalAddr(), tsigStatus: w.TsigStatus(), done: make(chan struct{})}
-	deadline, ok := q.ctx.Deadline()
-	if !ok {
-		deadline = time.Now().Add(longest)
-	}
 	// The context ends with the query's, unless the next plugin is abandoned: cache
-	// would keep the failure of a lookup that was cancelled, for queries to come.
-	ctx, cancel := context.WithDeadline(context.WithoutCancel(ownMetadata(q.ctx)), deadline)
+	// would keep the failure of a lookup that was cancelled, for queries to come. It does not end when
+	// the plugin returns: cache refreshes what is stale in a goroutine that goes on.
+	ctx, cancel := context.WithoutCancel(ownMetadata(q.ctx)), context.CancelFunc(nil)
+	if deadline, ok := q.ctx.Deadline(); ok {
+		ctx, cancel = context.WithDeadline(ctx, deadline)
+	} else {
+		ctx, cancel = context.WithCancel(ctx)
+	}
 	h.ctx, h.outlive = ctx, context.AfterFunc(q.ctx, cancel)
+	tooLong := time.AfterFunc(longest, cancel)
 	r := q.msg.Copy() // forward, for one, changes the ID of a query while it is under way
 	q.plugin.detached.run(func() {
 		defer close(h.done)
-		defer cancel()
+		defer tooLong.Stop()
 		defer h.recover()
 		h.rcode, h.err = plugin.NextOrFailure(q.plugin.Name(), q.plugin.Next, ctx, h, r)
 	})
