@@ -141,10 +141,19 @@ func (l *Ledger) Shares(perDay, percent int, also func(now time.Time) (b lookup.
 		return b, true
 	}, l.noteUses)
 	shares.Remember(l.Uses())
+	l.TellOf(shares, nil)
+	return shares
+}
+
+// TellOf has the file of the count tell what clients used of these Shares from now on, and errors of saving
+// that go to report, unless that is nil.
+func (l *Ledger) TellOf(shares *lookup.Shares, report func(Event)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.uses = func() []lookup.Use { return shares.Uses(l.clock()) }
-	return shares
+	if report != nil {
+		l.report = report
+	}
 }
 
 // Uses returns what is known to have been used on the last days.

@@ -28,6 +28,7 @@ type Engine struct {
 
 	database     *lookup.Database
 	updater      *updater.Updater
+	store        *updater.Store // nil: db is off
 	reporter     *reporter
 	announced    protocol.Announced   // of a relay's budget
 	ready        atomic.Bool          // nothing more is to be waited for
@@ -60,7 +61,7 @@ func newEngine(s Settings, key string, edge Edge, before past, onReady func()) (
 	}
 	store := e.openStore(key, edge.Share)
 	schedule := before.schedules.next(s.Identity(), store, e.reporter.report)
-	e.client, e.Schedule, e.reporter.schedule = client, schedule, schedule
+	e.client, e.store, e.Schedule, e.reporter.schedule = client, store, schedule, schedule
 	if s.Token {
 		_ = schedule.Renew(s.Origin(key).Token, func() {}) // without a store it does not know the token yet; nothing is saved
 	}
@@ -134,6 +135,18 @@ func (e *Engine) limit(s lookup.Searcher, ledger *updater.Ledger) lookup.Searche
 	e.ledger, e.reporter.ledger = ledger, ledger
 	e.Shares = ledger.Shares(budget, e.settings.Share, e.announced.Left)
 	return ledger.Limit(s, budget, e.reporter.report)
+}
+
+// resume continues to count searches in the folder of the engine, after one of a reload that has failed had the
+// ledger.
+func (e *Engine) resume() {
+	if e.ledger == nil {
+		return
+	}
+	e.ledger.TellOf(e.Shares, e.reporter.report)
+	if err := e.ledger.Move(e.store); err != nil {
+		e.reporter.report(updater.Event{Kind: updater.LoadFailed, List: updater.BudgetFile, Err: err})
+	}
 }
 
 // Lists returns the lists in force. The caller must not change them.

@@ -182,6 +182,7 @@ func (r *Registry) end(e *shared) {
 			followed = followed || other.Schedule.Follows(e.Schedule)
 			if s.Identity() == id {
 				r.past.schedules[id] = other.Schedule
+				other.resume()
 			}
 		}
 		if !followed {

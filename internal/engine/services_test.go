@@ -336,6 +336,42 @@ func TestEqualSettingsShareAnEngineUntilTheLastHoldEnds(t *testing.T) {
 	})
 }
 
+// A reload that fails after the start of its engines leaves the one before with its own folder: the count
+// of the next start is there.
+func TestAFailedReloadLeavesTheCountOfSearchesWhereItWas(t *testing.T) {
+	before, after := t.TempDir(), t.TempDir()
+	s := Settings{APIKey: "key", Protocol: protocol.DialectWebRisk.Name, Lists: "se-4b", DB: before, Budget: 100, Share: 100}
+	synctest.Test(t, func(t *testing.T) {
+		google := listing(t, time.Hour)
+		google.Publish("se-4b", [][]byte{{0, 2, 3, 4}, {1, 2, 3, 4}, {2, 2, 3, 4}, {3, 2, 3, 4}, {4, 2, 3, 4}, {5, 2, 3, 4}})
+		r := ForTests{NewRegistry(Edge{Transport: google, FirstContact: func() time.Duration { return 0 }})}
+		e, release := acquire(t, r, s, 0)
+		spend := func(first byte) {
+			t.Helper()
+			_, n, err := e.Confirm(t.Context(), []lookup.Prefix{lookup.Prefix([]byte{first, 2, 3, 4})})
+			if testkit.Must(t, err); n != 1 {
+				t.Errorf("Expected a search, got %d", n)
+			}
+		}
+		for i, db := range []string{after, "", after} {
+			spend(byte(2 * i))
+			next := s
+			next.DB = db
+			_, end := acquire(t, r, next, 0)
+			end()
+			spend(byte(2*i + 1))
+		}
+		release()
+		ledger, err := updater.NewLedger(e.openStore("key", nil))
+		if testkit.Must(t, err); ledger.Spent(time.Now()) != 6 {
+			t.Errorf("Expected 6 searches in the folder of the engine that goes on, got %d", ledger.Spent(time.Now()))
+		}
+		if got := ledger.Uses(); len(got) != 1 || got[0].Kept != 6 {
+			t.Errorf("Expected that the file tells of 6 searches of one client, got %+v", got)
+		}
+	})
+}
+
 func TestMain(m *testing.M) {
 	testkit.TwoProcessors()
 	os.Setenv("SAFEBROWSING_BOOT_ID", "") // the time of a bubble is not that since boot
