@@ -3,6 +3,7 @@ package ownlist
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -121,7 +122,7 @@ func newSource(r *urlRegistry, c URLConfig) *urlSource {
 	if s.path == "" {
 		dir, err := os.MkdirTemp("", "coredns-safebrowsing-")
 		if err != nil { // the first attempt reports it
-			s.broken, dir = err, filepath.Join(os.TempDir(), "coredns-safebrowsing-none")
+			s.broken, dir = err, filepath.Join(os.TempDir(), "coredns-safebrowsing-"+rand.Text()) // others must not put a list there
 		}
 		s.temporary, s.path = dir, c.pathIn(dir)
 	}

@@ -107,6 +107,9 @@ func TestWithoutADBTheListIsInATemporaryFileUntilClose(t *testing.T) {
 	if s := f.fetch(send("a.example\n")); !strings.Contains(s.Error, "no such file") {
 		t.Errorf("%+v", s)
 	}
+	if again := newSource(f.source.registry, f.source.openers[0].cfg); again.path == f.source.path {
+		t.Errorf("Another user of this machine knows where a list would be read from: %s", again.path)
+	}
 }
 
 // Names of folders may have any characters.
