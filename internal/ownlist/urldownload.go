@@ -15,6 +15,7 @@ import (
 	"net/http/httptrace"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -51,8 +52,8 @@ func newClient(resolvers string, transport http.RoundTripper) *http.Client {
 		switch {
 		case len(before) > maxRedirects:
 			return fmt.Errorf("more than %d redirects", maxRedirects)
-		case next.URL.Scheme != "https" && before[0].URL.Scheme == "https":
-			return errors.New("a redirect from https to " + next.URL.Scheme)
+		case next.URL.Scheme == "http" && before[0].URL.Scheme == "https": // of others the transport has none
+			return errors.New("a redirect from https to http")
 		}
 		return nil
 	}}
@@ -230,8 +231,11 @@ func isUnreached(err error) bool {
 	return network || name || certificate
 }
 
-// wordsOf returns an error without the URL and its secrets: a server or a redirect may
-// repeat them.
+// quoted is what an error quotes by %q: words of the server, which may be of one that speaks no HTTP.
+var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
+
+// wordsOf returns an error without words of the server, and without the URL and its secrets, which a redirect may
+// repeat.
 func wordsOf(err error, c URLConfig) string {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
@@ -240,9 +244,7 @@ func wordsOf(err error, c URLConfig) string {
 		return fmt.Sprintf("the list has more than %d bytes, the most that max_bytes allows", c.MaxBytes)
 	}
 	text := strings.TrimPrefix(err.Error(), updater.ErrMalformed.Error()+": ")
-	if before, _, ok := strings.Cut(text, ` "`); ok && (strings.Contains(before, "malformed") || strings.Contains(before, "broken")) {
-		text = before // package net/http quotes what came, which may be of a server that speaks no HTTP
-	}
+	text = quoted.ReplaceAllString(text, `"…"`)
 	for _, secret := range secrets(c.URL) {
 		if len(secret) > 2 { // a shorter one is in any text
 			text = strings.ReplaceAll(text, secret, "…")

@@ -75,14 +75,22 @@ var hostile = []struct {
 	{"cut gzip", encoded(zipped(names(100))[:100]), "unexpected EOF", limits{}},
 	{"not gzip", encoded([]byte(names(100))), "gzip: invalid header", limits{}},
 	{"unknown coding", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Encoding", "br")
+		w.Header().Set("Content-Encoding", "w0rds")
 		io.WriteString(w, "x")
-	}, `compressed by "br"`, limits{}},
+	}, `compressed by "…"`, limits{}},
 	{"redirect loop", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/list.txt?token=s3cret", http.StatusFound)
 	}, "more than 5 redirects", limits{}},
 	{"redirect to a file", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Location", "file:///etc/hosts?s3cret")
+		w.WriteHeader(302)
+	}, "unsupported protocol scheme", limits{}},
+	{"redirect to no URL", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Location", `http://[w0rds "of others`)
+		w.WriteHeader(302)
+	}, "failed to parse Location header", limits{}},
+	{"redirect to another protocol", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Location", "w0rds://lists.example")
 		w.WriteHeader(302)
 	}, "unsupported protocol scheme", limits{}},
 	{"status 304 without a question", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotModified) }, "status 304", limits{}},
@@ -98,11 +106,11 @@ var hostile = []struct {
 	{"NULs", send(strings.Repeat("\x00", 100<<10)), "not believed: it has no usable line", limits{}},
 	{"prose", send("The quick brown fox jumps over the lazy dog.\nError 17: try again.\n"), "no usable line", limits{}},
 	{"JSON", send(`{"error": {"code": 403}}`), "no usable line", limits{}},
-	{"not HTTP", raw("SSH-2.0-s3cret\r\n"), "malformed HTTP", limits{}},
-	{"no header", raw("HTTP/1.1 200 OK\r\ns3cret\r\n\r\n"), "malformed MIME header", limits{}},
-	{"no status", raw("HTTP/1.1 s3cret\r\n\r\n"), "malformed HTTP", limits{}},
-	{"no length", raw("HTTP/1.1 200 OK\r\nContent-Length: s3cret\r\n\r\n"), "bad Content-Length", limits{}},
-	{"a setting", send("s3cret = yes, it is\n"), "no usable line", limits{}},
+	{"not HTTP", raw("SSH-2.0-w0rds\r\n"), "malformed HTTP", limits{}},
+	{"no header", raw("HTTP/1.1 200 OK\r\nw0rds\r\n\r\n"), "malformed MIME header", limits{}},
+	{"no status", raw("HTTP/1.1 w0rds\r\n\r\n"), "malformed HTTP", limits{}},
+	{"no length", raw("HTTP/1.1 200 OK\r\nContent-Length: w0rds\r\n\r\n"), "bad Content-Length", limits{}},
+	{"a setting", send("w0rds = yes, it is\n"), "no usable line", limits{}},
 	{"closed at once", raw(""), "EOF", limits{}},
 	{"header without an end", func(w http.ResponseWriter, r *http.Request) {
 		raw("HTTP/1.1 200 OK\r\n"+strings.Repeat("X: "+strings.Repeat("x", 1000)+"\r\n", 200))(w, r)
@@ -110,7 +118,7 @@ var hostile = []struct {
 }
 
 // Whatever a server sends, the file is as it was, or is not there; one event says what
-// came; and no text has the secret of the URL.
+// came; and no text has the secret of the URL, or words of the server.
 func TestAHostileServerChangesNothing(t *testing.T) {
 	for _, test := range hostile {
 		for _, good := range []int{0, 100} {
@@ -150,6 +158,11 @@ func TestAHostileServerChangesNothing(t *testing.T) {
 	}
 }
 
+// hasSecret reports whether a text has the secret of the URL, or words of the server.
+func hasSecret(text string) bool {
+	return strings.Contains(text, "s3cret") || strings.Contains(text, "w0rds")
+}
+
 // clean looks at what failures leave behind.
 func (f *fixture) clean(good int) {
 	f.t.Helper()
@@ -159,12 +172,12 @@ func (f *fixture) clean(good int) {
 		f.t.Errorf("Files %q, want %d", files, want)
 	}
 	for _, file := range files {
-		if raw, err := os.ReadFile(file); err != nil || strings.Contains(file+string(raw), "s3cret") {
+		if raw, err := os.ReadFile(file); err != nil || hasSecret(file+string(raw)) {
 			f.t.Errorf("%s has a secret: %s, %v", file, raw, err)
 		}
 	}
 	for _, e := range f.events {
-		if text := fmt.Sprintf("%+v", e); strings.Contains(text, "s3cret") {
+		if text := fmt.Sprintf("%+v", e); hasSecret(text) {
 			f.t.Errorf("A secret in %s", text)
 		}
 	}
