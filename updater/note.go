@@ -97,13 +97,15 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// join joins the clocks of a list.
+// join joins the clocks of a list. The last success is that of the later attempt, not the later time: that may be by a
+// clock that was ahead.
 func (c ListClock) join(other ListClock) ListClock {
-	clock, updated := c.Clock.join(other.Clock), latest(c.Updated, other.Updated)
-	if cmp.Or(c.Clock.compare(other.Clock), cmp.Compare(c.AtOnce, other.AtOnce), compareBool(c.Rejected, other.Rejected), compareBool(c.Alone, other.Alone)) < 0 {
+	clock := c.Clock.join(other.Clock)
+	if cmp.Or(c.Clock.compare(other.Clock), cmp.Compare(c.AtOnce, other.AtOnce), compareBool(c.Rejected, other.Rejected), compareBool(c.Alone, other.Alone),
+		c.Updated.Compare(other.Updated)) < 0 {
 		c = other
 	}
-	c.Clock, c.Updated = clock, updated
+	c.Clock = clock
 	return c
 }
 

@@ -167,12 +167,6 @@ func (s *Schedule) meet(other scheduleState) {
 		}
 		state.askedBy(s.asker, now)
 		state.renewedBy(s.token)
-		for name, list := range state.Lists {
-			if list.Updated.After(now) { // by a clock that was ahead: join would keep it
-				list.Updated = now
-				state.Lists[name] = list
-			}
-		}
 	}
 	if s.asker == "" && s.state.Asker != "" && other.Asker != s.state.Asker { // who only looks has no key
 		other.askedBy(s.state.Asker, now)
