@@ -160,11 +160,11 @@ func (b *Block) Asked(key uint64, from net.Addr, h lookup.Host) {
 	}
 }
 
-// AskedUnsure is Asked for a host that a list holds, and that passed because the server did not confirm
-// it in time.
+// AskedUnsure is Asked for a host that a list holds, and that the server did not confirm in time. With
+// unsure servfail it did not pass, and is not remembered.
 func (b *Block) AskedUnsure(client netip.Addr, h lookup.Host) {
 	m := b.memory
-	if m == nil {
+	if m == nil || b.Config.UnsureFails && !b.Config.Monitor {
 		return
 	}
 	p, added := m.passed.Note(process.devices.clients.keyOf(client.AsSlice()), h, m.rule)
