@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/coredns/coredns/plugin"
+	"github.com/coredns/coredns/plugin/test"
 
 	"github.com/miekg/dns"
 
@@ -175,6 +176,32 @@ func passesUnconfirmed(t *testing.T, client string, passes int) {
 		if n := len(b.google.Requests("search")); n != 1 {
 			t.Errorf("Expected one search, got %d", n)
 		}
+	})
+}
+
+// A name that was blocked, as an alias, is none that a device got: nobody is warned when a list takes it up.
+func TestABlockedAliasIsNoNameThatADeviceGot(t *testing.T) {
+	lines := testkit.Capture(t)
+	synctest.Test(t, func(t *testing.T) {
+		b := newBackwards(t, true, 0)
+		defer b.stop()
+		b.plugin.block.Config.Inspect = true
+		b.plugin.Next = plugin.HandlerFunc(func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
+			m := new(dns.Msg).SetReply(r)
+			m.Answer = []dns.RR{test.CNAME(r.Question[0].Name + " 300 IN CNAME to." + r.Question[0].Name)}
+			return dns.RcodeSuccess, w.WriteMsg(m)
+		})
+		b.threaten("to.alias.example/")
+		time.Sleep(time.Hour)
+		for name, blocked := range map[string]bool{"alias.example.": true, "harmless.example.": false} {
+			if m, _ := b.ask("192.168.1.20", name); isBlocked(m) != blocked {
+				t.Errorf("Expected blocked to be %v for %s", blocked, name)
+			}
+		}
+		b.threaten("alias.example/")
+		b.threaten("harmless.example/")
+		time.Sleep(2 * time.Hour)
+		testkit.WantParts(t, lines.Only(t, "Listed too late"), "192.168.1.20 asked for harmless.example at ")
 	})
 }
 

@@ -146,10 +146,8 @@ func (s *SafeBrowsing) decide(ctx context.Context, w dns.ResponseWriter, r *dns.
 	c := s.block.Check(host)
 	if c.By == lookup.ByList {
 		s.block.Passed(host)
-		if s.block.LooksBack() && c.Suspect == nil {
-			s.block.Asked(client, from, host)
-		}
 	}
+	got := s.block.LooksBack() && c.By == lookup.ByList && c.Suspect == nil
 	switch {
 	case c.Suspect != nil && (s.block.Config.Monitor || c.Needed != ""):
 		return watch, s.newQuery(ctx, w, r, shown, c)
@@ -157,8 +155,11 @@ func (s *SafeBrowsing) decide(ctx context.Context, w dns.ResponseWriter, r *dns.
 		return confirm, s.newQuery(ctx, w, r, shown, c)
 	case s.block.Config.Inspect && c.Needed == "" && c.Verdict != lookup.Unsafe && c.By != lookup.ByAllow:
 		q := s.newQuery(ctx, w, r, shown, c)
+		q.key, q.remembers = client, got // if no target in the answer blocks it
 		q.observe(c.Decision)
 		return inspect, q
+	case got:
+		s.block.Asked(client, from, host)
 	}
 	s.observe(ctx, shown, c.Decision)
 	if c.Verdict == lookup.Unsafe {

@@ -28,6 +28,9 @@ type query struct {
 	deadline time.Time      // of confirmations
 	inspects bool           // the targets in its answer are checked
 	unsafe   atomic.Bool    // a decision was that it is unsafe
+
+	key       uint64 // of the client, see block.Heard
+	remembers bool   // look-back remembers that the client got an answer
 }
 
 func (s *SafeBrowsing) newQuery(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, shown *shownDecision, c block.Checked) *query {
