@@ -71,7 +71,7 @@ func (r *Report) service(s *Service) {
 		}
 		r.cause(cause)
 	}
-	if s.InPart != "" {
+	if s.InPart != "" && !s.Search.Active(r.At) { // else nobody has a search, whatever the shares
 		r.cause(Cause{Text: s.InPart})
 	}
 	if s.Fetch.Active(r.At) && s.Fetch.Failures > 0 && !fetchSaid {
@@ -165,14 +165,21 @@ func (r *Report) block(b *Block, j *judgement) {
 			Cure: "Give it a key: add api_key_file FILE to the Corefile, see \"safebrowsing doctor\""})
 	default:
 		s := &r.Services[b.Service]
+		var only []string // it blocks
 		if why = "no list of " + s.Title + " is in force"; s.Search.Active(r.At) {
 			why = s.Title + " can confirm no name"
+			if s.looksUp() {
+				only = append(only, "threats that were confirmed before") // they are cached
+			}
 		}
-		also := ""
 		if names > 0 {
-			also = fmt.Sprintf(" but the %s of its own lists", say.Count(names, "name", "names"))
+			only = append(only, "the "+say.Count(names, "name", "names")+" of its own lists")
 		}
-		r.cause(Cause{Text: fmt.Sprintf("The server block for %s blocks nothing%s for now.", b.Zones, also)})
+		what := "nothing"
+		if len(only) > 0 {
+			what = "only " + strings.Join(only, " and ")
+		}
+		r.cause(Cause{Text: fmt.Sprintf("For now the server block for %s blocks %s.", b.Zones, what)})
 	}
 	if j.why == "" {
 		j.why = why
@@ -181,9 +188,11 @@ func (r *Report) block(b *Block, j *judgement) {
 
 // works reports whether a service blocks names.
 func (s *Service) works(now time.Time) bool {
-	if s.Unknown || s.Search.Active(now) {
-		return false
-	}
+	return !s.Unknown && !s.Search.Active(now) && s.looksUp()
+}
+
+// looksUp reports whether a service suspects names.
+func (s *Service) looksUp() bool {
 	return len(s.Lists) == 0 || slices.ContainsFunc(s.Lists, func(l List) bool { return l.InForce }) // without lists the server is asked about each name
 }
 

@@ -61,11 +61,18 @@ func TestJudge(t *testing.T) {
 			r.Services[0].Lists[0].Updated, r.Services[0].Lists[0].Old = now.Add(-72*time.Hour), true
 		}, InPart, part, "last fetched 3 days ago. The server is not asked now (minimum wait of the server). Until 2026-11-22T12:20:00Z"},
 		{"confirmations paused", func(r *Report) { r.Services[0].Search = backoff; r.Blocks[0].Own[0].Entries = 5000 }, InPart, "Protected in part, by own lists", "suspected names pass"},
-		{"nothing left", func(r *Report) { r.Services[0].Search = backoff; r.Blocks[0].Own = nil }, NotProtected, "NOT protected: Safe Browsing v5 can confirm no name", "blocks nothing for now"},
+		{"nothing left", func(r *Report) { r.Services[0].Search = backoff; r.Blocks[0].Own = nil }, NotProtected, "NOT protected: Safe Browsing v5 can confirm no name", "For now the server block for . blocks only threats that were confirmed before."},
+		{"nothing left but few names", func(r *Report) { r.Services[0].Search = backoff }, NotProtected, "NOT protected: Safe Browsing v5 can confirm no name", "blocks only threats that were confirmed before and the 2 names of its own lists."},
+		{"neither lists nor confirmations", func(r *Report) {
+			r.Services[0].Search, r.Services[0].Lists, r.Blocks[0].Own = backoff, []List{{Name: "se-4b"}}, nil
+		}, NotProtected, "NOT protected: Safe Browsing v5 can confirm no name", "For now the server block for . blocks nothing."},
 		{"paused", func(r *Report) { r.Blocks[0].Paused = now.Add(time.Minute) }, NotProtected, "NOT protected: blocking is paused", "safebrowsing resume"},
 		{"a pause that has ended", func(r *Report) { r.Blocks[0].Paused = now.Add(-time.Minute) }, Protected, full, ""},
 		{"monitor", func(r *Report) { r.Blocks[0].Monitor = true }, NotProtected, "NOT protected: monitor only logs", "has monitor"},
 		{"one of two monitors", func(r *Report) { r.Blocks = append(r.Blocks, Block{Zones: "lan.", Monitor: true}) }, InPart, part, "server block for lan. has monitor"},
+		{"the day is spent, not only a share", func(r *Report) {
+			r.Services[0].Search, r.Services[0].InPart, r.Blocks[0].Own[0].Entries = Hold{Until: now.Add(time.Hour), Why: "the day's budget is spent"}, "1 client has spent its share.", 5000
+		}, InPart, "Protected in part, by own lists", "Confirmations are paused (the day's budget is spent): suspected names pass. Until 2026-11-22T13:00:00Z."},
 		{"a share is spent", func(r *Report) { r.Services[0].InPart = "1 client has spent its share." }, InPart, part, "1 client has spent its share."},
 		{"its protocol ends", func(r *Report) { r.Services[0].Ending = "It ends tomorrow" }, Protected, full, "It ends tomorrow."},
 		{"its protocol has ended", func(r *Report) { r.Services[0].Ending, r.Services[0].Ended = "It has ended", true }, InPart, part, "It has ended."},
