@@ -61,7 +61,7 @@ var ownListMetrics = []struct {
 }
 
 var (
-	ownListFailing = ownListDesc("failing", "Gauge that is 1 while an own list cannot be read or fetched, and what was read before is in force; else 0.")
+	ownListFailing = ownListDesc("failing", "Gauge that is 1 while an own list cannot be used, and what was read before, if anything, is in force; else 0.")
 
 	ownListSuccess = ownListDesc("last_success_timestamp_seconds", "Gauge of when an own list by URL was last fetched, or had not changed, 0 for never.")
 )
@@ -94,7 +94,7 @@ func collectOwnLists(metrics chan<- prometheus.Metric) {
 			metrics <- gauge(m.desc, m.value(s), s.Named)
 		}
 		failing, fetch := 0.0, fetched[s.Named]
-		if s.Err != nil || s.Fetched && fetch.Failing() {
+		if s.Err != nil || s.Complaint() != "" || s.Fetched && fetch.Failing() {
 			failing = 1
 		}
 		metrics <- gauge(ownListFailing, failing, s.Named)
