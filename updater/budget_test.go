@@ -400,6 +400,19 @@ func TestABudgetIsReportedOnceADay(t *testing.T) {
 	})
 }
 
+// A budget that one search takes from less than 80 % to its end has no line that says "when all are spent".
+func TestASpentBudgetIsNotLow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpender(t, t.TempDir(), 2)
+		for range 3 {
+			s.search(t)
+		}
+		if len(s.events) != 1 || s.events[0].Kind != BudgetSpent {
+			t.Errorf("told %+v, want that the budget is spent", s.events)
+		}
+	})
+}
+
 func TestWhoOnlyLooksChangesNothing(t *testing.T) {
 	dir := t.TempDir()
 	s := newSpender(t, dir, 1000)

@@ -234,7 +234,7 @@ func (b *budgetedSearcher) tell(t taken, err error) {
 		e.Kind = BudgetRenewed
 		b.report(e)
 	}
-	if err == nil && b.low != t.date && float64(t.spent) >= lowBudget*float64(b.perDay) {
+	if err == nil && b.low != t.date && float64(t.spent) >= lowBudget*float64(b.perDay) && t.spent < b.perDay {
 		b.low = t.date
 		e.Kind = BudgetLow
 		b.report(e)
