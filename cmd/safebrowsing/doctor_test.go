@@ -335,7 +335,7 @@ func TestAdviceForEachStatus(t *testing.T) {
 		}{
 			{false, 400, key}, {false, 401, key}, {false, 403, key}, {false, 429, quota},
 			{false, 404, "there is no " + d.Title + " server: correct endpoint, or protocol"},
-			{false, 503, "nothing: the server has a fault, and the plugin retries by itself"},
+			{false, 503, "wait: the server cannot answer now, and the plugin retries by itself"},
 			{false, 302, "correct endpoint"},
 			{true, 401, "put a new token into " + dir + "/token, and have something do so every hour; CoreDNS uses it within 5 seconds"},
 			{true, 403, token}, {true, 429, strings.Replace(quota, "API key", "token", 1)},

@@ -126,7 +126,7 @@ func adviceFor(code int, o *block.Block) text {
 	case code == http.StatusNotFound:
 		return text(fmt.Sprintf("there is no %s server: correct endpoint, or protocol", d.Title))
 	case code >= 500:
-		return "nothing: the server has a fault, and the plugin retries by itself"
+		return "wait: the server cannot answer now, and the plugin retries by itself"
 	}
 	return "correct endpoint"
 }

@@ -71,8 +71,14 @@ func (e *examination) server(ctx context.Context, o *block.Block, address string
 		e.tell(tlsDiagnosis(o, endpoint, p.tls, p.answered, err))
 		d := answerDiagnosis(o, address, offered, p.answered, err)
 		status, refused := errors.AsType[*updater.StatusError](err)
-		if e.asClient && refused && !o.Settings.Google() && (status.Code == http.StatusUnauthorized || status.Code == http.StatusForbidden) {
-			d.Advice = "give -api-key-file with a key that the server knows: a relay reads its clients' keys from the file of its -client-key-file"
+		if refused = refused && !o.Settings.Google() && (status.Code == http.StatusUnauthorized || status.Code == http.StatusForbidden); refused {
+			const known = " a key that the server knows: a relay reads its clients' keys from the file of its -client-key-file"
+			switch {
+			case e.asClient:
+				d.Advice = "give -api-key-file with" + known
+			case !o.Settings.Token && knownRefusal(status, o.Settings.Dialect()) == nil:
+				d.Advice = "api_key_file needs" + known
+			}
 		}
 		e.tell(d)
 	} else { // the service has no request for it
@@ -247,8 +253,11 @@ func answerDiagnosis(o *block.Block, address string, offered []protocol.ListInfo
 	case isTLS(err):
 		return diagnosis{"server", isSkipped, "there is no connection", ""}
 	case err != nil && !answered:
-		return diagnosis{"server", isProblem, text(fmt.Sprintf("no answer from %s: %v", address, err)),
-			"open the firewall for it, or set $HTTPS_PROXY to a proxy that can reach it"}
+		advice := text("start the server there, correct endpoint, or open the firewall for it")
+		if o.Settings.Google() {
+			advice = "open the firewall for it, or set $HTTPS_PROXY to a proxy that can reach it"
+		}
+		return diagnosis{"server", isProblem, text(fmt.Sprintf("no answer from %s: %v", address, err)), advice}
 	case err != nil:
 		return diagnosis{"server", isProblem, text(err.Error()), text(fmt.Sprintf("make sure that endpoint is a %s server and not the page of a proxy", o.Settings.Dialect().Title))}
 	}

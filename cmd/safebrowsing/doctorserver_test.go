@@ -320,7 +320,7 @@ func TestDoctorSendsWebRiskNoKey(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	status, found, out := examine(t, w.riskCorefile(t, "api_key SECRET; budget 5")) // nobody listens
-	if d := found["server"]; status != 1 || d.Status != isProblem || !strings.Contains(string(d.Text), "no answer from "+server.URL) {
+	if d := found["server"]; status != 1 || d.Status != isProblem || !strings.Contains(string(d.Text), "no answer from "+server.URL) || !strings.HasPrefix(string(d.Advice), "start the server there") {
 		t.Errorf("status %d, %+v; all: %s", status, d, out)
 	}
 }

@@ -73,6 +73,10 @@ func TestTheSmallOfficeOfTheDocumentsWorks(t *testing.T) {
 	if _, found, out := examine(t, "Corefile"); found["server"].Status != isOK {
 		t.Errorf("the Corefile does not reach the relay: %s", out)
 	}
+	write(t, "Corefile", strings.Replace(read(t, "Corefile"), "clients.key", "other.key", 1))
+	if _, found, out := examine(t, "Corefile"); found["server"].Status != isProblem || !strings.HasPrefix(string(found["server"].Advice), "api_key_file needs a key that the server knows") {
+		t.Errorf("the advice about a wrong key: %s", out)
+	}
 	alerts, clients, _ := strings.Cut(blockOf(t, page, "\n## Watch it\n", "txt"), "# on the CoreDNS servers")
 	served := testkit.Body(t, admin+"/metrics")
 	wantPlanOf(t, served)

@@ -91,6 +91,7 @@ func TestANewTokenIsTriedAtOnce(t *testing.T) {
 
 func TestAdviceNamesTheServiceAndTheCredential(t *testing.T) {
 	v5 := Settings{Protocol: protocol.DialectV5.Name}
+	own := Settings{Protocol: protocol.DialectV5.Name, Endpoint: "http://relay.example"}
 	risk := Settings{Protocol: protocol.DialectWebRisk.Name}
 	token := Settings{Protocol: protocol.DialectWebRisk.Name, Token: true, KeyFile: "/etc/coredns/token"}
 	for _, test := range []struct {
@@ -99,6 +100,7 @@ func TestAdviceNamesTheServiceAndTheCredential(t *testing.T) {
 		want     string
 	}{
 		{v5, 403, ". Check the API key, and that the Safe Browsing API is enabled for it; a new one is tried within a minute"},
+		{own, 403, ". Check the API key: a relay knows those in the file of its -client-key-file; a new one is tried within a minute"},
 		{risk, 401, ". Check the API key, and that the Web Risk API is enabled for it in a project with a billing account; a new one is tried within a minute"},
 		{risk, 429, ". The quota of the API key is used up"},
 		{token, 400, ". Check the token and the names in lists"},

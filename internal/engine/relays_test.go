@@ -174,7 +174,7 @@ func TestAServerWithoutANetworkSaysThatNothingProtects(t *testing.T) {
 
 // After status 403 the line says when an API that has just been enabled is tried.
 func TestARefusedKeyIsToldWhenTheNextTryIs(t *testing.T) {
-	s := Settings{Endpoint: "http://disabled.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b"}
+	s := Settings{Endpoint: protocol.DialectV5.Endpoint, Protocol: protocol.DialectV5.Name, Lists: "se-4b"}
 	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		google := listing(t, 0)

@@ -321,6 +321,9 @@ func (r *reporter) hint(err error, next time.Time) string {
 		if s.Token && status.Code == http.StatusUnauthorized {
 			return fmt.Sprintf(". Put a new token into %s; it is tried within a minute", s.KeyFile)
 		}
+		if !s.Google() {
+			return fmt.Sprintf(". Check the %s: a relay knows those in the file of its -client-key-file; a new one is tried within a minute", s.Credential())
+		}
 		billing := ""
 		if s.Dialect().Paid {
 			billing = " in a project with a billing account"

@@ -31,7 +31,7 @@ type auth struct {
 // maxClientKeys is the most keys in a file: each request is compared with all of them.
 const maxClientKeys = 1000
 
-var errNoKey = errors.New("this relay needs a key: set api_key or api_key_file in the Corefile of the client")
+var errNoKey = errors.New("this relay needs a key that it knows: set api_key or api_key_file in the Corefile of the client")
 
 // load reads the keys of clients from a file: one on each line. Empty lines and lines
 // that begin with # do not count. After an error the keys before stay in force.
