@@ -39,7 +39,7 @@ type importedList struct {
 type importedName struct {
 	allow bool
 	line  string
-	firm  bool // no exception of the operator's own takes it back
+	firm  bool // only an exception that is firm, too, takes it back
 	at    leftOut
 }
 
@@ -214,27 +214,36 @@ func (m *imported) try(folder string, lists []importedList) error {
 	return err
 }
 
+// domain returns the name of a line, "*." before it for those below it.
+func (n importedName) domain() string {
+	name := strings.ToLower(strings.Trim(n.line, "|^"))
+	return name[strings.LastIndexByte(name, ' ')+1:] // after the address in a line of a hosts file
+}
+
 // overruled removes names that an exception of the operator's own takes back: among own entries the
 // more specific one wins here, and an exception elsewhere.
 func (m *imported) overruled() {
-	allowed := make(map[string]bool)
+	allowed := make(map[string]bool) // whether the exception is firm, by its domain
 	for _, n := range m.names {
-		if domain, ok := strings.CutPrefix(n.line, "||"); ok && n.allow {
-			allowed[strings.TrimSuffix(domain, "^")] = true
+		if n.allow && strings.HasPrefix(n.line, "||") {
+			allowed[n.domain()] = allowed[n.domain()] || n.firm
 		}
 	}
 	if len(allowed) == 0 {
 		return
 	}
 	m.names = slices.DeleteFunc(m.names, func(n importedName) bool {
-		if n.allow || n.firm {
+		if n.allow {
 			return false
 		}
-		for name := strings.TrimPrefix(strings.TrimSuffix(strings.TrimLeft(n.line, "|"), "^"), "*."); name != ""; {
-			if allowed[name] {
-				m.file = n.at.File
-				m.leave(n.at.Line, "exception", n.line, "an exception for "+name+" takes it back")
-				return true
+		name := strings.TrimPrefix(n.domain(), "*.")
+		for by := []string{name}; name != ""; by = []string{name, "*." + name} {
+			for _, domain := range by {
+				if firm, ok := allowed[domain]; ok && (firm || !n.firm) {
+					m.file = n.at.File
+					m.leave(n.at.Line, "exception", n.line, "an exception for "+domain+" takes it back")
+					return true
+				}
 			}
 			_, name, _ = strings.Cut(name, ".")
 		}

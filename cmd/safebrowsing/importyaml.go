@@ -182,7 +182,7 @@ func (m *imported) adguardRule(line int, rule string) {
 	}
 	firm := false
 	if slices.Contains(strings.Split(options, ","), "important") {
-		firm = !allow
+		firm = true
 		m.leave(line, "important", rule, "it comes along as any other rule, without its rank")
 		if options == "important" {
 			bare = body
@@ -194,8 +194,25 @@ func (m *imported) adguardRule(line int, rule string) {
 	case allow && !strings.HasPrefix(bare, "|"): // matches anywhere in a name; in a file of allow it would be a domain
 		m.leave(line, "pattern", rule, "")
 	case bare != "":
-		m.name(line, allow, firm, bare)
+		for _, one := range hostsOf(bare) {
+			m.name(line, allow, firm, one)
+		}
 	}
+}
+
+// hostsOf returns a line of a hosts file as one line for each of its names, and others as they are.
+func hostsOf(line string) (all []string) {
+	hosts, _, _ := strings.Cut(line, "#")
+	words := strings.Fields(hosts)
+	if len(words) > 1 {
+		if _, err := netip.ParseAddr(words[0]); err == nil {
+			for _, name := range words[1:] {
+				all = append(all, words[0]+" "+name)
+			}
+			return all
+		}
+	}
+	return []string{line}
 }
 
 // adguardLeft says what else is there.
