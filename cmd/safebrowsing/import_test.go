@@ -49,8 +49,8 @@ var importTests = []struct {
 	{"blocky-old", "blocky-old.yml", "host.example", "www.host.example fine.example"},
 	{
 		"unbound", "unbound.conf",
-		"own.example a.own.example exact.example a.below.example nodata.example local.example",
-		"a.lan a.exact.example below.example fine.below.example tcp.example",
+		"own.example a.own.example bad.fine.own.example exact.example a.below.example nodata.example local.example",
+		"a.lan fine.own.example a.fine.own.example a.exact.example below.example fine.below.example tcp.example",
 	},
 	{
 		"zone", "policy.zone",

@@ -16,7 +16,7 @@ func (m *imported) rpz(raw []byte) error {
 	if !unboundClause.Match(raw) {
 		return m.zoneFile(raw)
 	}
-	u := &unboundConf{imported: m, dir: filepath.Dir(m.file)}
+	u := &unboundConf{imported: m, dir: filepath.Dir(m.file), closed: make(map[string]bool)}
 	number := 0
 	for line := range strings.Lines(string(raw)) {
 		number++
@@ -31,6 +31,7 @@ func (m *imported) rpz(raw []byte) error {
 		}
 	}
 	u.end()
+	u.exceptions()
 	return nil
 }
 
@@ -61,6 +62,8 @@ type unboundConf struct {
 	dir    string // where relative paths begin
 	tls    bool   // of all upstreams
 	zone   unboundZone
+	closed map[string]bool // zones that block
+	open   []unboundLine   // zones that are resolved, also below one that blocks
 }
 
 // unboundZone is a clause rpz or forward-zone.
@@ -71,10 +74,11 @@ type unboundZone struct {
 	action        string
 	tags, primary string
 	tls           bool
-	forward       []unboundUpstream
+	forward       []unboundLine
 }
 
-type unboundUpstream struct {
+// unboundLine is an upstream or a zone.
+type unboundLine struct {
 	line int
 	text string
 }
@@ -103,16 +107,25 @@ func (u *unboundConf) set(line int, key string, values []string) {
 	case "server tls-upstream", "server ssl-upstream":
 		u.tls = value == "yes"
 	case "server local-zone":
-		if len(values) == 2 && values[1] != "transparent" && values[1] != "nodefault" {
+		switch {
+		case len(values) != 2 || values[1] == "nodefault":
+		case slices.Contains([]string{"transparent", "typetransparent", "always_transparent", "inform"}, values[1]):
+			u.open = append(u.open, unboundLine{line, zoneName(values[0])})
+		default:
+			u.closed[zoneName(values[0])] = true
 			u.name(line, false, true, "local-zone: \""+values[0]+"\" "+values[1])
 		}
 	case "server access-control":
 		u.clients(line, values)
 	case "server local-data", "server local-data-ptr":
 		u.leave(line, "rewrite", value, "")
+	case "auth-zone name":
+		u.leave(line, "zone", value, "")
+	case "server private-address":
+		u.leave(line, "rebinding protection", value, "")
 	case "server access-control-tag", "server access-control-view", "server access-control-tag-action":
 		u.leave(line, "client", key+" "+value, "")
-	case "rpz name", "forward-zone name":
+	case "rpz name", "forward-zone name", "stub-zone name":
 		z.name = value
 	case "rpz url":
 		z.url = value
@@ -126,8 +139,8 @@ func (u *unboundConf) set(line int, key string, values []string) {
 		z.primary = value
 	case "forward-zone forward-tls-upstream", "forward-zone forward-ssl-upstream":
 		z.tls = value == "yes"
-	case "forward-zone forward-addr", "forward-zone forward-host":
-		z.forward = append(z.forward, unboundUpstream{line, value})
+	case "forward-zone forward-addr", "forward-zone forward-host", "stub-zone stub-addr", "stub-zone stub-host":
+		z.forward = append(z.forward, unboundLine{line, value})
 	default:
 		if strings.HasPrefix(key, "include") {
 			u.leave(line, "included file", value, "import it, too")
@@ -154,9 +167,9 @@ func (u *unboundConf) end() {
 	switch u.clause {
 	case "rpz":
 		u.policies(z)
-	case "forward-zone":
+	case "forward-zone", "stub-zone":
 		for _, f := range z.forward {
-			if z.name != "." {
+			if z.name != "." || u.clause == "stub-zone" {
 				u.leave(f.line, "upstream", f.text, "for "+z.name+" only: see forward of CoreDNS")
 			} else {
 				u.imported.upstream(f.line, ofUnbound(f.text, u.tls || z.tls))
@@ -165,6 +178,21 @@ func (u *unboundConf) end() {
 	}
 	u.clause = ""
 }
+
+// exceptions allows the zones that are resolved below one that blocks.
+func (u *unboundConf) exceptions() {
+	for _, zone := range u.open {
+		for _, above, found := strings.Cut(zone.text, "."); found; _, above, found = strings.Cut(above, ".") {
+			if u.closed[above] {
+				u.name(zone.line, true, false, "||"+zone.text+"^")
+				u.leave(zone.line, "exception", zone.text, "no other list blocks it here, too")
+				break
+			}
+		}
+	}
+}
+
+func zoneName(written string) string { return strings.ToLower(strings.TrimSuffix(written, ".")) }
 
 // ofUnbound returns an upstream, ADDRESS@PORT#NAME, as others write it.
 func ofUnbound(text string, tls bool) string {
