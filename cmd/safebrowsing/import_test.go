@@ -161,7 +161,7 @@ func TestABackupOfPihole5IsRead(t *testing.T) {
 		"client.json":          `[{"id":1,"ip":"192.0.2.5","comment":"tablet"}]`,
 		"group.json":           `[{"id":0,"name":"Default"}, {"id":1,"name":"kids"}]`,
 		"custom.list":          "192.0.2.10 nas.example\n",
-		"setupVars.conf":       "PIHOLE_INTERFACE=eth0\nPIHOLE_DNS_1=127.0.0.1#5335\nPIHOLE_DNS_2=9.9.9.9\n",
+		"setupVars.conf":       "PIHOLE_INTERFACE=eth0\nPIHOLE_DNS_1=127.0.0.1#5335\nPIHOLE_DNS_2=9.9.9.9\nREV_SERVER=true\nDHCP_ACTIVE=true\nBLOCKING_ENABLED=false\n",
 		"dhcp.leases":          "ignored",
 	}))
 	r := decode[importReport](t, run(t, "import", "-json", "-dry-run", "backup.tar.gz").want(0).out)[0]
@@ -173,7 +173,10 @@ func TestABackupOfPihole5IsRead(t *testing.T) {
 backup.tar.gz/blacklist.regex.json:2: regular expression: ^ads
 backup.tar.gz/client.json: client: 192.0.2.5 tablet
 backup.tar.gz/custom.list:1: rewrite: 192.0.2.10 nas.example
-backup.tar.gz/group.json: group of clients: kids (its lists and names hold for all)`)
+backup.tar.gz/group.json: group of clients: kids (its lists and names hold for all)
+backup.tar.gz/setupVars.conf:4: upstream: REV_SERVER=true (for some domains only: see forward of CoreDNS)
+backup.tar.gz/setupVars.conf:5: DHCP: DHCP_ACTIVE=true
+backup.tar.gz/setupVars.conf:6: switched off: BLOCKING_ENABLED=false (here it blocks)`)
 	testkit.WantParts(t, string(r.Files[0].Text), "block https://lists.example.net/a.txt\n", "forward . 127.0.0.1:5335 9.9.9.9\n")
 	for i, want := range []string{1: "bad.example\n||wild.example^\n", 2: "|good.example^\n"} {
 		if i > 0 && !sameLines(string(r.Files[i].Text), want) {

@@ -210,14 +210,24 @@ func domainOfRegexp(expression string) string {
 	return strings.ReplaceAll(found[1], `\.`, ".")
 }
 
-// setupVars reads the upstreams of Pi-hole 5.
+// setupVars reads the settings of Pi-hole 5.
 func (m *imported) setupVars(raw []byte) error {
 	number, found := 0, false
 	for line := range strings.Lines(string(raw)) {
 		number++
-		key, value, ok := strings.Cut(strings.TrimSpace(line), "=")
-		if ok && strings.HasPrefix(key, "PIHOLE_DNS_") {
-			m.upstream(number, value)
+		line = strings.TrimSpace(line)
+		key, value, ok := strings.Cut(line, "=")
+		switch line {
+		case "BLOCKING_ENABLED=false":
+			m.leave(number, "switched off", line, "here it blocks")
+		case "DHCP_ACTIVE=true":
+			m.leave(number, "DHCP", line, "")
+		case "REV_SERVER=true", "CONDITIONAL_FORWARDING=true":
+			m.leave(number, "upstream", line, "for some domains only: see forward of CoreDNS")
+		default:
+			if ok && strings.HasPrefix(key, "PIHOLE_DNS_") {
+				m.upstream(number, value)
+			}
 		}
 		found = found || ok
 	}

@@ -254,6 +254,11 @@ func (m *imported) adguardLeft(root *yaml.Node) {
 				m.leave(n.Line, x[0], "", "")
 			}
 		}
+		for _, word := range []string{"protection_enabled", "filtering_enabled"} {
+			if n := nodeAt(in, word); strings.EqualFold(n.Value, "false") {
+				m.leave(n.Line, "switched off", word, "here it blocks")
+			}
+		}
 		for k := range pairs(nodeAt(in, "blocked_services", "schedule")) {
 			if k.Value != "time_zone" {
 				m.leave(k.Line, "schedule", k.Value, "")
