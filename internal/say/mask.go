@@ -128,7 +128,7 @@ func (w MaskedWriter) Write(p []byte) (int, error) {
 	return w.W.Write(p)
 }
 
-// Log writes log lines, masked. It is safe for concurrent use.
+// Log writes log lines, masked, each of them one line that is safe for a terminal. It is safe for concurrent use.
 type Log struct{ to Lines }
 
 // Lines is what writes them, such as the log of CoreDNS for a plugin. It must be safe for concurrent use.
@@ -142,25 +142,31 @@ type Lines interface {
 // NewLog returns a log.
 func NewLog(to Lines) Log { return Log{to} }
 
+// inOneLine joins the lines of a text, such as of several errors.
+var inOneLine = strings.NewReplacer("\n", "; ", "\t", " ")
+
+// line returns a text as a line of the log.
+func line(text string) string { return Shown(inOneLine.Replace(Masked(text))) }
+
 // Debugf logs a line for who looks for a fault; debug must be set.
 func (l Log) Debugf(format string, args ...any) {
 	l.to.Debug(Masked(fmt.Sprintf(format, args...)))
 }
 
 // Info logs a line about what is as it should be.
-func (l Log) Info(args ...any) { l.to.Info(Masked(fmt.Sprint(args...))) }
+func (l Log) Info(args ...any) { l.to.Info(line(fmt.Sprint(args...))) }
 
 // Infof is Info with a format.
-func (l Log) Infof(format string, args ...any) { l.to.Info(Masked(fmt.Sprintf(format, args...))) }
+func (l Log) Infof(format string, args ...any) { l.to.Info(line(fmt.Sprintf(format, args...))) }
 
 // Warning logs a line about what protects less than it could.
-func (l Log) Warning(args ...any) { l.to.Warning(Masked(fmt.Sprint(args...))) }
+func (l Log) Warning(args ...any) { l.to.Warning(line(fmt.Sprint(args...))) }
 
 // Warningf is Warning with a format.
-func (l Log) Warningf(format string, args ...any) { l.to.Warning(Masked(fmt.Sprintf(format, args...))) }
+func (l Log) Warningf(format string, args ...any) { l.to.Warning(line(fmt.Sprintf(format, args...))) }
 
 // Errorf logs a line about what does not work.
-func (l Log) Errorf(format string, args ...any) { l.to.Error(Masked(fmt.Sprintf(format, args...))) }
+func (l Log) Errorf(format string, args ...any) { l.to.Error(line(fmt.Sprintf(format, args...))) }
 
 // JSON logs a value as a line that is JSON from its first byte on: where CoreDNS writes its log, without the
 // date, the level and the plugin's name.

@@ -86,6 +86,20 @@ func TestEachLevelOfTheLogAndEachWriteIsMasked(t *testing.T) {
 	}
 }
 
+// What others have written, such as the name in a certificate, makes no line of its own, and moves nothing on a terminal.
+func TestALineOfTheLogIsOneLine(t *testing.T) {
+	lines := testkit.Capture(t)
+	l, text := NewLog(clog.NewWithPlugin(Plugin)), "a\n[ERROR]\tb\x1b[2J\u202e\u009b\xff é"
+	l.Info(text)
+	l.Infof("%s", text)
+	l.Warning(text)
+	l.Warningf("%s", text)
+	l.Errorf("%s", text)
+	if all, got := lines.About(""), lines.About(": a; [ERROR] b%1B[2J%E2%80%AE%C2%9B%FF é\n"); len(all) != 5 || len(got) != 5 {
+		t.Errorf("got %q", all)
+	}
+}
+
 func TestALineWithoutASecretCostsNoAllocation(t *testing.T) {
 	line := strings.Repeat("www.example.org is blocked ", 5)
 	if n := testing.AllocsPerRun(100, func() { Masked(line) }); n != 0 {
