@@ -386,13 +386,13 @@ func (c *caller) withoutKey(text string) string {
 	return text
 }
 
-// hideKey takes the key out of *err, if that is an error: the server knows the
-// key and may have put it into any of the words that an error quotes.
+// hideKey takes the key out of *err, if that is an error, and makes it fit for a log line: the server
+// knows the key and may have put it, or anything else, into the words that an error quotes.
 func (c *caller) hideKey(err *error) {
 	if *err == nil {
 		return
 	}
-	if text := c.withoutKey((*err).Error()); text != (*err).Error() {
+	if text := c.printable((*err).Error(), maxErrorText); text != (*err).Error() {
 		*err = &reworded{text: text, err: *err}
 	}
 }
@@ -430,7 +430,7 @@ func (c *caller) messageOf(ctx context.Context, answer *http.Response) string {
 	if json.Unmarshal(raw, &body) != nil {
 		return ""
 	}
-	return c.printable(body.Error.Message)
+	return c.printable(body.Error.Message, maxMessage)
 }
 
 // relayHeader returns the value of a header of relays, or "". Google's server sends none.
@@ -441,15 +441,21 @@ func (c *caller) relayHeader(answer *http.Response, name string) string {
 	return answer.Header.Get(name)
 }
 
-// printable makes a server's words fit for a log line.
-func (c *caller) printable(text string) string {
+// The most bytes of an error in words, and of what a server says about it.
+const (
+	maxErrorText = 1000
+	maxMessage   = 300
+)
+
+// printable makes a server's words fit for a log line, of most bytes.
+func (c *caller) printable(text string, most int) string {
 	text = strings.Map(func(r rune) rune {
 		if strconv.IsPrint(r) {
 			return r
 		}
 		return ' '
 	}, c.withoutKey(text))
-	return strings.ToValidUTF8(text[:min(len(text), 300)], "")
+	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }
 
 // RetryAfter reads the header of that name (RFC 9110 section 10.2.3). It returns 0 if the

@@ -2,7 +2,10 @@ package protocol
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -112,6 +115,33 @@ func TestARequestWithoutAConnectionWasNotSent(t *testing.T) {
 				t.Errorf("without a request: %v", err)
 			}
 		})
+	}
+}
+
+// Who is on the way shows a certificate, which is quoted before it is believed.
+func TestWhatAServerShowsIsFitForALogLine(t *testing.T) {
+	cert, key := testkit.Certificate(t, t.TempDir(), "x\n[ERROR] forged\x1b[2J")
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	testkit.Must(t, err)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", strings.Repeat("x", 20_000))
+	}))
+	server.TLS, server.Config.ErrorLog = &tls.Config{Certificates: []tls.Certificate{pair}}, log.New(io.Discard, "", 0)
+	server.StartTLS()
+	defer server.Close()
+	long := httptest.NewServer(server.Config.Handler)
+	defer long.Close()
+	for endpoint, want := range map[string]string{
+		strings.Replace(server.URL, "127.0.0.1", "sb.example", 1): "is valid for x [ERROR] forged [2J, not sb.example",
+		long.URL: "an answer of type ",
+	} {
+		c, err := NewV5(Config{Endpoint: endpoint, UserAgent: "test/1", Resolvers: []string{nameServer(t, 0)}})
+		testkit.Must(t, err)
+		_, err = c.Search(t.Context(), []lookup.Prefix{"abcd"})
+		if err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > maxErrorText {
+			t.Errorf("%s: %.2000q", endpoint, err)
+		}
+		c.Close()
 	}
 }
 
