@@ -145,8 +145,16 @@ func NewLog(to Lines) Log { return Log{to} }
 // inOneLine joins the lines of a text, such as of several errors.
 var inOneLine = strings.NewReplacer("\n", "; ", "\t", " ")
 
+// maxLine is the most bytes of a line of the log: one may quote what others send.
+const maxLine = 8 << 10
+
 // line returns a text as a line of the log.
-func line(text string) string { return Shown(inOneLine.Replace(Masked(text))) }
+func line(text string) string {
+	if text = inOneLine.Replace(Masked(text)); len(text) > maxLine {
+		text = strings.ToValidUTF8(text[:maxLine], "") + "…"
+	}
+	return Shown(text)
+}
 
 // Debugf logs a line for who looks for a fault; debug must be set.
 func (l Log) Debugf(format string, args ...any) {

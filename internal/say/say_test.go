@@ -98,6 +98,10 @@ func TestALineOfTheLogIsOneLine(t *testing.T) {
 	if all, got := lines.About(""), lines.About(": a; [ERROR] b%1B[2J%E2%80%AE%C2%9B%FF é\n"); len(all) != 5 || len(got) != 5 {
 		t.Errorf("got %q", all)
 	}
+	lines.Forget()
+	if l.Errorf("of Redis: %s", strings.Repeat("é", 500_000)); len(lines.String()) > maxLine+100 || !strings.HasSuffix(lines.String(), "é…\n") {
+		t.Errorf("a line of %d bytes", len(lines.String()))
+	}
 }
 
 func TestALineWithoutASecretCostsNoAllocation(t *testing.T) {
