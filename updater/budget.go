@@ -200,7 +200,15 @@ func (l *Ledger) keepDamaged(p place, err error) error {
 // meet joins what a medium knows. The caller holds mu.
 func (l *Ledger) meet(found budgetDays) {
 	l.turn(dateOf(l.clock())) // no process goes back to a date that has ended
-	l.days, _ = l.days.join(found).on(l.days.Day, l.writer)
+	l.days, _ = l.days.join(found).on(l.days.Day, l.apart())
+}
+
+// apart returns the writer if the day of others may begin at another time. A folder is one machine's. The caller holds mu.
+func (l *Ledger) apart() string {
+	if l.store != nil && l.store.shared != nil {
+		return l.writer
+	}
+	return ""
 }
 
 // turn continues with another date. The caller holds mu.
@@ -209,7 +217,7 @@ func (l *Ledger) turn(today string) {
 		return
 	}
 	// A reservation belongs to the date of its count.
-	next, fresh := l.days.with(l.writer, max(l.own, l.covered), l.hour).on(today, l.writer)
+	next, fresh := l.days.with(l.writer, max(l.own, l.covered), l.hour).on(today, l.apart())
 	p := next.part(l.writer)
 	l.days, l.own, l.covered, l.hour = next, p.Spent, p.Spent, p.Hour
 	if fresh {
@@ -236,7 +244,7 @@ func (l *Ledger) Spent(now time.Time) int {
 // spentOn is Spent for callers that hold mu.
 func (l *Ledger) spentOn(now time.Time) int {
 	if date := dateOf(now); date != l.days.Day {
-		next, _ := l.exact().on(date, l.writer)
+		next, _ := l.exact().on(date, l.apart())
 		return next.spent()
 	}
 	return l.spent()

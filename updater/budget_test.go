@@ -269,10 +269,10 @@ func TestWhatWasNotSentIsGivenBack(t *testing.T) {
 }
 
 func TestAClockThatJumpsRenewsNoBudget(t *testing.T) {
-	for _, disk := range []bool{true, false} {
-		inBubble(t, fmt.Sprint("with a folder: ", disk), func(t *testing.T) {
+	for _, test := range []struct{ disk, restarts bool }{{false, false}, {true, false}, {true, true}} {
+		inBubble(t, fmt.Sprintf("%+v", test), func(t *testing.T) {
 			dir := ""
-			if disk {
+			if test.disk {
 				dir = t.TempDir()
 			}
 			s := newSpender(t, dir, 100)
@@ -280,16 +280,25 @@ func TestAClockThatJumpsRenewsNoBudget(t *testing.T) {
 			set := func(date string) {
 				at, err := time.ParseInLocation(time.DateOnly, date, time.Local)
 				must(t, err)
+				restarts := test.restarts && date < "2026-11-23" // a machine boots in the past, and its clock is set then
+				if restarts {
+					must(t, s.ledger.Flush())
+					s = newSpender(t, "", 100)
+				}
 				now.Store(&at)
+				s.ledger.clock = func() time.Time { return *now.Load() }
+				if restarts {
+					s.ledger.days = budgetDays{}
+					must(t, s.ledger.Move(quick(openStore(t, dir))))
+				}
 			}
-			s.ledger.clock = func() time.Time { return *now.Load() }
 			total := 0
 			set("2026-11-23")
 			for range 60 {
 				must(t, s.search(t))
 				total++
 			}
-			for _, date := range []string{"1970-01-01", "2026-11-23", "1970-01-01", "2026-11-23", "2026-11-22", "2026-11-23"} {
+			for _, date := range []string{"2026-11-22", "2026-11-23", "1970-01-01", "2026-11-23", "1970-01-01", "2026-11-23"} {
 				set(date)
 				for range 20 {
 					if s.search(t) == nil {
@@ -349,8 +358,15 @@ func TestMidnightBetweenTwoProcesses(t *testing.T) {
 func TestProcessesWhoseDaysBeginApartHaveABudgetEachDay(t *testing.T) {
 	for _, ahead := range []time.Duration{time.Second, time.Hour, 9 * time.Hour} {
 		inBubble(t, ahead.String(), func(t *testing.T) {
-			dir := t.TempDir()
-			early, late := newSpender(t, dir, 100), newSpender(t, dir, 100)
+			shared := newMedium()
+			relay := func() *spender {
+				store := quick(openStore(t, t.TempDir()))
+				store.Share(&view{medium: shared})
+				ledger, err := NewLedger(store)
+				must(t, err)
+				return spenderOf(ledger, 100)
+			}
+			early, late := relay(), relay()
 			early.ledger.clock = func() time.Time { return time.Now().Add(ahead) }
 			for day := range 4 {
 				sent := early.sent + late.sent

@@ -52,11 +52,12 @@ const maxDates = 4
 // dateOf returns the operator's date: budgets are for a day of local time.
 func dateOf(now time.Time) string { return now.Local().Format(time.DateOnly) }
 
-// on returns the count of a writer on another date. It is fresh, and starts with what others have
-// spent, if that date is later and the writer was not there before.
+// on returns the count on another date. It is fresh, and starts with what others have spent, if that date is
+// later and was not counted before.
 //
-// Where days begin apart, as in two time zones, others count the next date already. What belongs to
-// theirs is not carried into it.
+// Where days begin apart, as on machines in two time zones, others count the next date already. It is fresh for a
+// writer who was not there before: what belongs to the date of before is not carried into it. No writer, "", is on
+// one machine only.
 //
 // Otherwise the clock was set back, or returns to a date that it has left. Then the
 // higher count of the two dates applies: a router without a clock of its own starts in
@@ -68,7 +69,7 @@ func (d budgetDays) on(date, writer string) (next budgetDays, fresh bool) {
 		return next, false
 	}
 	known, counted := d.Spent[date]
-	if day, err := time.Parse(time.DateOnly, d.Day); err == nil && day.AddDate(0, 0, 1).Format(time.DateOnly) == date {
+	if day, err := time.Parse(time.DateOnly, d.Day); writer != "" && err == nil && day.AddDate(0, 0, 1).Format(time.DateOnly) == date {
 		_, counted = d.Parts[date][writer]
 	}
 	if fresh = date > d.Day && !counted; fresh {

@@ -56,7 +56,7 @@ func (l *Ledger) allowance(perDay int, now time.Time) Allowance {
 	}
 	if date := dateOf(now); date != l.days.Day {
 		unknown = false
-		if _, fresh := l.days.on(date, l.writer); fresh {
+		if _, fresh := l.days.on(date, l.apart()); fresh {
 			common, hour = 0, nil
 		}
 	}
