@@ -104,6 +104,25 @@ func TestAnImportedConfigurationDecides(t *testing.T) {
 	}
 }
 
+// The address of a list may be another's choice: a space that only a Corefile takes for one adds no word.
+func TestAListOfAnImportIsOneWord(t *testing.T) {
+	inImports(t)
+	for _, space := range []string{"\u00a0", "\u0085", "\u2028", "\v"} {
+		dir := t.TempDir()
+		table, source := filepath.Join(dir, "adlist.csv"), "https://lists.example/a.txt"+space+"wide"
+		write(t, table, "id,address,enabled\n1,"+source+",1\n")
+		run(t, "import", "-out", filepath.Join(dir, "out"), table).want(0)
+		all, err := readCorefile(filepath.Join(dir, "out", "Corefile"))
+		testkit.Must(t, err)
+		for _, own := range all[0].Config.Own {
+			if f := own.Fetch; f.URL != "" && (f.URL != source || f.Wide) {
+				t.Errorf("%q became %+v", source, f)
+			}
+		}
+		closeBlocks(all)
+	}
+}
+
 func TestImportReplacesNothing(t *testing.T) {
 	inImports(t)
 	dir := t.TempDir()

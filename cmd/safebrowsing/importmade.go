@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 )
@@ -358,7 +359,7 @@ func (m *imported) render(folder string, lists []importedList) []importFile {
 
 // inCorefile is a word of a Corefile.
 func inCorefile(word string) string {
-	if strings.ContainsAny(word, " #") {
+	if strings.Contains(word, "#") || strings.ContainsFunc(word, unicode.IsSpace) {
 		return `"` + word + `"`
 	}
 	return word
