@@ -41,6 +41,7 @@ type reporter struct {
 	troubleSince time.Time
 	searching    searchState
 	unanswered   time.Time       // when a relay last had no answer about some names, as logged; zero: it has
+	unknown      error           // why, with unanswered
 	refusedLists map[string]bool // as logged
 	left         map[string]bool // endpoints that others stand in for
 
@@ -295,7 +296,7 @@ func (r *reporter) partly(err error) bool {
 	begun := r.unanswered.IsZero()
 	switch {
 	case unanswered(err):
-		if r.unanswered = now; begun {
+		if r.unanswered, r.unknown = now, err; begun {
 			log.Warningf("Names are confirmed in part: %v. Suspected names that the relay does not know pass. They are asked about again, each after %s at most. The relay's log says until when that lasts", err, lookup.MaxUnanswered)
 		}
 		r.searching = searchesWork // the relay is there

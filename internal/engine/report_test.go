@@ -292,6 +292,9 @@ func TestARelayThatAnswersInPartIsTwoLines(t *testing.T) {
 			searches(r, searcher, 1)
 			time.Sleep(10 * time.Second)
 		}
+		if _, _, inPart := r.standing(); inPart != "Names are confirmed in part (the relay has no answer: the day's budget of searches is spent for this client): suspected names that the relay does not know pass. The relay's log says until when." {
+			t.Errorf("Expected the standing to say so, got %q", inPart)
+		}
 		testkit.WantParts(t, lines.Only(t, "in part"), "[WARNING]", "budget of searches is spent for this client", "Suspected names that the relay does not know pass", "1m0s at most")
 		if hold := r.schedule.SearchHold(); hold.Failures != 0 || hold.Active(time.Now()) {
 			t.Errorf("Expected no wait and no failure, got %+v", hold)
@@ -302,6 +305,9 @@ func TestARelayThatAnswersInPartIsTwoLines(t *testing.T) {
 			searches(r, searcher, 1)
 		}
 		testkit.WantParts(t, lines.Only(t, "answers about all names again"), "[INFO]")
+		if _, _, inPart := r.standing(); inPart != "" {
+			t.Errorf("Expected an end of that, got %q", inPart)
+		}
 		if got := lines.About("onfirmation"); len(got) != 0 {
 			t.Errorf("Expected no other line, got %q", got)
 		}

@@ -31,8 +31,8 @@ type Service struct {
 
 	settings Settings
 	client   protocol.Client
-	ledger   *updater.Ledger                                   // counts searches; nil: no budget, or the count is in the memory of another process
-	standing func() (lists []updater.ListStatus, follows bool) // of Standing
+	ledger   *updater.Ledger                                                  // counts searches; nil: no budget, or the count is in the memory of another process
+	standing func() (lists []updater.ListStatus, follows bool, inPart string) // of Standing
 }
 
 // FetchHold returns why and until when no lists are fetched.
@@ -68,9 +68,9 @@ func (s *Service) Standing(now time.Time) status.Service {
 	}
 	if s.ledger != nil {
 		all.Budget, all.Left, all.Spent, all.Paid = set.Budget, s.ledger.Remaining(set.Budget, now), s.ledger.Spent(now), set.Dialect().Paid
-		all.InPart = s.InPart(now)
 	}
-	lists, follows := s.standing()
+	lists, follows, inPart := s.standing()
+	all.InPart = cmp.Or(s.InPart(now), inPart)
 	for _, l := range lists {
 		all.Lists = append(all.Lists, status.List{Name: l.Name, Title: say.TitleOf(l.Name), InForce: !l.Missing(), Old: l.Old(now), Entries: l.Entries, Updated: l.Updated, NotBefore: l.NotBefore})
 	}
@@ -130,9 +130,9 @@ func read(s Settings, secret string, searches bool, firstContact func() time.Dur
 	}
 	all := &Stored{Service: Service{settings: s, client: client}}
 	all.Lists = sync.OnceValues(all.readLists)
-	all.standing = func() ([]updater.ListStatus, bool) {
+	all.standing = func() ([]updater.ListStatus, bool, string) {
 		lists, _ := all.Lists()
-		return lists, false
+		return lists, false, ""
 	}
 	if all.Schedule, err = updater.NewSchedule(nil); err != nil {
 		return nil, err

@@ -43,15 +43,18 @@ func (r *reporter) searchHold() updater.Hold {
 	return (&Service{settings: r.settings, Schedule: r.schedule, ledger: r.ledger}).SearchHold()
 }
 
-// standing returns the lists, and whether another process fetches them. It is safe for
-// concurrent use.
-func (r *reporter) standing() (lists []updater.ListStatus, follows bool) {
+// standing returns the lists, whether another process fetches them, and in a sentence that a relay does
+// not answer about all names. It is safe for concurrent use.
+func (r *reporter) standing() (lists []updater.ListStatus, follows bool, inPart string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, name := range r.settings.Stored() {
 		lists = append(lists, r.list(name))
 	}
-	return lists, r.follows
+	if age := time.Since(r.unanswered); age >= 0 && age < partlyFor {
+		inPart = fmt.Sprintf("Names are confirmed in part (%v): suspected names that the relay does not know pass. The relay's log says until when.", r.unknown)
+	}
+	return lists, r.follows, inPart
 }
 
 // startsAgain lets the next start log nothing: tokens change every hour, and nothing else

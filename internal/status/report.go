@@ -92,7 +92,7 @@ type Service struct {
 	Left     int      `json:"budget_remaining"`
 	Spent    int      `json:"searches_today"` // or reserved
 	Paid     bool     `json:"paid"`           // each search costs money
-	InPart   string   `json:"-"`              // a sentence: which clients have spent their shares; "": none
+	InPart   string   `json:"-"`              // sentences: which clients have spent their shares, or that a relay does not answer about all names; "": none
 	Costly   []Costly `json:"costly"`         // names that most searches were made for today, as far as names are kept
 	Ending   string   `json:"ending"`         // that the service ends or has ended, and what to do, as a sentence; "": it does not
 	Ended    bool     `json:"ended"`
