@@ -36,24 +36,29 @@ func askFlags(more ...cli.Flag) []cli.Flag {
 
 // commandOf returns what a command line asks.
 func commandOf(c *cli.Command, word string, names ...string) *control.Command {
-	return &control.Command{Word: word, Names: names, JSON: c.Bool("json"), Tool: "safebrowsing", Folders: doorsOf(c)}
+	folders, unread := doorsOf(c)
+	return &control.Command{Word: word, Names: names, JSON: c.Bool("json"), Tool: "safebrowsing", Folders: folders, Unread: unread}
 }
 
-// doorsOf returns where the door of the server may be that a command line means.
-func doorsOf(c *cli.Command) []string {
+// doorsOf returns where the door of the server may be that a command line means, and why the Corefile, which
+// may say more, cannot be read.
+func doorsOf(c *cli.Command) (folders []string, unread error) {
 	if folder := c.String("db"); folder != "" {
-		return block.Beside(folder)
+		return block.Beside(folder), nil
 	}
 	all := block.Folders()
 	path := corefileOf(c)
 	if path == "" {
-		return all
+		return all, nil
 	}
 	blocks, err := protectedBlocks(path)
-	if err != nil {
-		return all
+	switch {
+	case err != nil && c.IsSet("corefile") && !control.Usual(path):
+		return nil, err
+	case err != nil:
+		return all, err
 	}
-	return doorsFor(path, c.IsSet("corefile"), blocks)
+	return doorsFor(path, c.IsSet("corefile"), blocks), nil
 }
 
 // doorsFor returns where the door of the server of a Corefile may be. If the Corefile is given, the

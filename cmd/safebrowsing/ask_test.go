@@ -161,11 +161,15 @@ func TestTheServerOfACorefileIsFound(t *testing.T) {
 	t.Setenv("RUNTIME_DIRECTORY", other)
 	corefile := w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n }\n}\n")
 	run(t, "status", "-corefile", corefile).want(1, "CoreDNS does not run", w.dir)
+	t.Chdir(filepath.Dir(corefile))
+	run(t, "status", "-corefile", filepath.Base(corefile)).want(1, "CoreDNS does not run", w.dir)
 	_, release, err := new(control.Doors).Open(w.dir, &running{})
 	testkit.Must(t, err)
 	defer release()
 	run(t, "status", "-corefile", corefile).want(1, "No server block has safebrowsing")
 	run(t, "status", "-db", w.dir).want(1, "No server block has safebrowsing")
+	write(t, "Corefile", ". {\n safebrowsing {\n  wrong\n }\n}\n") // after a reload that failed
+	run(t, "status", "-corefile", "Corefile").want(2, "the Corefile, which says where the control socket is, cannot be read: Corefile:3", "-db").mute()
 }
 
 // A running server edits its own lists: the command line leaves the files of the Corefile alone.

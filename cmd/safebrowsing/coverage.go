@@ -209,7 +209,8 @@ func (m *measuring) open(ctx context.Context, c *cli.Command) (err error) {
 	fromFlags := c.IsSet("endpoint") || c.IsSet("protocol") || c.IsSet("lists")
 	client, err := (*control.Client)(nil), error(new(control.NotRunningError))
 	if !fromFlags {
-		client, err = control.Find(ctx, doorsOf(c))
+		folders, _ := doorsOf(c)
+		client, err = control.Find(ctx, folders)
 	}
 	switch _, absent := errors.AsType[*control.NotRunningError](err); {
 	case err == nil:

@@ -132,8 +132,11 @@ func Corefile() string {
 	return ""
 }
 
-// Usual reports whether a Corefile is where it is looked for.
-func Usual(path string) bool { return slices.Contains(corefiles, path) }
+// Usual reports whether a Corefile is in one of the folders where it is looked for.
+func Usual(path string) bool {
+	path, err := filepath.Abs(path)
+	return err == nil && slices.Contains(corefiles, path)
+}
 
 // UseCredential lets a key be found where the packages put it: beside the Corefile, unless the service
 // manager has given this process its own.
@@ -145,15 +148,21 @@ func UseCredential(corefile string) {
 }
 
 // NotRunningError says that no server answers.
-type NotRunningError struct{ Folders []string }
+type NotRunningError struct {
+	Folders []string
+	Unread  error // see Command; not nil: a server may run elsewhere
+}
 
 // Error implements error.
 func (e *NotRunningError) Error() string {
+	if e.Unread != nil {
+		return fmt.Sprintf("the Corefile, which says where the control socket is, cannot be read: %v. Correct it, or name the folder of the lists by -db", e.Unread)
+	}
 	return "CoreDNS does not run: no server has a control socket in " + strings.Join(e.Folders, ", ")
 }
 
 // Is reports that this is bad news, and no misuse.
-func (e *NotRunningError) Is(target error) bool { return target == say.ErrBadNews }
+func (e *NotRunningError) Is(target error) bool { return target == say.ErrBadNews && e.Unread == nil }
 
 // ForbiddenError says that a server may run, and that this user may not ask it.
 type ForbiddenError struct{ Path string }
@@ -186,7 +195,7 @@ func Find(ctx context.Context, folders []string) (*Client, error) {
 	if forbidden != nil {
 		return nil, forbidden
 	}
-	return nil, &NotRunningError{folders}
+	return nil, &NotRunningError{Folders: folders}
 }
 
 // dialTimeout is how long a server may take to open.

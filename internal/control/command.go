@@ -31,6 +31,7 @@ type Command struct {
 	JSON    bool
 	Tool    string   // the command that people write before a word
 	Folders []string // where doors are
+	Unread  error    // why the Corefile, which may name other folders, cannot be read
 }
 
 // Words are the words of commands, in the order of a help.
@@ -40,6 +41,9 @@ var Words = []string{"status", "why", "blocked", "lists", "pause", "resume", "al
 // not pass.
 func (c *Command) Run(ctx context.Context, out io.Writer) error {
 	client, err := Find(ctx, c.Folders)
+	if down, ok := errors.AsType[*NotRunningError](err); ok {
+		down.Unread = c.Unread
+	}
 	if err != nil {
 		return err
 	}
