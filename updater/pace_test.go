@@ -245,6 +245,7 @@ func TestOfWaitsThatComeTogetherTheLongestHolds(t *testing.T) {
 		"before a failure":  {[]end{hour, {0, errServer}}, time.Hour, 1},
 		"after a failure":   {[]end{{0, errServer}, hour}, time.Hour, 1},
 		"none, after one":   {[]end{hour, {}}, time.Hour, 0},
+		"a Retry-After":     {[]end{{0, errServer}, {0, &StatusError{Code: 503, RetryAfter: 20 * time.Minute}}}, 20 * time.Minute, 1},
 		"a longer back-off": {[]end{{0, errServer}, {time.Minute, nil}}, 15 * time.Minute, 1},
 	} {
 		inBubble(t, name, func(t *testing.T) {

@@ -216,11 +216,12 @@ func (p *pacedSearcher) searched(sent sentSearch, now time.Time, wait time.Durat
 			}
 			refusals = c.Refusals
 		}
-		backoff := max(p.rules.Backoff(c.Failures, refusals, s.random()), retryAfter(err, true), wait)
+		told := max(retryAfter(err, true), wait)
+		backoff := max(p.rules.Backoff(c.Failures, refusals, s.random()), told)
 		*c = c.because(now, err)
-		// Of failures that came together, only one that was noted, a refusal or one with a minimum
-		// wait makes the wait longer.
-		if until := now.Add(backoff); until.After(c.NotBefore) && (!together || noted || refused(err) || wait > 0) {
+		// Of failures that came together, only one that was noted, a refusal or one with a wait of the
+		// server's makes the wait longer.
+		if until := now.Add(backoff); until.After(c.NotBefore) && (!together || noted || refused(err) || told > 0) {
 			c.NotBefore = until
 		}
 	}, p.failedToSave)
