@@ -13,9 +13,11 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/wrv1"
@@ -180,11 +182,14 @@ func TestEntriesFitAnInt(t *testing.T) {
 func TestVersionsAreBounded(t *testing.T) {
 	for size, good := range map[int]bool{1024: true, 1025: false} {
 		for service, u := range map[string]*updater.Update{
-			"v5":       updateOf(t.Context(), &sbv5.HashList{Name: "se-4b", Version: make([]byte, size)}),
+			"v5":       updateOf(t.Context(), &sbv5.HashList{Name: "se-4b", Version: make([]byte, size), MinimumWaitDuration: durationpb.New(time.Hour)}),
 			"Web Risk": updateOfWebRisk(t.Context(), &wrv1.ComputeThreatListDiffResponse{NewVersionToken: make([]byte, size), ResponseType: wrv1.ComputeThreatListDiffResponse_RESET}, serverClock{}),
 		} {
 			if good != (u.Err == nil) || u.Err != nil && !errors.Is(u.Err, updater.ErrMalformed) {
 				t.Errorf("%s, a version of %d bytes: %v", service, size, u.Err)
+			}
+			if service == "v5" && u.MinimumWait != time.Hour {
+				t.Errorf("a version of %d bytes: a minimum wait of %s", size, u.MinimumWait)
 			}
 		}
 	}

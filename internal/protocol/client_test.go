@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
@@ -164,29 +165,31 @@ func TestListsComeFromAllPages(t *testing.T) {
 
 func TestBatchMustAnswerWhatWasAsked(t *testing.T) {
 	list := func(name string) []byte {
-		raw := marshal(t, &sbv5.HashList{Name: name, Version: []byte{1}})
-		return raw
+		return marshal(t, &sbv5.HashList{Name: name, Version: []byte{1}, MinimumWaitDuration: durationpb.New(time.Hour)})
 	}
 	tests := []struct {
 		name  string
 		lists [][]byte
 		good  bool
+		wait  time.Duration // that the client was told of all lists, or of those that had come
 	}{
-		{"what was asked", [][]byte{list("se-4b"), list("mw-4b")}, true},
-		{"another order", [][]byte{list("mw-4b"), list("se-4b")}, false},
-		{"one list twice", [][]byte{list("se-4b"), list("se-4b")}, false},
-		{"another name", [][]byte{list("se-4b"), list("se-8b")}, false},
-		{"no name", [][]byte{list("se-4b"), list("")}, false},
-		{"one list missing", [][]byte{list("se-4b")}, false},
-		{"no list", nil, false},
-		{"one list too many", [][]byte{list("se-4b"), list("mw-4b"), list("uws-4b")}, false},
+		{"what was asked", [][]byte{list("se-4b"), list("mw-4b")}, true, 0},
+		{"another order", [][]byte{list("mw-4b"), list("se-4b")}, false, 0},
+		{"one list twice", [][]byte{list("se-4b"), list("se-4b")}, false, time.Hour},
+		{"another name", [][]byte{list("se-4b"), list("se-8b")}, false, time.Hour},
+		{"no name", [][]byte{list("se-4b"), list("")}, false, time.Hour},
+		{"one list missing", [][]byte{list("se-4b")}, false, time.Hour},
+		{"a list that breaks off", [][]byte{list("se-4b"), list("mw-4b")[:5]}, false, time.Hour},
+		{"no list", nil, false, 0},
+		{"one list too many", [][]byte{list("se-4b"), list("mw-4b"), list("uws-4b")}, false, time.Hour},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := newClient(t, always(binaryForm, batch(test.lists...)))
-			got, err := fetch(t, c, updater.Want{List: "se-4b"}, updater.Want{List: "mw-4b"})
-			if test.good != (err == nil) || err != nil && !errors.Is(err, updater.ErrMalformed) || test.good && len(got) != 2 {
-				t.Errorf("got %d updates, %v", len(got), err)
+			taken := 0
+			wait, err := c.Fetch(t.Context(), []updater.Want{{List: "se-4b"}, {List: "mw-4b"}}, func(int, *updater.Update) { taken++ })
+			if test.good != (err == nil) || err != nil && !errors.Is(err, updater.ErrMalformed) || test.good && taken != 2 || wait != test.wait {
+				t.Errorf("got %d updates, a minimum wait of %s, %v", taken, wait, err)
 			}
 		})
 	}

@@ -31,9 +31,17 @@ func NewV5(cfg Config) (*V5, error) {
 	return &V5{c}, err
 }
 
-// Fetch implements updater.Source with hashLists.batchGet, or hashList.get for a single list.
+// Fetch implements updater.Source with hashLists.batchGet, or hashList.get for a single list. Where
+// the answer breaks off or is malformed, the minimum wait is the longest of the lists that had come.
 func (c *V5) Fetch(ctx context.Context, wanted []updater.Want, take func(i int, u *updater.Update)) (minimumWait time.Duration, err error) {
 	defer c.hideKey(&err)
+	var came []*updater.Update
+	note := func(i int, u *updater.Update) { came = append(came, u); take(i, u) }
+	defer func() {
+		for i := 0; err != nil && i < len(came); i++ {
+			minimumWait = max(minimumWait, came[i].MinimumWait)
+		}
+	}()
 	query := url.Values{}
 	if c.cfg.MaxEntries > 0 {
 		query.Set("sizeConstraints.maxDatabaseEntries", strconv.Itoa(c.cfg.MaxEntries))
@@ -44,7 +52,7 @@ func (c *V5) Fetch(ctx context.Context, wanted []updater.Want, take func(i int, 
 		}
 	}
 	if len(wanted) == 1 {
-		if err := c.fetchOne(ctx, query, wanted[0], func(u *updater.Update) { take(0, u) }); err != nil {
+		if err := c.fetchOne(ctx, query, wanted[0], func(u *updater.Update) { note(0, u) }); err != nil {
 			return 0, fmt.Errorf("fetching list %s: %w", wanted[0].List, err)
 		}
 		return 0, nil
@@ -52,7 +60,7 @@ func (c *V5) Fetch(ctx context.Context, wanted []updater.Want, take func(i int, 
 	for _, w := range wanted {
 		query.Add("names", w.List)
 	}
-	if err := c.fetchBatch(ctx, query, wanted, take); err != nil {
+	if err := c.fetchBatch(ctx, query, wanted, note); err != nil {
 		return 0, fmt.Errorf("fetching lists: %w", err)
 	}
 	return 0, nil
@@ -158,15 +166,13 @@ func updateOf(ctx context.Context, list *sbv5.HashList) *updater.Update {
 	if len(u.Checksum) == 0 {
 		u.Checksum = nil
 	}
+	if u.MinimumWait, u.Err = duration(list.GetMinimumWaitDuration()); u.Err != nil {
+		u.Err = fmt.Errorf("minimum wait: %w", u.Err)
+		return u
+	}
 	if u.Err = checkVersion(u.Version); u.Err != nil {
 		return u
 	}
-	wait, err := duration(list.GetMinimumWaitDuration())
-	if err != nil {
-		u.Err = fmt.Errorf("minimum wait: %w", err)
-		return u
-	}
-	u.MinimumWait = wait
 	if removals := list.GetCompressedRemovals(); removals != nil {
 		r := newRice(4, [4]uint64{uint64(removals.GetFirstValue())}, removals)
 		if u.Err = r.check(parametersV5(r.width)); u.Err != nil {
