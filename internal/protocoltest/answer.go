@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -30,6 +31,7 @@ type reply struct {
 	// What the client may conclude from a reply that it read to the end.
 	useless  bool // nothing: the request failed
 	served   []served
+	whole    int           // of those, how many come before a reply that is cut breaks off
 	cacheFor time.Duration // hashes.search only
 	known    knownUntil    // hashes.search of Web Risk only
 	own      any           // what only the service knows of it
@@ -68,6 +70,15 @@ func (s *Server) answer(q *query, r *http.Request) reply {
 	a.cut = f.CutBody
 	a.closed = a.closed || f.CutBody && len(a.body) == 0 // nothing is left to cut
 	a.useless = a.useless || f.breaksRequest(q)
+	if a.cut && q.method == methodBatchGet && !q.json && !s.json {
+		for rest := a.body[:len(a.body)/2]; ; a.whole++ {
+			_, _, n := protowire.ConsumeField(rest)
+			if n < 0 {
+				break
+			}
+			rest = rest[n:]
+		}
+	}
 	return a
 }
 

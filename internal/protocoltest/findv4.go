@@ -200,6 +200,7 @@ func (r *referee) learnFind(x *exchange, how outcome, at time.Time) {
 	case failed:
 		r.before = r.backoffs
 		r.backoffs.v4.finds.fail(at)
+		r.backoffs.v4.finds.notBefore = x.retryAt(r.backoffs.v4.finds.notBefore, at)
 	case received:
 		// One that was under way when another failed does not end the wait.
 		if !at.Before(r.backoffs.v4.finds.notBefore) {

@@ -2,7 +2,10 @@ package protocoltest
 
 import (
 	"fmt"
+	"math"
+	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -147,6 +150,23 @@ func (b *backoff) fail(at time.Time) {
 	b.failures++
 	doublings := min(b.failures-1, 7) // 2^7 * 15 minutes are more than a day
 	b.notBefore = at.Add(min(15*time.Minute<<doublings, 24*time.Hour))
+}
+
+// longestRetry is how long a client obeys Retry-After, which no page of Google's mentions: as long as the longest
+// back-off. Of searches a server that is down, with status 5xx, stops no more than a pause does.
+const longestRetry = 24 * time.Hour
+
+// retryAt returns the later one of a time and what the header Retry-After of an answer at a time demands.
+func (x *exchange) retryAt(t, at time.Time) time.Time {
+	longest := longestRetry
+	if x.query.searches() && x.note.Status >= http.StatusInternalServerError {
+		longest = maxPause
+	}
+	seconds, _ := strconv.ParseInt(x.reply.header.Get("Retry-After"), 10, 64)
+	if x.note.Status == 0 { // it has not come
+		return t
+	}
+	return later(t, at, min(time.Duration(min(seconds, math.MaxInt32))*time.Second, longest))
 }
 
 // stamp writes a time as violations show it.

@@ -196,6 +196,13 @@ func (b *bench) search(prefixes ...string) error {
 func se(b *bench) { b.lists(nil, "se-4b") }
 func mw(b *bench) { b.lists(nil, "mw-4b") }
 
+// cut fetches two lists. The answer breaks off in the second one.
+func cut(b *bench) {
+	b.Publish("mw-4b", [][]byte{{1, 1, 1, 1}, {2, 2, 2, 2}, {3, 3, 3, 3}, {4, 4, 4, 4}, {5, 5, 5, 5}, {6, 6, 6, 6}})
+	b.Break("", 1, Fault{CutBody: true})
+	b.lists(nil, "se-4b", "mw-4b")
+}
+
 func TestRefereeReportsRequestsTooEarly(t *testing.T) {
 	notBefore(t, "minimum wait", "minimum wait", time.Hour, se, se)
 	notBefore(t, "minimum wait after restart", "minimum wait", time.Hour, func(b *bench) { se(b); b.ClientStarted() }, se)
@@ -203,7 +210,16 @@ func TestRefereeReportsRequestsTooEarly(t *testing.T) {
 	notBefore(t, "one failure", "back-off", 15*time.Minute, func(b *bench) { b.Break("", 1, Fault{Status: 503}); se(b) }, mw)
 	notBefore(t, "a bad frame", "back-off", 15*time.Minute, func(b *bench) { b.Break("", 1, Fault{WrongName: true}); se(b) }, se)
 	notBefore(t, "ten failures", "back-off", 24*time.Hour, func(b *bench) { b.tenFailures("", se) }, se)
+	const broken = "minimum wait in an answer that failed"
+	notBefore(t, "bad content with a minimum wait", broken, time.Hour, func(b *bench) { b.Break("", 1, Fault{WrongChecksum: true}); se(b) }, se)
+	notBefore(t, "bad content with a bad minimum wait", "back-off of one list", 15*time.Minute, func(b *bench) { b.Break("", 1, Fault{NegativeWait: true}); se(b) }, se)
+	notBefore(t, "the list before the break", broken, time.Hour, cut, se)
+	notBefore(t, "the list after the break", "back-off", 15*time.Minute, cut, mw)
+	notBefore(t, "Retry-After", "back-off", time.Hour, func(b *bench) { b.Break("", 1, Fault{Status: 503, RetryAfter: time.Hour}); se(b) }, mw)
+	notBefore(t, "Retry-After of one list", "back-off of one list", time.Hour, func(b *bench) { b.Break("", 1, Fault{Status: 404, RetryAfter: time.Hour}); se(b); mw(b) }, se)
+	notBefore(t, "Retry-After of years", "back-off", 24*time.Hour, func(b *bench) { b.Break("", 1, Fault{Status: 429, RetryAfter: 1 << 55}); se(b) }, se)
 	notBefore(t, "bad content twice", "back-off of one list", 30*time.Minute, func(b *bench) {
+		b.SetMinimumWait("se-4b", 0)
 		b.Break("batchGet", 2, Fault{WrongChecksum: true, List: "se-4b"})
 		se(b)
 		time.Sleep(15 * time.Minute)
@@ -450,6 +466,16 @@ func TestRefereeJudgesSearchBackoffOnRequest(t *testing.T) {
 	notBefore(t, "429", rule, 15*time.Minute, func(b *bench) { fail(b, 429, 1) }, ask)
 	notBefore(t, "429, and a restart", rule, 15*time.Minute, func(b *bench) { fail(b, 429, 1); b.ClientStarted() }, ask)
 	notBefore(t, "403 twice", rule, 30*time.Minute, func(b *bench) { fail(b, 403, 1); time.Sleep(15 * time.Minute); fail(b, 403, 1) }, ask)
+	notBefore(t, "Retry-After of days", rule, 24*time.Hour, func(b *bench) {
+		b.JudgeSearchBackoff(true)
+		b.Break("", 1, Fault{Status: 429, RetryAfter: 1 << 50})
+		ask(b)
+	}, ask)
+	notBefore(t, "Retry-After of a server that is down", rule, 30*time.Minute, func(b *bench) {
+		b.JudgeSearchBackoff(true)
+		b.Break("", 1, Fault{Status: 503, RetryAfter: 1 << 50})
+		ask(b)
+	}, ask)
 	notBefore(t, "three strikes", rule, 5*time.Minute, func(b *bench) { fail(b, 500, 3) }, ask)
 	notBefore(t, "four times three strikes", rule, 30*time.Minute, func(b *bench) {
 		for _, pause := range []time.Duration{5, 10, 20, 0} {

@@ -248,13 +248,21 @@ func (r *referee) learnLists(x *exchange, how outcome, at time.Time, of listRequ
 // learnRefusal takes in that a list request failed.
 func (r *referee) learnRefusal(x *exchange, at time.Time, of listRequests) {
 	r.before = r.backoffs
+	if x.note.Status != 0 {
+		for _, s := range x.reply.served[:x.reply.whole] {
+			of.clock(s.name).wait(at, s)
+		}
+	}
 	if x.query.refusesOneList(x.note.Status) {
-		of.clock(x.query.names[0]).refused(at)
+		l := of.clock(x.query.names[0])
+		l.refused(at)
+		l.notBefore = x.retryAt(l.notBefore, at)
 		return
 	}
 	splits := r.relay && x.note.Status == http.StatusNotFound && len(x.query.names) > 1
 	if !of.late(at) && !splits {
 		of.backoff.fail(at)
+		of.backoff.notBefore = x.retryAt(of.backoff.notBefore, at)
 	}
 	if refusesLists(x.note.Status) {
 		for _, name := range x.query.names {
@@ -297,12 +305,20 @@ func (l *listClock) refused(at time.Time) {
 	l.alone, l.stepUntil = true, time.Time{}
 }
 
+// wait takes in a minimum wait that is longer than what is known, whatever else became of the answer.
+func (l *listClock) wait(at time.Time, s served) {
+	if end := later(s.next, at, s.wait); end.After(l.notBefore) {
+		l.notBefore, l.why = end, ruleFrequency+", minimum wait in an answer that failed"
+	}
+}
+
 // learn takes in what an answer for the list says about the next request.
 func (l *listClock) learn(s served, at time.Time) {
 	l.stepUntil, l.alone = time.Time{}, false
 	if s.spoilt {
 		l.failed.fail(at)
 		l.notBefore, l.why = l.failed.notBefore, ruleFrequency+", back-off of one list"
+		l.wait(at, s)
 		return
 	}
 	l.failed = backoff{}

@@ -95,6 +95,7 @@ func (r *referee) learnSearch(x *exchange, how outcome, at time.Time) {
 	case failed:
 		r.before = r.backoffs
 		r.backoffs.searches.fail(x.note.Status, at)
+		r.backoffs.searches.notBefore = x.retryAt(r.backoffs.searches.notBefore, at)
 	case received:
 		r.searches.learn(asked, at, x.reply.cacheFor)
 		// One that was under way when another was refused does not end the wait.

@@ -141,6 +141,7 @@ func (r *referee) learnSearchOne(x *exchange, how outcome, at time.Time) {
 		r.before = r.backoffs
 		if !late {
 			r.backoffs.risks.fail(x.note.Status, at)
+			r.backoffs.risks.notBefore = x.retryAt(r.backoffs.risks.notBefore, at)
 		}
 	case how == received:
 		if !late {

@@ -66,8 +66,14 @@ func TestRefereeReportsDiffsTooEarly(t *testing.T) {
 	notBefore(t, "next diff", next, time.Hour, diffSE, diffSE)
 	notBefore(t, "failure before a restart", "back-off", 15*time.Minute, func(b *bench) { b.Break("update", 1, Fault{Status: 429}); diffSE(b); b.ClientStarted() }, diffMW)
 	for _, f := range []Fault{{Status: 400}, {ShortChecksum: true, List: "se-4b"}} {
-		notBefore(t, "a list refused, or bad", "back-off of one list", 15*time.Minute, func(b *bench) { b.Break("update", 1, f); diffSE(b); diffMW(b) }, diffSE)
+		notBefore(t, "a list refused, or bad", "back-off of one list", 15*time.Minute, func(b *bench) {
+			b.SetMinimumWait("se-4b", 0)
+			b.Break("update", 1, f)
+			diffSE(b)
+			diffMW(b)
+		}, diffSE)
 	}
+	notBefore(t, "a bad list with a next diff", "minimum wait in an answer that failed", time.Hour, func(b *bench) { b.Break("update", 1, Fault{ShortChecksum: true}); diffSE(b) }, diffSE)
 	judged(t, inBubble,
 		act{"cancelled", func(b *bench) { b.Break("", 1, Fault{Status: 500}); diffSE(b); b.ClientCancelled(); diffSE(b) }, ""},
 		act{"Web Risk and Safe Browsing", func(b *bench) { // each service has clocks of its own

@@ -152,10 +152,11 @@ func (s *Server) hashLists(q *query, f *Fault, a *reply) (proto.Message, error) 
 		} else {
 			messages = append(messages, u.message())
 		}
-		a.served = append(a.served, served{
-			name: name, spoilt: spoilt, version: u.target.id,
-			changed: !u.partial || u.changes(), wait: u.wait, entries: u.target.entries,
-		})
+		say := served{name: name, spoilt: spoilt, version: u.target.id, changed: !u.partial || u.changes(), wait: u.wait, entries: u.target.entries}
+		if f.NegativeWait {
+			say.wait = 0 // it was not told
+		}
+		a.served = append(a.served, say)
 	}
 	messages = f.spoilFrame(messages)
 	if q.method == methodBatchGet {
