@@ -124,7 +124,7 @@ func (u *Updater) lock(ctx context.Context) (waited bool, err error) {
 			u.wait(tries)
 		}
 		waited = true
-		if err := sleep(ctx, lockRetry); err != nil {
+		if _, err := u.sleepUntil(ctx, time.Now().Add(lockRetry)); err != nil { // it moves the clocks after a suspend
 			return waited, err
 		}
 	}

@@ -2,13 +2,18 @@ package updater
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 const se = "se-4b"
@@ -269,6 +274,42 @@ func TestASuspendCountsAsTimePassed(t *testing.T) {
 		s.forward(5 * time.Hour)
 		wantDueIn(t, s, time.Hour)
 	})
+}
+
+// Also where nothing is fetched: without lists, and while another process fetches them.
+func TestASuspendCountsAsTimePassedForSearches(t *testing.T) {
+	for name, lists := range map[string][]string{"lists": {se}, "no lists": nil, "another process has the lock": {se}} {
+		inBubble(t, name, func(t *testing.T) {
+			store := openStore(t, t.TempDir())
+			if strings.HasPrefix(name, "another") {
+				other := openStoreOf(t, store.dir)
+				locked, err := other.tryLock()
+				if must(t, err); !locked {
+					t.Fatal("not locked")
+				}
+				defer other.unlock()
+			}
+			s, err := NewSchedule(store)
+			must(t, err)
+			s.changeSearch(func(a *asked) { a.Clock = a.failed(time.Now(), 6*time.Hour, 0) }, func(err error) { must(t, err) })
+			u, err := New(Config{Source: failingSource{errTest}, Database: new(lookup.Database), Schedule: s, Store: store, Lists: lists,
+				FirstContact: func() time.Duration { return 24 * time.Hour }})
+			must(t, err)
+			begun, suspended := time.Now(), new(atomic.Int64)
+			u.sinceBoot = func() time.Duration { return time.Since(begun) + time.Duration(suspended.Load()) }
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error)
+			go func() { ended <- u.Run(ctx) }()
+			time.Sleep(time.Hour)
+			suspended.Store(int64(4 * time.Hour))
+			time.Sleep(30 * time.Minute)
+			if got := time.Until(s.SearchHold().Until).Round(time.Minute); got != 30*time.Minute {
+				t.Errorf("searches wait for %s, want 30 minutes", got)
+			}
+			cancel()
+			<-ended
+		})
+	}
 }
 
 func wantDueIn(t *testing.T, s *Schedule, want time.Duration) {

@@ -199,8 +199,11 @@ func (u *Updater) fetchWhenDue(ctx context.Context, settled time.Time) error {
 	if len(u.cfg.Lists) == 0 {
 		u.cfg.Report(Event{Kind: Started})
 		u.contacted()
-		<-ctx.Done()
-		return ctx.Err()
+		for { // it moves the clock of searches after a suspend
+			if _, err := u.sleepUntil(ctx, time.Now().Add(u.slice)); err != nil {
+				return err
+			}
+		}
 	}
 	// The later of both applies: neither a first contact nor a saved wait replaces the other.
 	contact := latest(time.Now().Add(u.cfg.FirstContact()), settled)
