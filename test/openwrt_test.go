@@ -22,15 +22,15 @@ const openwrt = "deploy/openwrt/files/"
 // router is what the init script of OpenWrt works on: the functions of testdata/openwrt, whose
 // state is a folder.
 type router struct {
-	t          *testing.T
-	state, run string
+	t                *testing.T
+	state, conf, run string
 }
 
 // newRouter has the configuration that the package installs, and a dnsmasq with a server of the
 // operator's and one for a domain.
 func newRouter(t *testing.T, options map[string][]string) *router {
 	t.Helper()
-	r := &router{t, t.TempDir(), t.TempDir()}
+	r := &router{t, t.TempDir(), t.TempDir(), t.TempDir()}
 	installed, err := fs.ReadFile(repository, openwrt+"safebrowsing.config")
 	testkit.Must(t, err)
 	for _, m := range regexp.MustCompile(`(?m)^\t(?:option|list) (\w+) '(.*)'$`).FindAllStringSubmatch(string(installed), -1) {
@@ -59,7 +59,7 @@ func (r *router) do(commands string) (called string) {
 	if busybox, err := exec.LookPath("busybox"); err == nil {
 		shell = []string{busybox, "sh"}
 	}
-	script := ". ../" + openwrt + "safebrowsing.init; . ../testdata/openwrt/rc.sh; RUN=" + r.run + " PAUSE=0.01 RESOLV=/dev/null PROG=server; " + commands
+	script := ". ../" + openwrt + "safebrowsing.init; . ../testdata/openwrt/rc.sh; CONF=" + r.conf + " RUN=" + r.run + " PAUSE=0.01 RESOLV=/dev/null PROG=server; " + commands
 	c := exec.Command(shell[0], append(shell[1:], "-c", script)...)
 	c.Env = append(os.Environ(), "STATE="+r.state)
 	if out, err := c.CombinedOutput(); err != nil || len(out) > 0 {
@@ -207,11 +207,19 @@ func TestOpenWrtCommandsAskTheServer(t *testing.T) {
 	}
 }
 
-// Only the user of the service may read the key.
+// Only the user of the service may read the key. A service that an attacker has taken over can have root write and
+// give away no file: where it may make links, root writes none.
 func TestOpenWrtKeyIsInAFileOfItsOwn(t *testing.T) {
 	r := newRouter(t, map[string][]string{"enabled": {"1"}, "api_key": {"SECRET"}, "upstream": {"192.0.2.9"}, "db": {t.TempDir()}})
-	r.do("start_service")
-	key, corefile := filepath.Join(r.run, "api.key"), filepath.Join(r.run, "Corefile")
+	victim := writeFile(t, t.TempDir(), "shadow", "root\n")
+	for _, name := range []string{"api.key", "Corefile"} {
+		testkit.Must(t, os.Symlink(victim, filepath.Join(r.run, name)))
+	}
+	called := r.do("start_service")
+	if raw, err := os.ReadFile(victim); err != nil || string(raw) != "root\n" || strings.Contains(called, r.run+"/") || strings.Contains(called, "chown safebrowsing:safebrowsing "+r.conf+"\n") {
+		t.Errorf("Root followed a link, or the service may make some: %q, %v\n%s", raw, err, called)
+	}
+	key, corefile := filepath.Join(r.conf, "api.key"), filepath.Join(r.conf, "Corefile")
 	text, err := os.ReadFile(corefile)
 	if err != nil || strings.Contains(string(text), "SECRET") || !strings.Contains(string(text), "api_key_file "+key+"\n") {
 		t.Errorf("Expected the name of the file of the key in the Corefile, got %v\n%s", err, text)

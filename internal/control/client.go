@@ -120,7 +120,7 @@ const waitFor = callTimeout + 2*time.Second
 
 // corefiles are where a Corefile is looked for: where CoreDNS does so without -conf, where this
 // project's packages put it, where others do, and where OpenWrt has it.
-var corefiles = []string{"Corefile", "/etc/coredns-safebrowsing/Corefile", "/etc/coredns/Corefile", "/var/run/safebrowsing/Corefile"}
+var corefiles = []string{"Corefile", "/etc/coredns-safebrowsing/Corefile", "/etc/coredns/Corefile", "/var/etc/safebrowsing/Corefile"}
 
 // Corefile returns the path of the Corefile of this machine; "": there is none.
 func Corefile() string {
