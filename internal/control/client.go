@@ -156,7 +156,7 @@ type NotRunningError struct {
 // Error implements error.
 func (e *NotRunningError) Error() string {
 	if e.Unread != nil {
-		return fmt.Sprintf("the Corefile, which says where the control socket is, cannot be read: %v. Correct it, or name the folder of the lists by -db", e.Unread)
+		return fmt.Sprintf("the Corefile, which says where the control socket is, cannot be read: %v. Correct it, use sudo, or name the folder of the lists by -db", e.Unread)
 	}
 	return "CoreDNS does not run: no server has a control socket in " + strings.Join(e.Folders, ", ")
 }
