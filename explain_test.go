@@ -9,8 +9,10 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 func TestAnAnswerThatHasExpiredRemainsForNoTime(t *testing.T) {
@@ -38,6 +40,27 @@ func TestWhyIsRefusedUnlessSet(t *testing.T) {
 			b.plugin.ServeDNS(t.Context(), w, m)
 			if len(w.msgs) != 1 || w.msgs[0].Rcode != rcode || (len(w.msgs[0].Answer) == 1) != explain {
 				t.Errorf("Expected %s, got %v", dns.RcodeToString[rcode], w.msgs)
+			}
+		})
+	}
+}
+
+// Of a name that is suspected why says what clients get, and of another one that a list is missing.
+func TestWhyOfANameThatIsNotConfirmed(t *testing.T) {
+	testkit.Capture(t)
+	for fails, want := range map[bool]string{false: "suspected, passes for now: ", true: "suspected, gets SERVFAIL for now: "} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBubble(t, 0, func(s *SafeBrowsing) {
+				s.block.Config.UnsureFails, s.block.Settings.Lists = fails, "se-4b mw-4b"
+			}, "evil.example/")
+			defer b.stop()
+			time.Sleep(24 * time.Hour) // the server has no mw-4b
+			b.google.Break("search", 1<<30, protocoltest.Fault{Status: 429})
+			b.ask("192.0.2.1", "evil.example.")
+			for name, want := range map[string]string{"evil.example.": want, "clean.example.": "no threat list has it, but not all lists are here"} {
+				if got := b.plugin.block.Why(lookup.FromQname(name)); !strings.HasPrefix(got.Note, want) {
+					t.Errorf("%s: Expected %q, got %+v", name, want, got)
+				}
 			}
 		})
 	}

@@ -45,7 +45,11 @@ func (b *Block) Explain(h lookup.Host, qname string) Explained {
 	c.List, c.Expression = c.Suspect.candidates.First()
 	note := "suspected: a query would have it confirmed by the server"
 	if hold := c.Suspect.service.SearchHold(); hold.Active(time.Now()) {
-		note = fmt.Sprintf("suspected, passes for now: confirmations are paused until %s (%v)", say.Time(hold.Until), hold)
+		meanwhile := "passes"
+		if b.Config.UnsureFails && !b.Config.Monitor {
+			meanwhile = "gets SERVFAIL"
+		}
+		note = fmt.Sprintf("suspected, %s for now: confirmations are paused until %s (%v)", meanwhile, say.Time(hold.Until), hold)
 	}
 	e := b.explained(h, c.Decision, note)
 	e.Suspected = true
@@ -99,7 +103,7 @@ func (b *Block) noteOn(h lookup.Host, d lookup.Decision) string {
 		return "the server was asked about the first bytes of its hash, and does not call it a threat"
 	case d.FrameOnly:
 		return "the server marks the threat FRAME_ONLY; allow would let the name pass"
-	case Unlisted(d) && b.Stored != nil && len(b.Stored.Problems) > 0:
+	case Unlisted(d) && (b.Stored != nil && len(b.Stored.Problems) > 0 || b.lacksLists()):
 		return "no threat list has it, but not all lists are here"
 	case Unlisted(d):
 		return "no threat list has it"

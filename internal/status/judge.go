@@ -17,7 +17,7 @@ const manyNames = 1000
 func (r *Report) Judge() {
 	r.Causes, r.Notes, r.Notices = []Cause{}, []string{}, []Words{}
 	for i := range r.Services {
-		r.service(&r.Services[i])
+		r.service(&r.Services[i], r.unsure(i))
 	}
 	j := judgement{by: make(map[string]bool)}
 	for i := range r.Blocks {
@@ -49,8 +49,19 @@ type judgement struct {
 	why     string          // the first one that does not work does not
 }
 
-// service adds what there is to say about a service.
-func (r *Report) service(s *Service) {
+// unsure says what becomes of suspected names of a service while none is confirmed.
+func (r *Report) unsure(service int) string {
+	of := func(fails bool) bool {
+		return slices.ContainsFunc(r.Blocks, func(b Block) bool { return b.Service == service && (b.Fails && !b.Monitor) == fails })
+	}
+	if of(true) && !of(false) {
+		return "suspected names get SERVFAIL"
+	}
+	return "suspected names pass"
+}
+
+// service adds what there is to say about a service. unsure is of it.
+func (r *Report) service(s *Service, unsure string) {
 	if notice := (Words{s.Notice, s.Advisory}); s.Notice != "" && !slices.Contains(r.Notices, notice) {
 		r.Notices = append(r.Notices, notice)
 	}
@@ -65,9 +76,9 @@ func (r *Report) service(s *Service) {
 		r.cause(Cause{Text: fmt.Sprintf("The lists of %s are only in the memory of CoreDNS (db off).", s.Title)})
 	}
 	if s.Search.Active(r.At) {
-		cause := Cause{Text: "Confirmations are paused: suspected names pass.", Until: s.Search.Until}
+		cause := Cause{Text: fmt.Sprintf("Confirmations are paused: %s.", unsure), Until: s.Search.Until}
 		if !fetchSaid || s.Search.Why != s.Fetch.Why {
-			cause.Text, cause.Cure = fmt.Sprintf("Confirmations are paused (%s): suspected names pass.", s.Search.Why), s.Search.cure()
+			cause.Text, cause.Cure = fmt.Sprintf("Confirmations are paused (%s): %s.", s.Search.Why, unsure), s.Search.cure()
 		}
 		r.cause(cause)
 	}
@@ -99,11 +110,11 @@ func (r *Report) lists(s *Service) (said bool) {
 			}
 		}
 	}
-	add := func(names []string, text string) {
+	add := func(names []string, what string) {
 		if len(names) == 0 {
 			return
 		}
-		c := Cause{Text: fmt.Sprintf(text, say.Plural(len(names), "List", "Lists"), strings.Join(names, ", "), say.Plural(len(names), "is", "are"))}
+		c := Cause{Text: fmt.Sprintf("%s %s %s %s.", say.Plural(len(names), "List", "Lists"), strings.Join(names, ", "), say.Plural(len(names), "is", "are"), what)}
 		switch {
 		case said: // with the lists that are missing
 		case s.Fetch.Active(r.At):
@@ -115,8 +126,8 @@ func (r *Report) lists(s *Service) (said bool) {
 		said = true
 		r.cause(c)
 	}
-	add(missing, "%s %s %s not in force: none of the names is blocked.")
-	add(old, "%s %s %s old, so new threats pass: last fetched "+say.Age(r.At.Sub(oldest))+" ago.")
+	add(missing, "not in force: "+say.Plural(len(missing), "its", "their")+" names pass")
+	add(old, "old, so new threats pass: last fetched "+say.Age(r.At.Sub(oldest))+" ago")
 	return said
 }
 

@@ -56,7 +56,7 @@ func TestJudge(t *testing.T) {
 		{"own list without a name", func(r *Report) {
 			r.Blocks[0].Own = append(r.Blocks[0].Own, OwnList{Name: "html.txt", Nothing: "looks like an HTML page"})
 		}, Protected, full, "The list html.txt blocks nothing: it looks like an HTML page."},
-		{"list missing", func(r *Report) { r.Services[0].Lists[1].InForce = false }, InPart, part, "List mw-4b (malware) is not in force"},
+		{"list missing", func(r *Report) { r.Services[0].Lists[1].InForce = false }, InPart, part, "List mw-4b (malware) is not in force: its names pass."},
 		{"list old", func(r *Report) {
 			r.Services[0].Lists[0].Updated, r.Services[0].Lists[0].Old = now.Add(-72*time.Hour), true
 		}, InPart, part, "last fetched 3 days ago. The server is not asked now (minimum wait of the server). Until 2026-11-22T12:20:00Z"},
@@ -66,6 +66,7 @@ func TestJudge(t *testing.T) {
 		{"neither lists nor confirmations", func(r *Report) {
 			r.Services[0].Search, r.Services[0].Lists, r.Blocks[0].Own = backoff, []List{{Name: "se-4b"}}, nil
 		}, NotProtected, "NOT protected: Safe Browsing v5 can confirm no name", "For now the server block for . blocks nothing."},
+		{"what is not confirmed fails", func(r *Report) { r.Services[0].Search, r.Blocks[0].Fails = backoff, true }, NotProtected, "NOT protected: Safe Browsing v5 can confirm no name", "status 503): suspected names get SERVFAIL."},
 		{"paused", func(r *Report) { r.Blocks[0].Paused = now.Add(time.Minute) }, NotProtected, "NOT protected: blocking is paused", "safebrowsing resume"},
 		{"a pause that has ended", func(r *Report) { r.Blocks[0].Paused = now.Add(-time.Minute) }, Protected, full, ""},
 		{"monitor", func(r *Report) { r.Blocks[0].Monitor = true }, NotProtected, "NOT protected: monitor only logs", "has monitor"},
@@ -85,7 +86,7 @@ func TestJudge(t *testing.T) {
 		{"the key is wrong", func(r *Report) {
 			r.Services[0].Lists = []List{{Name: "se-4b"}, {Name: "mw-4b"}}
 			r.Services[0].Fetch = Hold{now.Add(time.Hour), "back-off after a failure at 00:00: status 403: denied", 1}
-		}, NotProtected, "NOT protected: no list of Safe Browsing v5 is in force", "Lists se-4b (phishing), mw-4b (malware) are not in force: none of the names is blocked. The server is not asked now (back-off after a failure at 00:00: status 403: denied). Until 2026-11-22T13:00:00Z. Correct the key"},
+		}, NotProtected, "NOT protected: no list of Safe Browsing v5 is in force", "Lists se-4b (phishing), mw-4b (malware) are not in force: their names pass. The server is not asked now (back-off after a failure at 00:00: status 403: denied). Until 2026-11-22T13:00:00Z. Correct the key"},
 		{"keeps no lists", func(r *Report) { r.Services[0].Lists = nil }, Protected, full, ""},
 		{"no server block", func(r *Report) { r.Blocks = nil }, NotProtected, "NOT protected", "No server block has safebrowsing"},
 	} {
