@@ -40,11 +40,13 @@ func Add(text []byte, c Config, h lookup.Host, until, now time.Time) (Edited, er
 	if !until.IsZero() && !c.Allow {
 		return Edited{}, errors.New("entries of a block list have no end")
 	}
-	new(editor).each(text, c, func(_ []byte, of []entry) {
-		if only(of, h) && permanent(of, c) {
-			until = time.Time{}
-		}
-	})
+	if !until.IsZero() {
+		new(editor).each(text, c, func(_ []byte, of []entry) {
+			if only(of, h) && permanent(of, c) {
+				until = time.Time{}
+			}
+		})
+	}
 	e := editor{entry: entryOf(c, h, until), newline: newlineOf(text)}
 	e.each(text, c, func(line []byte, of []entry) {
 		switch {

@@ -143,6 +143,8 @@ func TestEachFormatMeansWhatItsToolsMean(t *testing.T) {
 		{"RPZ origin of the root, then the zone", "$ORIGIN .\nrpz.example SOA a. b. 1 2 3 4 5\n$ORIGIN com.rpz.example.\nbad.example CNAME .", "B----", "A----", 0, 0},
 		{"RPZ relative $ORIGIN", "$ORIGIN rpz.example.\n" + zone + "$ORIGIN com\n*.bad.example CNAME .", "-BB--", "-AA--", 0, 0},
 		{"RPZ owner is the origin", "$ORIGIN rpz.example.\n" + zone + "$ORIGIN bad.example.com.rpz.example.\n@ CNAME .", "B----", "A----", 0, 0},
+		{"RPZ origin after records of a zone without a name", zone + "$ORIGIN rpz.example.\nbad.example.com CNAME .", "B----", "A----", 0, 0},
+		{"RPZ origin below a zone without a name", zone + "$ORIGIN x.example.rpz.example.\n@ CNAME .\n* CNAME .", "-----", "-----", 0, 1},
 		{"RPZ apex", zone + "@ NS a.\n@ A 192.0.2.1\n$TTL 1h", "-----", "-----", 0, 0},
 		{"RPZ outside of the zone", "$ORIGIN rpz.example.\nbad.example.com. CNAME .\nbad.example.com.xrpz.example. CNAME .", "-----", "-----", 0, 2},
 		{"RPZ SOA over lines", "@ SOA a. b. (\n 1 ; x )\n 2h\n\n 3 4 5 )\nbad.example.com CNAME .", "B----", "A----", 0, 0},

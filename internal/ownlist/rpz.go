@@ -88,6 +88,9 @@ func (p *parser) policy(owner, target []byte, isAlias bool) outcome {
 		}
 	}
 	if string(name) == "*" {
+		if p.zone.guessed { // perhaps all names below one of the zone
+			return bad
+		}
 		p.say(nil, below, allow)
 		return result
 	}
@@ -157,6 +160,7 @@ func isClass(word []byte) bool {
 type zone struct {
 	origin, apex       []byte
 	hasOrigin, hasApex bool   // needed because the name of the root is empty
+	guessed            bool   // the apex may be below that of the zone: only an $ORIGIN after the first records has it
 	owner              []byte // of the last record, as written
 	open               bool   // an SOA record has an open parenthesis
 }
@@ -203,7 +207,7 @@ func (p *parser) directive(text []byte) outcome {
 	}
 	z.origin, z.hasOrigin = origin, true
 	if !z.hasApex {
-		z.apex, z.hasApex = z.origin, true
+		z.apex, z.hasApex, z.guessed = z.origin, true, len(z.owner) > 0
 	}
 	return nothing
 }
