@@ -24,6 +24,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
@@ -40,8 +41,11 @@ type backwards struct {
 	list map[string]bool // prefixes
 }
 
-func newBackwards(t *testing.T, names bool, budget int) *backwards {
+func newBackwards(t *testing.T, names bool, budget int, also ...func(*SafeBrowsing)) *backwards {
 	alter := func(s *SafeBrowsing) {
+		for _, alter := range also {
+			alter(s)
+		}
 		s.block.Config.LookBack, s.block.Config.LogBlocked = 24*time.Hour, names
 		if s.block.Settings.Budget = budget; budget > 0 {
 			s.block.Settings.Share = 100
@@ -202,6 +206,32 @@ func TestABlockedAliasIsNoNameThatADeviceGot(t *testing.T) {
 		b.threaten("harmless.example/")
 		time.Sleep(2 * time.Hour)
 		testkit.WantParts(t, lines.Only(t, "Listed too late"), "192.168.1.20 asked for harmless.example at ")
+	})
+}
+
+// In mode realtime the server knows no threat when the name is asked for, and lists it later.
+func TestANameThatTheServerDidNotKnowIsTold(t *testing.T) {
+	lines := testkit.Capture(t)
+	synctest.Test(t, func(t *testing.T) {
+		b := newBackwards(t, true, 0, func(s *SafeBrowsing) { s.block.Settings.Mode = lookup.RealTime })
+		defer b.stop()
+		var popular [][]byte
+		for i := range 100 { // with fewer the mode is local
+			popular = append(popular, sum(fmt.Sprintf("popular%d.example/", i)))
+		}
+		b.google.Publish(protocol.GlobalCache, popular)
+		time.Sleep(48 * time.Hour)
+		for _, client := range []string{"192.168.1.20", "192.168.1.21"} { // the second one by the cached answer
+			if m, _ := b.ask(client, "late.example."); isBlocked(m) {
+				t.Error("Expected a name to pass that the server does not know")
+			}
+		}
+		b.threaten("late.example/")
+		time.Sleep(2 * time.Hour)
+		testkit.WantParts(t, strings.Join(lines.About("Listed too late"), ""), "192.168.1.20 asked for late.example at ", "192.168.1.21 asked for late.example at ")
+		if n := len(b.google.Requests("search")); n != 2 {
+			t.Errorf("Expected one search for the queries and one after the listing, got %d", n)
+		}
 	})
 }
 

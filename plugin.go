@@ -147,7 +147,6 @@ func (s *SafeBrowsing) decide(ctx context.Context, w dns.ResponseWriter, r *dns.
 	if c.By == lookup.ByList {
 		s.block.Passed(host)
 	}
-	got := s.block.LooksBack() && c.By == lookup.ByList && c.Suspect == nil
 	switch {
 	case c.Suspect != nil && (s.block.Config.Monitor || c.Needed != ""):
 		return watch, s.newQuery(ctx, w, r, shown, c)
@@ -155,10 +154,10 @@ func (s *SafeBrowsing) decide(ctx context.Context, w dns.ResponseWriter, r *dns.
 		return confirm, s.newQuery(ctx, w, r, shown, c)
 	case s.block.Config.Inspect && c.Needed == "" && c.Verdict != lookup.Unsafe && c.By != lookup.ByAllow:
 		q := s.newQuery(ctx, w, r, shown, c)
-		q.key, q.remembers = client, got // if no target in the answer blocks it
+		q.decision = c.Decision
 		q.observe(c.Decision)
 		return inspect, q
-	case got:
+	case s.block.Remembers(c.Decision):
 		s.block.Asked(client, from, host)
 	}
 	s.observe(ctx, shown, c.Decision)

@@ -21,16 +21,14 @@ type query struct {
 	plugin   *SafeBrowsing
 	ctx      context.Context
 	msg      *dns.Msg
-	question dns.Question   // of msg, which must not be read after the query has ended
-	client   netip.Addr     // zero: it has none
-	shown    *shownDecision // nil: no plugin reads metadata
-	suspect  *block.Suspect // to be confirmed; nil on the way of inspect
-	deadline time.Time      // of confirmations
-	inspects bool           // the targets in its answer are checked
-	unsafe   atomic.Bool    // a decision was that it is unsafe
-
-	key       uint64 // of the client, see block.Heard
-	remembers bool   // look-back remembers that the client got an answer
+	question dns.Question    // of msg, which must not be read after the query has ended
+	client   netip.Addr      // zero: it has none
+	shown    *shownDecision  // nil: no plugin reads metadata
+	suspect  *block.Suspect  // to be confirmed; nil on the way of inspect
+	deadline time.Time       // of confirmations
+	inspects bool            // the targets in its answer are checked
+	decision lookup.Decision // about the name, on the way of inspect
+	unsafe   atomic.Bool     // a decision was that it is unsafe
 }
 
 func (s *SafeBrowsing) newQuery(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, shown *shownDecision, c block.Checked) *query {
@@ -43,7 +41,7 @@ func (s *SafeBrowsing) newQuery(ctx context.Context, w dns.ResponseWriter, r *dn
 // inspect lets the next plugin answer, and checks the targets in its answer.
 func (q *query) inspect(w dns.ResponseWriter) (int, error) {
 	if q.inspects {
-		w = &inspector{ResponseWriter: w, query: q}
+		w = &inspector{w, q, q.decision}
 	}
 	return plugin.NextOrFailure(q.plugin.Name(), q.plugin.Next, q.ctx, w, q.msg.Copy())
 }
@@ -84,13 +82,17 @@ func (q *query) limited(w dns.ResponseWriter) (int, error) {
 func (q *query) watch(w dns.ResponseWriter) (int, error) {
 	leave, ok := q.plugin.waiting.Take(q.client, q.suspect.Shortest())
 	if !ok {
-		q.observe(q.suspect.Limited())
+		d := q.suspect.Limited()
+		q.observe(d)
+		q.passes(d)
 		return q.inspect(w)
 	}
 	confirmation := q.begin(q.suspect)
 	join := q.detach(func() {
 		defer leave()
-		q.observe(q.wait(confirmation))
+		d := q.wait(confirmation)
+		q.observe(d)
+		q.passes(d)
 	})
 	rcode, err := q.inspect(w)
 	join()
@@ -164,7 +166,6 @@ func (q *query) observeTarget(target string, d lookup.Decision) {
 	}
 	if d.Verdict == lookup.Unsure && target == "" {
 		q.plugin.block.Unconfirmed(q.client, q.question.Name, time.Now())
-		q.plugin.block.AskedUnsure(q.client, lookup.FromQname(q.question.Name))
 	}
 	if d.Verdict == lookup.Unsafe && q.unsafe.CompareAndSwap(false, true) {
 		q.plugin.observeBlocked(q.ctx, q.client.String(), q.question, target, d)

@@ -50,18 +50,16 @@ func (q *query) write(w dns.ResponseWriter, a written, d lookup.Decision) error 
 	if q.replace(w, a.decision) {
 		return nil
 	}
-	q.passes(w)
+	q.passes(d)
 	if a.msg != nil && (d.Verdict == lookup.Unsure || a.decision.Verdict == lookup.Unsure) {
 		return w.WriteMsg(shortened(a.msg, maxUnsureTTL))
 	}
 	return a.writeTo(w)
 }
 
-// passes has look-back remember that the client gets an answer.
-func (q *query) passes(w dns.ResponseWriter) {
-	if q.remembers {
-		q.plugin.block.Asked(q.key, w.RemoteAddr(), lookup.FromQname(q.question.Name))
-	}
+// passes has look-back remember that the client gets an answer. d is the decision about the name.
+func (q *query) passes(d lookup.Decision) {
+	q.plugin.block.AskedAbout(q.client, lookup.FromQname(q.question.Name), d)
 }
 
 // replace answers instead of the next plugin if the decision calls for that, and
@@ -107,7 +105,7 @@ func (i *inspector) write(a written) error {
 	q := i.query
 	targets := q.targetsIn(a)
 	if len(targets) > 0 && q.plugin.block.Config.Monitor { // nothing will be held back: the client comes first
-		q.passes(i)
+		q.passes(i.decision)
 		err := a.writeTo(i.ResponseWriter)
 		q.detach(func() { q.checkTargets(targets) })()
 		return err

@@ -147,8 +147,14 @@ func (a *askedNames) forget(before time.Time) {
 	}
 }
 
-// LooksBack reports whether Asked has an effect.
+// LooksBack reports whether the block remembers what clients asked for.
 func (b *Block) LooksBack() bool { return b.memory != nil }
+
+// Remembers reports whether Asked has an effect for a host with this decision: it passes, since no list has it. In mode
+// realtime the server may have been asked about it all the same.
+func (b *Block) Remembers(d lookup.Decision) bool {
+	return b.memory != nil && (d.By == lookup.ByList || b.Settings.Mode == lookup.RealTime && d.Verdict == lookup.Safe && d.By != lookup.ByNobody && !isOwn(d))
+}
 
 // Asked remembers that a client asked for a public host that is in no list. key is its hash, as Heard
 // returns it. For a pair that is remembered it takes no lock and does not allocate.
@@ -160,18 +166,20 @@ func (b *Block) Asked(key uint64, from net.Addr, h lookup.Host) {
 	}
 }
 
-// AskedUnsure is Asked for a host that a list holds, and that the server did not confirm in time. With
-// unsure servfail it did not pass, and is not remembered.
-func (b *Block) AskedUnsure(client netip.Addr, h lookup.Host) {
-	m := b.memory
-	if m == nil || b.Config.UnsureFails && !b.Config.Monitor {
+// AskedAbout is Asked for a host that passed with this decision: also if a list holds it, and the server did not confirm
+// it in time.
+func (b *Block) AskedAbout(client netip.Addr, h lookup.Host, d lookup.Decision) {
+	m, unsure := b.memory, d.Verdict == lookup.Unsure
+	if m == nil || !unsure && !b.Remembers(d) {
 		return
 	}
 	p, added := m.passed.Note(process.devices.clients.keyOf(client.AsSlice()), h, m.rule)
 	if !added {
 		return
 	}
-	m.passed.LookSoon()
+	if unsure {
+		m.passed.LookSoon()
+	}
 	m.names.add(p, client, h, time.Now())
 }
 
