@@ -35,6 +35,8 @@ type Schedule struct {
 	owned  bool // the schedule may be written
 	// Of this process only, not saved: it finds searches that were under way together.
 	failed time.Time // when a search failed last; zero: never
+	// Of this process only, too: its first contact by searches, where the rules want one, see SearchRules.
+	contact time.Time
 }
 
 // NewSchedule returns the schedule saved in store, or an empty one. If the saved

@@ -47,7 +47,6 @@ type pacedSearcher struct {
 	seen     time.Time    // last look
 
 	contactMu sync.Mutex
-	contact   time.Time // no search before; guarded by contactMu
 	// Time of the last check for a suspend, on the monotonic clock and on the clock
 	// that runs during a suspend; guarded by contactMu.
 	looked    time.Time
@@ -66,8 +65,13 @@ func Pace(s lookup.Searcher, schedule *Schedule, rules SearchRules, report func(
 	}
 	p := &pacedSearcher{searcher: s, schedule: schedule, rules: rules, report: report, sinceBoot: SinceBoot}
 	p.looked, p.booted = time.Now(), p.sinceBoot()
-	if rules.Published && schedule.hand.previous() == nil { // otherwise this process has had its first contact
-		p.contact = p.looked.Add(rules.FirstContact())
+	if !rules.Published {
+		return p
+	}
+	if last := schedule.hand.previous(); last != nil { // a reload is no start
+		schedule.setContact(last.contactAt())
+	} else {
+		schedule.setContact(p.looked.Add(rules.FirstContact()))
 	}
 	return p
 }
@@ -142,10 +146,10 @@ func (p *pacedSearcher) contactWait(now time.Time) time.Duration {
 	defer p.contactMu.Unlock()
 	booted := p.sinceBoot()
 	if suspended := booted - p.booted - now.Sub(p.looked); suspended > overshoot {
-		p.contact = now.Add(p.rules.FirstContact())
+		p.schedule.setContact(now.Add(p.rules.FirstContact()))
 	}
 	p.looked, p.booted = now, booted
-	return p.contact.Sub(now)
+	return p.schedule.contactAt().Sub(now)
 }
 
 // failedToSave reports an error of saving.

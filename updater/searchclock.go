@@ -129,6 +129,19 @@ func (s *Schedule) searchWaits(sent time.Time) bool {
 // searchWait returns how long no search may be sent; not above 0: one may be.
 func (s *Schedule) searchWait(now time.Time) time.Duration { return s.heldSearches().end().Sub(now) }
 
+// contactAt returns the first contact of searches: none is sent before.
+func (s *Schedule) contactAt() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.contact
+}
+
+func (s *Schedule) setContact(t time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.contact = t
+}
+
 // turn returns how long no search may be sent, like searchWait, and for whom: the number of the
 // asker, and a context in which to carries that one's key.
 func (s *Schedule) turn(ctx context.Context, to lookup.Searcher, now time.Time) (_ context.Context, asker uint64, wait time.Duration) {

@@ -281,6 +281,20 @@ func TestTheFirstSearchWaitsForTheFirstContact(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	inBubble(t, "reloads before the first contact of the process", func(t *testing.T) {
+		rules, s := v4Rules, good()
+		rules.FirstContact = draws()
+		schedule, _ := NewSchedule(nil)
+		p := Pace(s, schedule, rules, func(Event) {})
+		for range 3 {
+			time.Sleep(10 * time.Second)
+			last := schedule
+			schedule, _ = NewSchedule(nil)
+			schedule.Follow(last)
+			p = Pace(s, schedule, rules, func(Event) {})
+		}
+		waits(t, p, s, drawn[0]-30*time.Second)
+	})
 	inBubble(t, "as the rule draws it", func(t *testing.T) {
 		least, most := time.Minute, time.Duration(0)
 		for range 200 {
