@@ -150,7 +150,7 @@ type Block struct {
 	Own     []OwnList `json:"own"`     // of the operator
 	Monitor bool      `json:"monitor"` // it blocks nothing
 	Paused  time.Time `json:"paused_until,omitzero"`
-	Fails   bool      `json:"-"`       // it answers SERVFAIL to a suspected name that is not confirmed
+	Fails   bool      `json:"-"`        // it answers SERVFAIL to a suspected name that is not confirmed
 	Led     bool      `json:"led_away"` // keep_clients off: an upstream may lead clients to ask it instead
 }
 
