@@ -233,6 +233,9 @@ func TestACommandThatWaitsForInputCanBeInterrupted(t *testing.T) {
 // The page for providers has what the command prints.
 func TestThePageForProvidersHasThePlan(t *testing.T) {
 	_, out, _ := invoke(t, "plan")
+	if p := decode[planned](t, run(t, "plan", "-json", "-lines", "250000").want(0).out)[0]; p.Network.Names != 2.5e6 {
+		t.Errorf("Expected ten names of each line, got %v", p.Network.Names)
+	}
 	page, err := os.ReadFile("../../docs/provider.md")
 	testkit.Must(t, err)
 	if !strings.Contains(string(page), "\n~~~ txt\n"+out+"~~~\n") {

@@ -50,7 +50,11 @@ It sends no request, unless -from names a URL. Each default says where it is fro
 				*s.field(&n) = c.Float(s.flag)
 			}
 			var read *measured
-			if from := c.String("from"); from != "" {
+			if from := c.String("from"); from == "" {
+				if !c.IsSet("names") && n.Zipf == 0 {
+					n.Names = namesOfALine * n.Lines
+				}
+			} else {
 				var err error
 				read, err = awaited(ctx, func() (*measured, error) { return measure(ctx, from, c.Root().Reader, time.Now()) })
 				if err != nil {
@@ -428,12 +432,15 @@ type source struct {
 	field func(n *provision) *float64
 }
 
+// namesOfALine is how many different names a line asks for that no other does.
+const namesOfALine = 10
+
 // sources are the defaults of a plan.
 var sources = []source{
 	{"lines", 10e6, "", "an access provider", func(n *provision) *float64 { return &n.Lines }},
 	{"queries", 4000, "a line and day", "what a DNS filter sells as fair use a person", func(n *provision) *float64 { return &n.Queries }},
 	{"peak", 2.2, "times the mean", "an estimate", func(n *provision) *float64 { return &n.Peak }},
-	{"names", 100e6, "different ones a day", "an estimate: ten of a line's own", func(n *provision) *float64 { return &n.Names }},
+	{"names", namesOfALine * 10e6, "different ones a day", "an estimate: ten of a line's own", func(n *provision) *float64 { return &n.Names }},
 	{"popular", 0.05, "of them", "an estimate; they are asked for in every life of an answer", func(n *provision) *float64 { return &n.Popular }},
 	{"life", 1, "hours", "cloud.google.com/web-risk/docs/caching: of its example", func(n *provision) *float64 { return &n.Life }},
 	{"entries", 7.1e6, "of threat lists", "Google's lists of social engineering and malware", func(n *provision) *float64 { return &n.Entries }},
