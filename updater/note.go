@@ -98,14 +98,16 @@ func compareBool(a, b bool) int {
 }
 
 // join joins the clocks of a list. The last success is that of the later attempt, not the later time: that may be by a
-// clock that was ahead.
+// clock that was ahead. Versions that do not count attempts have no other order.
 func (c ListClock) join(other ListClock) ListClock {
-	clock := c.Clock.join(other.Clock)
-	if cmp.Or(c.Clock.compare(other.Clock), cmp.Compare(c.AtOnce, other.AtOnce), compareBool(c.Rejected, other.Rejected), compareBool(c.Alone, other.Alone),
-		c.Updated.Compare(other.Updated)) < 0 {
+	clock, updated := c.Clock.join(other.Clock), c.Updated
+	if cmp.Or(cmp.Compare(c.Attempt, other.Attempt), updated.Compare(other.Updated)) < 0 {
+		updated = other.Updated
+	}
+	if cmp.Or(c.Clock.compare(other.Clock), cmp.Compare(c.AtOnce, other.AtOnce), compareBool(c.Rejected, other.Rejected), compareBool(c.Alone, other.Alone)) < 0 {
 		c = other
 	}
-	c.Clock = clock
+	c.Clock, c.Updated = clock, updated
 	return c
 }
 

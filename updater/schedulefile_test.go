@@ -200,6 +200,11 @@ func TestTheTimeOfAnUpdateInTheFuture(t *testing.T) {
 		if at = success(2, 0); !s.look() || !s.list(se).Updated.Equal(at) {
 			t.Errorf("after the next success: updated at %s, want %s", s.list(se).Updated, at)
 		}
+		failed := ListClock{Clock: Clock{Failures: 1}, Updated: at}
+		later := ListClock{Updated: at.Add(time.Hour)}
+		if got := failed.join(later); !got.Updated.Equal(later.Updated) {
+			t.Errorf("by a version that counts no attempts: updated at %s", got.Updated)
+		}
 	})
 }
 
