@@ -116,11 +116,14 @@ const lockTimeout = 10 * time.Second
 // edited. A file that does not exist has no content. If change returns the same content,
 // the file is not written.
 func Edit(ctx context.Context, path string, change func(old []byte) ([]byte, error)) error {
-	path, err := targetOf(path)
+	target, err := targetOf(path)
 	if err != nil {
 		return err
 	}
-	return EditTarget(ctx, path, change)
+	if err = EditTarget(ctx, target, change); target != path && errors.Is(err, ErrIrregular) {
+		return fmt.Errorf("the symlink %s leads to %w", path, err)
+	}
+	return err
 }
 
 // EditTarget is Edit for a path that must not be a symlink. In a folder of another user
@@ -145,10 +148,10 @@ func EditTarget(ctx context.Context, path string, change func(old []byte) ([]byt
 	return replaceFile(path, content)
 }
 
-// RegularOrNone returns an error if a path is neither of a regular file nor of none.
+// RegularOrNone returns ErrIrregular if a path is neither of a regular file nor of none.
 func RegularOrNone(path string) error {
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is not a regular file", path)
+		return fmt.Errorf("%s: %w", path, ErrIrregular)
 	}
 	return nil
 }
