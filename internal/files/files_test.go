@@ -3,6 +3,7 @@ package files
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -138,6 +139,36 @@ func TestALinkThatComesWhileAnEditWaitsIsNotFollowed(t *testing.T) {
 	unlock()
 	if err := <-ended; err == nil {
 		t.Error("the link was replaced")
+	}
+}
+
+// Editors know no lock: what one saves between the look at a file and its replacement stays.
+func TestAnEditKeepsWhatOthersSaveMeanwhile(t *testing.T) {
+	for _, tc := range []struct {
+		before string // "": there is no file
+		saves  int
+		want   string
+	}{
+		{"old", 0, "old+"}, {"old", 1, "saved 1+"}, {"", 1, "saved 1+"}, {"old", maxEdits - 1, "saved 2+"}, {"old", maxEdits, "saved 3"},
+	} {
+		path := filepath.Join(t.TempDir(), "list.txt")
+		if tc.before != "" {
+			testkit.Must(t, os.WriteFile(path, []byte(tc.before), 0o600))
+		}
+		saved := 0
+		err := Edit(t.Context(), path, func(old []byte) ([]byte, error) {
+			if saved < tc.saves {
+				saved++
+				testkit.Must(t, Replace(path, func(f *os.File) error { _, err := fmt.Fprint(f, "saved ", saved); return err }))
+			}
+			return append(old, '+'), nil
+		})
+		if raw, _ := os.ReadFile(path); string(raw) != tc.want || (err != nil) != (tc.saves == maxEdits) {
+			t.Errorf("%q, saved %d times: %q, %v, want %q", tc.before, tc.saves, raw, err, tc.want)
+		}
+		if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".*")); len(left) > 0 {
+			t.Errorf("%s is left", left)
+		}
 	}
 }
 

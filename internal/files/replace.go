@@ -134,9 +134,25 @@ func EditTarget(ctx context.Context, path string, change func(old []byte) ([]byt
 		return err
 	}
 	defer unlock()
+	for range maxEdits {
+		if err = editOnce(path, change); !errors.Is(err, errSaved) {
+			break
+		}
+	}
+	return err
+}
+
+// maxEdits is how often an edit is tried while others save the file without the lock, as editors do.
+const maxEdits = 3
+
+var errSaved = errors.New("another program has just changed it: try again")
+
+// editOnce is EditTarget for one who has the lock. It is errSaved if the file has changed since it was read.
+func editOnce(path string, change func(old []byte) ([]byte, error)) error {
 	if err := RegularOrNone(path); err != nil { // only now: who has the lock may replace it
 		return err
 	}
+	read, _ := os.Lstat(path)
 	old, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -145,7 +161,14 @@ func EditTarget(ctx context.Context, path string, change func(old []byte) ([]byt
 	if err != nil || bytes.Equal(content, old) {
 		return err
 	}
-	return replaceFile(path, content)
+	disk := RealDisk()
+	disk.Rename = func(from, to string) error { // after the sync, which may take long
+		if now, _ := os.Lstat(to); !Same(read, now) && (read != nil || now != nil) {
+			return errSaved
+		}
+		return os.Rename(from, to)
+	}
+	return replaceFile(disk, path, content)
 }
 
 // RegularOrNone returns ErrIrregular if a path is neither of a regular file nor of none.
@@ -188,10 +211,10 @@ func LockFolder(ctx context.Context, dir string) (unlock func(), err error) {
 
 // replaceFile replaces a file by one with other content. The caller has locked the folder. Until it is
 // whole the new one is hidden: a Corefile may import all files of the folder.
-func replaceFile(path string, content []byte) error {
+func replaceFile(disk Disk, path string, content []byte) error {
 	hidden := "." + filepath.Base(path)
 	Clean(filepath.Dir(path), func(name string) bool { return name == hidden })
-	return RealDisk().Replace(path, Unfinished(hidden), func(f *os.File) error { return writeLike(path, f, content) })
+	return disk.Replace(path, Unfinished(hidden), func(f *os.File) error { return writeLike(path, f, content) })
 }
 
 // writeLike writes a file with the mode and the owner of another one, if that exists.
