@@ -3,6 +3,8 @@ package safebrowsing
 import (
 	"bytes"
 	"fmt"
+	"io"
+	golog "log"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -24,6 +26,7 @@ func init() { plugin.Register(say.Plugin, setup) }
 // setup reads the Corefile. It starts nothing: if the Corefile is refused later,
 // nothing has to be undone.
 func setup(c *caddy.Controller) error {
+	maskLog()
 	if err := checkPosition(dnsserver.Directives); err != nil {
 		return plugin.Error(say.Plugin, err)
 	}
@@ -47,6 +50,14 @@ func setup(c *caddy.Controller) error {
 		return s
 	})
 	return nil
+}
+
+// maskLog has the log of the process masked: package net/http writes into it what a server sends unasked.
+func maskLog() {
+	w := golog.Writer()
+	if _, masked := w.(say.MaskedWriter); !masked && w != io.Discard {
+		golog.SetOutput(say.MaskedWriter{W: w})
+	}
 }
 
 // live ties a server block to the start and the stop of its instance of CoreDNS.

@@ -1,8 +1,10 @@
 package test
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -170,5 +172,40 @@ func wantNoKey(t *testing.T, w *world, lines *testkit.Lines, keys ...string) {
 				t.Errorf("The key is in %s", file)
 			}
 		}
+	}
+}
+
+// A server that sends more than one answer on a kept connection has package net/http write the surplus into the log of
+// the process: the key, if it likes.
+func TestTheKeyIsNotInWhatAServerSendsUnasked(t *testing.T) {
+	lines := testkit.Capture(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	testkit.Must(t, err)
+	defer l.Close()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				for from := bufio.NewReader(conn); ; {
+					r, err := http.ReadRequest(from)
+					if err != nil {
+						return
+					}
+					fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nthe \"key\" is %s", r.Header.Get("X-Goog-Api-Key"))
+				}
+			}()
+		}
+	}()
+	w := newWorld(t)
+	w.endpoint, w.db = "http://"+l.Addr().String(), "off"
+	w.start(w.corefile("api_key made-for-this-test", "mode nostorage"))
+	w.ask("www.example.org.", dns.TypeA)
+	testkit.Until(t, "the line of net/http", func() bool { return len(lines.About("Unsolicited response")) > 0 })
+	if got := lines.About("made-for-this-test"); len(got) > 0 {
+		t.Errorf("the key is in the log: %q", got)
 	}
 }

@@ -33,7 +33,7 @@ import (
 
 func main() {
 	log.SetFlags(0)
-	log.SetOutput(&warnings{os.Stderr})
+	log.SetOutput(&warnings{say.MaskedWriter{W: os.Stderr}})
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	status := execute(ctx, os.Args, os.Stdin, os.Stdout, os.Stderr)
 	stop()

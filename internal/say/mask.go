@@ -33,6 +33,7 @@ const (
 //   - An access token begins with ya29. (Google Cloud, "Token types").
 //   - The file of an OAuth client or of a service account has a private key, a client's secret
 //     (GOCSPX-), or a refresh token (1//).
+//   - What a server sends unasked is in a line of package net/http, and may be any key that it knows.
 var kinds = []struct {
 	begins string // in lower case; without it there is no match
 	form   *regexp.Regexp
@@ -44,6 +45,7 @@ var kinds = []struct {
 	{"1//", regexp.MustCompile(`\b1//[0-9A-Za-z_-]{20,}`), token},
 	{"-----begin", regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|$)`), secret},
 	{"private_key", regexp.MustCompile(`(\\*"private_key(?:_id)?\\*"\s*:\s*)\\*"[^"]*"?`), "${1}" + secret},
+	{"idle http channel", regexp.MustCompile(`(idle HTTP channel starting with )"(?:[^"\\]|\\.)*"`), "${1}(what the server sent)"},
 }
 
 // lengthOfKey is the number of bytes of an API key of Google.

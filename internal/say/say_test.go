@@ -36,6 +36,7 @@ func TestWhatLooksLikeASecretIsMasked(t *testing.T) {
 		{`{"private_key_id": "abc", "private_key": "` + strings.ReplaceAll(pem, "\n", `\n`) + `", "a": 1}`, `{"private_key_id": (the secret), "private_key": (the secret), "a": 1}`},
 		{"x" + pem + "y", "x(the secret)\ny"},
 		{"GOCSPX-" + strings.Repeat("aB", 10) + " and 1//" + strings.Repeat("0aB", 10), "(the secret) and (the token)"},
+		{`received on idle HTTP channel starting with "a \"key\" of any form"; err=<nil>`, "received on idle HTTP channel starting with (what the server sent); err=<nil>"},
 	} {
 		if got := Masked(tc.text); got != tc.want {
 			t.Errorf("%q: %q, want %q", tc.text, got, tc.want)
