@@ -32,6 +32,7 @@ To Google all of them are one polite client: one key, one schedule, one cache.
    Corefile of each server:
    safebrowsing {
        endpoint http://192.0.2.1:8099
+       api_key_file FILE # with one of the keys in keys.txt
    }
 
 The relay speaks v5 to its clients, whatever -protocol it speaks to its server. It
@@ -53,7 +54,7 @@ has its own folder, and continues with it while Redis is away.
 
 safebrowsing-relay doctor examines that Redis.
 
-On the address of -admin are /metrics, /healthz and /readyz. The relay ends with
+On the address of -admin are /metrics, /costs, /healthz and /readyz. The relay ends with
 SIGTERM or SIGINT, after the requests that are under way.`
 
 // Defaults of the relay.
@@ -94,7 +95,7 @@ func command() *cli.Command {
 			&cli.StringFlag{Name: "admin", Usage: "`ADDRESS` for metrics and health, or off", Value: relayAdmin},
 			&cli.StringFlag{Name: "db", Usage: "the `FOLDER` for the lists, or off (default: $STATE_DIRECTORY, else coredns-safebrowsing in your cache folder)"},
 			&cli.StringFlag{Name: "corefile", Hidden: true},
-			&cli.StringFlag{Name: "api-key-file", Usage: "read the API key from `FILE`, again when it changes (default: $" + config.KeyVariable + ")"},
+			&cli.StringFlag{Name: "api-key-file", Usage: "read the API key from `FILE`, again when it changes (default: the systemd credential " + config.Credential + ", else $" + config.KeyVariable + ")"},
 			&cli.StringFlag{Name: "protocol", Usage: "the `PROTOCOL` of the server: " + strings.Join(config.Protocols, ", "), Value: config.Protocols[0]},
 			&cli.StringFlag{Name: "endpoint", Usage: "the `URL` of the server, or several separated by commas (default: Google's)"},
 			&cli.StringFlag{Name: "endpoint-ca", Usage: "trust only the authorities in `FILE` for the server"},
