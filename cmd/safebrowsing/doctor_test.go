@@ -64,7 +64,7 @@ func TestDoctorOfAGoodConfiguration(t *testing.T) {
 	out := run(t, "doctor", "-corefile", corefile).want(1).quiet().out
 	if _, volatile := fileSystem(w.dir); !volatile {
 		expect(t, "text", seconds.ReplaceAllString(amounts.ReplaceAllString(w.plain(out), "SIZE"), "N s"), `ok       corefile  1 of 2 server blocks has safebrowsing
-problem  running   CoreDNS does not run: no server has a control socket in DB
+problem  running   CoreDNS does not run: no server has a control socket in DB. If one runs, its log says where its socket is, or why it has none
                    → start CoreDNS; before its first start use safebrowsing validate
 ok       key       present
 ok       resolve   the endpoint is an IP address: there is no name to resolve

@@ -158,7 +158,7 @@ func (e *NotRunningError) Error() string {
 	if e.Unread != nil {
 		return fmt.Sprintf("the Corefile, which says where the control socket is, cannot be read: %v. Correct it, use sudo, or name the folder of the lists by -db", e.Unread)
 	}
-	return "CoreDNS does not run: no server has a control socket in " + strings.Join(e.Folders, ", ")
+	return "CoreDNS does not run: no server has a control socket in " + strings.Join(e.Folders, ", ") + ". If one runs, its log says where its socket is, or why it has none"
 }
 
 // Is reports that this is bad news, and no misuse.
