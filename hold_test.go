@@ -18,6 +18,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
@@ -340,6 +341,23 @@ func aliasOf(r *dns.Msg, target string) *dns.Msg {
 	m := new(dns.Msg).SetReply(r)
 	m.Answer = []dns.RR{test.CNAME(r.Question[0].Name + " 300 IN CNAME " + target)}
 	return m
+}
+
+// A suspected name that is not confirmed in time, and is blocked as an alias, has not passed.
+func TestABlockedAliasIsNotCountedAsPassed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := suspecting(t, false, func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
+			return dns.RcodeSuccess, w.WriteMsg(aliasOf(r, "test-host.example."))
+		})
+		s.block.Config.ConfirmTimeout, s.block.Config.Inspect = time.Millisecond, true
+		blocking(t, s, "test-host.example")
+		before, w := block.ThisProcess().Report().Today, new(recorder)
+		s.ServeDNS(t.Context(), w, aboutEvil.Copy())
+		after := block.ThisProcess().Report().Today
+		if after.Blocked != before.Blocked+1 || after.Threats != before.Threats {
+			t.Errorf("Expected one query more that was blocked, got %d, and %+v after %+v", after.Blocked-before.Blocked, after.Threats, before.Threats)
+		}
+	})
 }
 
 // Answers written raw are treated as others are.

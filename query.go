@@ -164,9 +164,6 @@ func (q *query) observeTarget(target string, d lookup.Decision) {
 			q.plugin.block.ShareSpent(q.client, time.Now())
 		}
 	}
-	if d.Verdict == lookup.Unsure && target == "" {
-		q.plugin.block.Unconfirmed(q.client, q.question.Name, time.Now())
-	}
 	if d.Verdict == lookup.Unsafe && q.unsafe.CompareAndSwap(false, true) {
 		q.plugin.observeBlocked(q.ctx, q.client.String(), q.question, target, d)
 	}

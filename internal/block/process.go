@@ -166,7 +166,7 @@ func (b *Block) Blocked(q dns.Question, target string, client string, d lookup.D
 // Unconfirmed notes a query for a name that a list holds, and that passed because the server did not
 // confirm it in time, or could not be asked.
 func (b *Block) Unconfirmed(client netip.Addr, qname string, now time.Time) {
-	if b.Config.UnsureFails || b.Config.Monitor {
+	if b.Config.Monitor {
 		return
 	}
 	process.unconfirmed.passed(client.String(), shown(qname))
