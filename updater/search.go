@@ -47,6 +47,7 @@ type pacedSearcher struct {
 	seen     time.Time    // last look
 
 	contactMu sync.Mutex
+	asker     string // whose first contact it is; guarded by contactMu
 	// Time of the last check for a suspend, on the monotonic clock and on the clock
 	// that runs during a suspend; guarded by contactMu.
 	looked    time.Time
@@ -65,11 +66,13 @@ func Pace(s lookup.Searcher, schedule *Schedule, rules SearchRules, report func(
 	}
 	p := &pacedSearcher{searcher: s, schedule: schedule, rules: rules, report: report, sinceBoot: SinceBoot}
 	p.looked, p.booted = time.Now(), p.sinceBoot()
+	p.asker, _ = schedule.contactOf()
 	if !rules.Published {
 		return p
 	}
 	if last := schedule.hand.previous(); last != nil { // a reload is no start
-		schedule.setContact(last.contactAt())
+		_, contact := last.contactOf()
+		schedule.setContact(contact)
 	} else {
 		schedule.setContact(p.looked.Add(rules.FirstContact()))
 	}
@@ -79,16 +82,16 @@ func Pace(s lookup.Searcher, schedule *Schedule, rules SearchRules, report func(
 // Search implements lookup.Searcher.
 func (p *pacedSearcher) Search(ctx context.Context, prefixes []lookup.Prefix) (lookup.Answer, error) {
 	now := time.Now()
+	// First the file: the server may have told another process to wait.
+	p.schedule.lookAtSearches()
+	kept, asker, wait := p.schedule.turn(ctx, p.searcher, now)
 	if wait := p.contactWait(now); wait > 0 {
 		return lookup.Answer{}, held(now, wait, " until the first contact")
 	}
-	// First the file: the server may have told another process to wait.
-	p.schedule.lookAtSearches()
-	ctx, asker, wait := p.schedule.turn(ctx, p.searcher, now)
 	if wait > 0 && p.arrived(ctx, now) {
-		ctx, asker, wait = p.schedule.turn(ctx, p.searcher, time.Now())
+		return p.Search(ctx, prefixes)
 	}
-	if wait > 0 {
+	if ctx = kept; wait > 0 {
 		if p.underWay.Load() > 0 { // the wait belongs to a failure, which is noted before the search has failed
 			return lookup.Answer{}, errUnderWay
 		}
@@ -136,8 +139,8 @@ type sentSearch struct {
 	attempt uint64 // of the clock, after that
 }
 
-// contactWait returns how long a search must wait for the first contact after a start
-// or a suspend.
+// contactWait returns how long a search must wait for the first contact after a start,
+// a suspend or a change of the key.
 func (p *pacedSearcher) contactWait(now time.Time) time.Duration {
 	if !p.rules.Published {
 		return 0
@@ -145,11 +148,13 @@ func (p *pacedSearcher) contactWait(now time.Time) time.Duration {
 	p.contactMu.Lock()
 	defer p.contactMu.Unlock()
 	booted := p.sinceBoot()
-	if suspended := booted - p.booted - now.Sub(p.looked); suspended > overshoot {
-		p.schedule.setContact(now.Add(p.rules.FirstContact()))
+	asker, contact := p.schedule.contactOf()
+	if suspended := booted - p.booted - now.Sub(p.looked); suspended > overshoot || asker != p.asker {
+		contact = now.Add(p.rules.FirstContact())
+		p.schedule.setContact(contact)
 	}
-	p.looked, p.booted = now, booted
-	return p.schedule.contactAt().Sub(now)
+	p.looked, p.booted, p.asker = now, booted, asker
+	return contact.Sub(now)
 }
 
 // failedToSave reports an error of saving.

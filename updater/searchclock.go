@@ -129,11 +129,11 @@ func (s *Schedule) searchWaits(sent time.Time) bool {
 // searchWait returns how long no search may be sent; not above 0: one may be.
 func (s *Schedule) searchWait(now time.Time) time.Duration { return s.heldSearches().end().Sub(now) }
 
-// contactAt returns the first contact of searches: none is sent before.
-func (s *Schedule) contactAt() time.Time {
+// contactOf returns who asks, and the first contact of searches: none is sent before.
+func (s *Schedule) contactOf() (asker string, contact time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.contact
+	return s.asker, s.contact
 }
 
 func (s *Schedule) setContact(t time.Time) {

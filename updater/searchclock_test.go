@@ -281,6 +281,19 @@ func TestTheFirstSearchWaitsForTheFirstContact(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	inBubble(t, "another key, which is another client", func(t *testing.T) {
+		schedule, _ := NewSchedule(nil)
+		rules, s := v4Rules, good()
+		rules.FirstContact = draws()
+		p := Pace(s, schedule, rules, func(Event) {})
+		waits(t, p, s, drawn[0])
+		must(t, schedule.Rekey("another", func() {}))
+		waits(t, p, s, drawn[1])
+		must(t, schedule.Renew("token", func() {}))
+		if _, err := p.Search(t.Context(), nil); err != nil {
+			t.Errorf("with another token: %v", err)
+		}
+	})
 	inBubble(t, "reloads before the first contact of the process", func(t *testing.T) {
 		rules, s := v4Rules, good()
 		rules.FirstContact = draws()
