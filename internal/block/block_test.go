@@ -321,3 +321,23 @@ func TestANameThatAnOwnListBlockedPassesAgain(t *testing.T) {
 		t.Errorf("after %+v: %+v", done, got)
 	}
 }
+
+// A router starts before its clock is set.
+func TestWhenAStateBeganByAClockThatWasSet(t *testing.T) {
+	boot := time.Date(1970, 1, 1, 0, 1, 0, 0, time.UTC)
+	set := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		began, now moment
+		want       time.Time
+	}{
+		"none":                 {moment{}, moment{set, time.Hour}, time.Time{}},
+		"set forward by years": {moment{boot, time.Minute}, moment{set, time.Hour}, set.Add(-59 * time.Minute)},
+		"set back":             {moment{set, time.Minute}, moment{set.Add(-24 * time.Hour), time.Hour}, set.Add(-24*time.Hour - 59*time.Minute)},
+		"time, or a suspend":   {moment{set, time.Minute}, moment{set.Add(9*time.Hour + time.Second), 9*time.Hour + time.Minute}, set},
+		"no clock since boot":  {moment{boot, 0}, moment{set, 0}, boot},
+	} {
+		if got := tc.began.seen(tc.now.at, tc.now.booted); !got.Equal(tc.want) {
+			t.Errorf("%s: Expected %s, got %s", name, tc.want, got)
+		}
+	}
+}

@@ -49,9 +49,27 @@ type Process struct {
 	blocks  []*Block
 	unwatch func()       // ends watch, and waits for that; nil: there is no block
 	checked func() int64 // see Count
-	counted time.Time    // when the first block started
+	counted moment       // when the first block started
 	state   status.State // of the last report
-	since   time.Time    // when state began; zero: there was no report
+	since   moment       // when state began; zero: there was no report
+}
+
+// moment is a time that is right, too, after the clock was set, as on a router whose clock begins in the past. The
+// zero moment is none. It is a value.
+type moment struct {
+	at     time.Time     // by the clock at that time
+	booted time.Duration // since boot; 0: not known
+}
+
+// seen returns the moment by the clock that shows now.
+func (m moment) seen(now time.Time, booted time.Duration) time.Time {
+	if m.at.IsZero() || m.booted == 0 {
+		return m.at
+	}
+	if at := now.Add(m.booted - booted).Round(0); at.Sub(m.at.Round(0)).Abs() > time.Minute {
+		return at.Truncate(time.Second)
+	}
+	return m.at
 }
 
 // Count has reports tell how many names the process has decided about. It is called before blocks
@@ -66,8 +84,8 @@ func (p *Process) add(b *Block) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.blocks = append(p.blocks, b)
-	if p.counted.IsZero() {
-		p.counted = time.Now()
+	if p.counted.at.IsZero() {
+		p.counted = moment{time.Now(), engine.SinceBoot()}
 	}
 	if p.unwatch == nil {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -267,11 +285,11 @@ func (p *Process) Report() status.Report {
 	if p.checked != nil {
 		checked = p.checked()
 	}
-	r.Today, r.Counted = p.recent.Day(checked, now), p.counted
-	if p.since.IsZero() || r.State != p.state {
-		p.state, p.since = r.State, now
+	booted := engine.SinceBoot()
+	if p.since.at.IsZero() || r.State != p.state {
+		p.state, p.since = r.State, moment{now, booted}
 	}
-	r.Since = p.since
+	r.Today, r.Counted, r.Since = p.recent.Day(checked, now), p.counted.seen(now, booted), p.since.seen(now, booted)
 	return r
 }
 

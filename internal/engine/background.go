@@ -14,6 +14,9 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
+// SinceBoot is updater.SinceBoot.
+func SinceBoot() time.Duration { return updater.SinceBoot() }
+
 // keyInterval is how often the file of the key is read: as often as the operator's
 // own lists are checked.
 const keyInterval = 5 * time.Second
