@@ -37,9 +37,9 @@ var importTests = []struct {
 	{
 		"adguardhome", "AdGuardHome.yaml",
 		"tree.example a.tree.example host.example hosts.example www.hosts.example a.below.example only.example good.example a.good.example www.only.good.example firm.example wild.example a.wild.example " +
-			"first.hosts.example a.first.example",
+			"first.hosts.example a.first.example a.dotted.example",
 		"fine.tree.example a.fine.tree.example www.host.example below.example a.only.example only.good.example client.example answer.example ads1.example part.example nas2.example a.quiet.example " +
-			"second.quiet.example a.parent.example b.first.example a.loud.example",
+			"second.quiet.example a.parent.example b.first.example a.loud.example dotted.example",
 	},
 	{
 		"blocky", "blocky.yml",

@@ -193,6 +193,8 @@ func (m *imported) adguardRule(line int, rule string) {
 		m.leave(line, "modifier", rule, "")
 	case allow && !strings.HasPrefix(bare, "|"): // matches anywhere in a name; in a file of allow it would be a domain
 		m.leave(line, "pattern", rule, "")
+	case strings.HasPrefix(bare, "."): // in an own list it would be the domain, too
+		m.name(line, allow, firm, "*"+bare)
 	case bare != "":
 		for _, one := range hostsOf(bare) {
 			m.name(line, allow, firm, one)
