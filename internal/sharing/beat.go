@@ -224,6 +224,7 @@ func (s *Store) saw(answer []Value, k keys, want bool, begun time.Time) (events 
 	}
 	before := s.mirror
 	s.mirror.take(answer[5:], k, s.cfg.Spread)
+	maps.DeleteFunc(s.mirror.missing, func(list string, _ bool) bool { return !s.kept[list] }) // Redis may name any at each beat
 	if s.published.After(begun) { // Redis may have answered before this process published
 		s.mirror.heads, s.mirror.missing = before.heads, before.missing
 	}
@@ -294,7 +295,7 @@ type mirror struct {
 	beats     int
 	documents map[string][]byte
 	heads     map[string]seenHead
-	missing   map[string]bool // lists whose head was removed, and not published again since
+	missing   map[string]bool // lists that this process keeps, whose head was removed, and not published again since
 }
 
 // take replaces the mirror by what a beat saw: three documents, then names and heads in turn.

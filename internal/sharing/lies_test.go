@@ -33,16 +33,39 @@ func TestAHeadWithoutPartsOfAListThatNobodyKeepsEndsNoTurn(t *testing.T) {
 	r.mu.Unlock()
 	r.kick()
 	testkit.Until(t, "that the head is removed", func() bool { return server.Do("HEXISTS", key("heads:schedule.json"), "gone-4b") == ":0" })
-	for beats := 0; beats < 3; { // each would find the list missing
-		r.mu.Lock()
-		seen := r.mirror.beats
-		r.mu.Unlock()
-		r.kick()
-		testkit.Until(t, "another beat", func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.mirror.beats > seen })
-		beats++
+	for range 3 { // each would find the list missing
+		r.another(t)
 	}
 	if held.Err() != nil || r.events.count(Repaired) != 0 {
 		t.Errorf("Expected a turn that does not end, got %v, events %v", held.Err(), r.events.list())
+	}
+}
+
+// another waits for another beat.
+func (r *relay) another(t *testing.T) {
+	t.Helper()
+	beats := func() int { r.mu.Lock(); defer r.mu.Unlock(); return r.mirror.beats }
+	seen := beats()
+	r.kick()
+	testkit.Until(t, "another beat", func() bool { return beats() > seen })
+}
+
+// Who may write keys can name other lists at each beat. A relay remembers those that it keeps.
+func TestHeadsThatComeAndGoTakeNoMemory(t *testing.T) {
+	t.Parallel()
+	server := testkit.StartRedis(t)
+	r := openStore(t, server.URL(), nil)
+	r.Head("se-4b")
+	for i := range 3 {
+		server.Do("HSET", key("heads:schedule.json"), "se-4b", "{}", fmt.Sprintf("a%d-4b", i), "{}", fmt.Sprintf("b%d-4b", i), "{}")
+		r.another(t)
+		server.Do("DEL", key("heads:schedule.json"))
+		r.another(t)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.mirror.missing) != 1 || !r.damaged() {
+		t.Errorf("Expected se-4b alone to be missing, got %v", r.mirror.missing)
 	}
 }
 

@@ -349,17 +349,12 @@ func (s *Store) keep(ctx context.Context, names []string, d time.Duration) (all 
 // damaged reports whether Redis lacks a head that this process has published, or has lost one
 // of a list that it keeps. The caller holds mu.
 func (s *Store) damaged() bool {
-	for list := range s.mirror.missing {
-		if s.kept[list] {
-			return true
-		}
-	}
 	for list, raw := range s.heads {
 		if s.mirror.heads[list].raw != raw {
 			return true
 		}
 	}
-	return false
+	return len(s.mirror.missing) > 0
 }
 
 // renewParts keeps the contents of all heads from expiring, from time to time and as the holder
