@@ -24,6 +24,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -226,23 +227,27 @@ func TestModes(t *testing.T) {
 		mode     lookup.Mode
 		name     string
 		blocked  bool
-		searches int // for this name
+		searches int    // for this name
+		why      string // before the server was asked
 	}{
-		{lookup.Local, "unlisted.example.com.", false, 0},
-		{lookup.Local, "listed.example.com.", true, 1},
-		{lookup.RealTime, "unlisted.example.com.", true, 1},
-		{lookup.RealTime, "harmless.example.com.", false, 1},
-		{lookup.RealTime, "popular.example.com.", false, 0}, // in the global cache
-		{lookup.RealTime, "listed.popular.example.com.", true, 1},
-		{lookup.RealTime, "printer.local.", false, 0},
-		{lookup.NoStorage, "unlisted.example.com.", true, 1},
-		{lookup.NoStorage, "popular.example.com.", false, 1},
-		{lookup.NoStorage, "printer.local.", false, 0},
-		{lookup.NoStorage, "router.", false, 0},
+		{lookup.Local, "unlisted.example.com.", false, 0, "passes"},
+		{lookup.Local, "listed.example.com.", true, 1, "suspected"},
+		{lookup.RealTime, "unlisted.example.com.", true, 1, "unknown"},
+		{lookup.RealTime, "www.listed.example.com.", true, 1, "suspected"},
+		{lookup.RealTime, "harmless.example.com.", false, 1, "unknown"},
+		{lookup.RealTime, "popular.example.com.", false, 0, "passes"}, // in the global cache
+		{lookup.RealTime, "listed.popular.example.com.", true, 1, "suspected"},
+		{lookup.RealTime, "printer.local.", false, 0, "passes"},
+		{lookup.NoStorage, "unlisted.example.com.", true, 1, "unknown"},
+		{lookup.NoStorage, "popular.example.com.", false, 1, "unknown"},
+		{lookup.NoStorage, "printer.local.", false, 0, "passes"},
+		{lookup.NoStorage, "router.", false, 0, "passes"},
 	}
 	for _, tc := range tests {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBubble(t, time.Millisecond, func(s *SafeBrowsing) { s.block.Settings.Mode = tc.mode }, "listed.example.com/", "listed.popular.example.com/")
+			b := newBubble(t, time.Millisecond, func(s *SafeBrowsing) {
+				s.block.Settings.Mode, s.block.Config.DB = tc.mode, tc.mode.String() // so that no other case has blocked the name lately
+			}, "listed.example.com/", "listed.popular.example.com/")
 			defer b.stop()
 			popular := sha256.Sum256([]byte("popular.example.com/"))
 			popularOnes := [][]byte{popular[:]}
@@ -255,6 +260,9 @@ func TestModes(t *testing.T) {
 				b.google.AddThreat(e, sbv5.ThreatType_SOCIAL_ENGINEERING)
 			}
 			time.Sleep(48 * time.Hour) // the global cache was not there at first contact
+			if a := b.plugin.block.Why(lookup.FromQname(tc.name)); a.Verdict != tc.why || (a.List != "") != (tc.why == status.VerdictSuspected) {
+				t.Errorf("Mode %d, %s: Expected %s, got %+v", tc.mode, tc.name, tc.why, a)
+			}
 			m, _ := b.ask("192.0.2.1", tc.name)
 			if got := isBlocked(m); got != tc.blocked {
 				t.Errorf("Mode %d, %s: Expected blocked %v, got %v", tc.mode, tc.name, tc.blocked, got)

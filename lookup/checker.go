@@ -118,9 +118,17 @@ type candidate struct {
 	list   string // the list that holds the prefix; "": the mode asks about every host
 }
 
-// First returns the list and the expression of the first candidate. The list is ""
-// if no list holds the expression and the mode asks about every host.
-func (c *Candidates) First() (list, expression string) { return c.all[0].list, c.expression(0) }
+// First returns the list and the expression of the first candidate that a list holds, else of the first one. The list
+// is "" if no list holds any, and the mode asks about every host.
+func (c *Candidates) First() (list, expression string) {
+	i := c.first()
+	return c.all[i].list, c.expression(i)
+}
+
+// first returns the index of the first candidate that a list holds, else 0.
+func (c *Candidates) first() int {
+	return max(0, slices.IndexFunc(c.all, func(one candidate) bool { return one.list != "" }))
+}
 
 // Shortest returns the prefix of the shortest expression. Subdomains of a suspected name
 // have it in common.

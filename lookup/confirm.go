@@ -171,10 +171,7 @@ func (c candidate) unanswered(err error) Decision {
 
 // Limited returns the decision if too many queries wait for a confirmation already, so
 // that none is asked for: as Wait returns it if no search was admitted.
-func (c *Candidates) Limited() Decision {
-	listed := slices.IndexFunc(c.all, func(one candidate) bool { return one.list != "" })
-	return c.all[max(0, listed)].unanswered(ErrLimited)
-}
+func (c *Candidates) Limited() Decision { return c.all[c.first()].unanswered(ErrLimited) }
 
 // unsafe returns the decision for a threat that the server has confirmed for
 // candidate i, when its answer was received.

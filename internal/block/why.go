@@ -19,7 +19,7 @@ import (
 // Explained is a decision about a host, with what to say about it.
 type Explained struct {
 	lookup.Decision
-	Suspected bool      // a query would have it confirmed
+	Suspected bool      // a query would have the server asked about it
 	Confirmed time.Time // when the server said so; zero: unknown, or it has not
 	Unchecked bool      // the block does not check the name, or not now
 	Note      string    // what the decision does not say
@@ -42,7 +42,11 @@ func (b *Block) Explain(h lookup.Host, qname string) Explained {
 	if c.Suspect == nil || c.Needed != "" {
 		return b.tell(h, c)
 	}
-	c.List, c.Expression = c.Suspect.candidates.First()
+	if c.List, c.Expression = c.Suspect.candidates.First(); c.List == "" {
+		e := b.explained(h, lookup.Decision{}, "no threat list has it; with mode "+b.Settings.Mode.String()+" a query has the server asked about it")
+		e.Suspected = true
+		return e
+	}
 	note := "suspected: a query would have it confirmed by the server"
 	if hold := c.Suspect.service.SearchHold(); hold.Active(time.Now()) {
 		meanwhile := "passes"
@@ -253,7 +257,7 @@ func (b *Block) verdictOf(h lookup.Host, e Explained) string {
 	switch {
 	case e.Verdict == lookup.Unsafe && !b.Config.Monitor:
 		return status.VerdictBlocked
-	case e.Suspected, e.Verdict == lookup.Unsure:
+	case e.Verdict == lookup.Unsure:
 		return status.VerdictSuspected
 	case e.By == lookup.ByList && b.lacksLists():
 		return status.VerdictUnknown
