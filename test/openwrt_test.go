@@ -136,11 +136,16 @@ func TestOpenWrtServiceBlocksAndHandsDnsmasqOver(t *testing.T) {
 	if called != "" {
 		t.Errorf("Expected the reload to leave flash and dnsmasq alone, got\n%s", called)
 	}
+	r.set("dhcp.@dnsmasq[0].server", "192.0.2.1", "/lan/192.0.2.2") // the power failed between two files
+	r.set("dhcp.@dnsmasq[0].noresolv")
+	if r.do("RUNNING=1; service_started"); r.servers() != ours {
+		t.Errorf("Expected dnsmasq to be handed over again, got %q", r.servers())
+	}
 	if called = r.do("shutdown"); called != "kill safebrowsing\n" || r.servers() != ours {
 		t.Errorf("Expected a shutdown of the router to change nothing, got %q after\n%s", r.servers(), called)
 	}
 	called = r.do("service_stopped")
-	if r.servers() != "/lan/192.0.2.2 192.0.2.1" || !strings.Contains(called, "dnsmasq restart\n") || !strings.Contains(called, "commit dhcp\n") {
+	if r.servers() != "/lan/192.0.2.2 192.0.2.1" || !strings.Contains(called, "dnsmasq restart\n") || !strings.Contains(called, "commit dhcp\ncommit safebrowsing\n") {
 		t.Errorf("Expected dnsmasq to have its servers back, got %q after\n%s", r.servers(), called)
 	}
 }
