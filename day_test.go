@@ -19,6 +19,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
@@ -292,12 +293,16 @@ func TestServerInTroubleFailsNoHostWithoutLists(t *testing.T) {
 				b := newBubble(t, time.Millisecond, func(s *SafeBrowsing) { s.block.Settings.Mode, s.block.Config.UnsureFails = lookup.NoStorage, true })
 				defer b.stop()
 				b.google.Break("search", 1<<30, tc.fault)
+				before := block.ThisProcess().Report().Today.Threats
 				for i := range 10 {
 					m, took := b.ask("192.0.2.1", fmt.Sprintf("host%d.example.com.", i))
 					if m.Rcode != dns.RcodeSuccess || len(m.Answer) != 1 || m.Answer[0].Header().Ttl != tc.ttl || took != tc.took {
 						t.Errorf("Expected an answer with a TTL of %d after %s, took %s and got\n%v", tc.ttl, tc.took, took, m)
 					}
 					time.Sleep(5 * time.Second)
+				}
+				if after := block.ThisProcess().Report().Today.Threats; after != before {
+					t.Errorf("Expected no suspected name that passed, got %+v after %+v", after, before)
 				}
 			})
 		})

@@ -59,7 +59,7 @@ func (q *query) write(w dns.ResponseWriter, a written, d lookup.Decision) error 
 
 // passes counts and has look-back remember that the client gets an answer. d is the decision about the name.
 func (q *query) passes(d lookup.Decision) {
-	if d.Verdict == lookup.Unsure {
+	if d.Verdict == lookup.Unsure && d.List != "" { // suspected, not just unknown
 		q.plugin.block.Unconfirmed(q.client, q.question.Name, time.Now())
 	}
 	q.plugin.block.AskedAbout(q.client, lookup.FromQname(q.question.Name), d)
