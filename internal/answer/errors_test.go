@@ -234,13 +234,16 @@ func TestASinkholesAnswerIsForgedAndBlocked(t *testing.T) {
 // draft-ietf-dnsop-structured-dns-error: "A server receiving an SDE option with a non-zero
 // OPTION-LENGTH MUST silently ignore the OPTION-DATA".
 func TestAStructuredOptionWithDataIsReadAsAnEmptyOne(t *testing.T) {
-	for _, data := range [][]byte{nil, {}, {0}, []byte("some data")} {
+	for _, option := range []dns.EDNS0{
+		&dns.EDNS0_LOCAL{Code: 65010}, &dns.EDNS0_LOCAL{Code: 65010, Data: []byte{}}, &dns.EDNS0_LOCAL{Code: 65010, Data: []byte{0}},
+		&dns.EDNS0_LOCAL{Code: 65010, Data: []byte("some data")}, &dns.EDNS0_EDE{}, // of a code that the library knows
+	} {
 		r := question()
-		r.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: 65010, Data: data}}
-		p := Reply{TTL: time.Minute, Structured: Structured{Code: 65010}}
+		r.IsEdns0().Option = []dns.EDNS0{option}
+		p := Reply{TTL: time.Minute, Structured: Structured{Code: option.Option()}}
 		m := p.Blocked(t.Context(), new(test.ResponseWriter), r, lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByBlock})
 		if _, text := codesOf(t, m); !strings.HasPrefix(text, "{") {
-			t.Errorf("Data %q: expected JSON, got %q", data, text)
+			t.Errorf("Option %d, %v: expected JSON, got %q", option.Option(), option, text)
 		}
 	}
 }

@@ -38,15 +38,7 @@ type structuredError struct {
 // option, whose data must be ignored.
 func (s Structured) asked(r *dns.Msg) bool {
 	opt := r.IsEdns0()
-	if s.Code == 0 || opt == nil {
-		return false
-	}
-	for _, o := range opt.Option {
-		if o, ok := o.(*dns.EDNS0_LOCAL); ok && o.Code == s.Code {
-			return true
-		}
-	}
-	return false
+	return s.Code != 0 && opt != nil && slices.ContainsFunc(opt.Option, func(o dns.EDNS0) bool { return o.Option() == s.Code })
 }
 
 // maxStructured is the longest JSON, in bytes.
