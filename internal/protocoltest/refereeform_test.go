@@ -56,6 +56,7 @@ func TestRefereeReportsImpoliteRequests(t *testing.T) {
 		{"Go's User-Agent", with("User-Agent", "Go-http-client/2.0"), "User-Agent"},
 		{"no alt", func(r *http.Request) { r.URL.RawQuery = "hashPrefixes=YWFhYQ" }, "alt=proto"},
 		{"redirect followed", with("Referer", "https://sb.test/"), "redirect"},
+		{"clear-text search", func(r *http.Request) { r.URL.Path = "/v5/urls:search" }, "clear text"},
 		{"not base64", func(r *http.Request) { r.URL.RawQuery = "alt=proto&hashPrefixes=++/%2BAA==" }, "not base64"},
 	} {
 		inBubble(t, tt.name, func(b *bench) {

@@ -154,8 +154,12 @@ func (r *referee) learnSearchOne(x *exchange, how outcome, at time.Time) {
 	}
 }
 
-// judgePath judges a path that no method has, for a client of Web Risk.
+// judgePath judges a path that no method has: for a client of Web Risk, and where it takes whole URLs.
 func (r *referee) judgePath(q *query, req *http.Request) {
+	switch req.URL.Path {
+	case "/v5/urls:search", "/v4/threatMatches:find":
+		r.violation("Privacy", "%s: %s takes URLs in clear text", q, req.URL.Path)
+	}
 	if q.method == "" && strings.HasPrefix(req.URL.Path, webRiskPath) {
 		r.violation("Web Risk, methods", "%s: this client needs threatLists:computeDiff and hashes:search only", q)
 	}
