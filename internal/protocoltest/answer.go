@@ -28,6 +28,7 @@ type reply struct {
 	cut     bool // send half of the body, then break off
 	endless bool // never stop sending, whatever body says
 
+	refused bool // it comes whole and can be decoded, but the client must refuse what it says
 	// What the client may conclude from a reply that it read to the end.
 	useless  bool // nothing: the request failed
 	served   []served
@@ -69,6 +70,7 @@ func (s *Server) answer(q *query, r *http.Request) reply {
 	a.delay = f.Delay
 	a.cut = f.CutBody
 	a.closed = a.closed || f.CutBody && len(a.body) == 0 // nothing is left to cut
+	a.refused = !replaced && a.status == http.StatusOK && !a.cut && !a.closed && f.breaksRequest(q)
 	a.useless = a.useless || f.breaksRequest(q)
 	if a.cut && q.method == methodBatchGet && !q.json && !s.json {
 		for rest := a.body[:len(a.body)/2]; ; a.whole++ {

@@ -36,6 +36,9 @@ func (s *Server) fetchAnswer(q *query, f *Fault, a *reply) (proto.Message, error
 		updates = append(updates, s.diffTo(w.list(), w.state, w.maxUpdate, takesRice(w.compressions)))
 	}
 	wait := s.waitAfter(updates)
+	if f.NegativeWait {
+		wait = 0 // it is not told
+	}
 	if wait > 0 {
 		m.MinimumWaitDuration = durationpb.New(wait)
 	}
@@ -194,6 +197,11 @@ func (r *referee) learnFetch(x *exchange, how outcome, at time.Time) {
 	switch how {
 	case failed:
 		r.learnRefusal(x, at, r.fetchRequests())
+		for _, s := range x.reply.served {
+			if x.reply.refused && x.note.Status != 0 { // the wait is one for the whole method
+				r.v4.clocks.fetchWait = later(r.v4.clocks.fetchWait, at, s.wait)
+			}
+		}
 	case received:
 		r.backoffs.v4.fetches = backoff{}
 		changed := slices.ContainsFunc(x.reply.served, func(s served) bool { return s.changed || s.spoilt })

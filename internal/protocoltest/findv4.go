@@ -201,6 +201,9 @@ func (r *referee) learnFind(x *exchange, how outcome, at time.Time) {
 		r.before = r.backoffs
 		r.backoffs.v4.finds.fail(at)
 		r.backoffs.v4.finds.notBefore = x.retryAt(r.backoffs.v4.finds.notBefore, at)
+		if know, ok := x.reply.own.(found); ok && x.reply.refused && x.note.Status != 0 {
+			r.v4.clocks.findWait = later(r.v4.clocks.findWait, at, know.wait)
+		}
 	case received:
 		// One that was under way when another failed does not end the wait.
 		if !at.Before(r.backoffs.v4.finds.notBefore) {

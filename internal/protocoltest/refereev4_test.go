@@ -120,9 +120,10 @@ func TestRefereeReportsV4TooEarly(t *testing.T) {
 	notBefore(t, "set for the method", "minimum wait", 2*time.Hour, func(b *bench) { b.SetMinimumWait("", time.Minute); b.SetFetchWait(2 * time.Hour); fetchSE(b) }, fetchMW)
 	notBefore(t, "the shortest of the lists", "minimum wait", time.Minute, func(b *bench) { b.SetMinimumWait("mw-4b", time.Minute); b.fetch("se-4b", "mw-4b") }, fetchSE)
 	notBefore(t, "failure before a restart", "back-off", 15*time.Minute, func(b *bench) { b.Break("", 1, Fault{Status: 503}); fetchSE(b); b.ClientStarted() }, fetchMW)
-	for _, f := range []Fault{{WrongName: true}, {V4: FaultV4{TwoAnswers: true}}, {NegativeWait: true}} {
-		notBefore(t, "bad frame", "back-off", 15*time.Minute, func(b *bench) { b.Break("", 1, f); fetchSE(b) }, fetchMW)
+	for _, f := range []Fault{{WrongName: true}, {V4: FaultV4{TwoAnswers: true}}} {
+		notBefore(t, "bad frame with a minimum wait", "minimum wait", time.Hour, func(b *bench) { b.Break("", 1, f); fetchSE(b) }, fetchMW)
 	}
+	notBefore(t, "bad minimum wait", "back-off", 15*time.Minute, func(b *bench) { b.Break("", 1, Fault{NegativeWait: true}); fetchSE(b) }, fetchMW)
 	notBefore(t, "no change, no wait", ourFloor+", no minimum wait and no change", 30*time.Minute, func(b *bench) {
 		b.SetMinimumWait("se-4b", 0)
 		fetchSE(b)
@@ -133,6 +134,11 @@ func TestRefereeReportsV4TooEarly(t *testing.T) {
 	}
 	notBefore(t, "minimum wait of finds", "minimum wait", time.Hour, setUp(func(b *bench) { b.SetFindWait(time.Hour); findA(b); b.ClientStarted() }), findM)
 	notBefore(t, "a find has failed", "back-off", 15*time.Minute, setUp(func(b *bench) { b.Break("find", 1, Fault{ShortHash: true}); findA(b) }), findA)
+	notBefore(t, "a find has failed that told a minimum wait", "minimum wait", time.Hour, setUp(func(b *bench) {
+		b.SetFindWait(time.Hour)
+		b.Break("find", 1, Fault{ShortHash: true})
+		findA(b)
+	}), findA)
 	notBefore(t, "found already", "fresh", time.Minute, setUp(func(b *bench) {
 		b.SetCacheDuration(time.Minute)
 		b.AddFullHash([]byte(entryA+string(make([]byte, 28))), &ThreatDetail{ThreatType: sbv5.ThreatType_MALWARE})
