@@ -314,6 +314,10 @@ func TestANameThatAnOwnListBlockedPassesAgain(t *testing.T) {
 	if got := b.Why(h); got.Verdict != status.VerdictBlocked || got.List != file {
 		t.Errorf("blocked: %+v", got)
 	}
+	other := New(config.Config{Block: config.Block{Zones: []string{"."}}}) // of other clients, by a view
+	if got := other.Why(h); got.Verdict == status.VerdictBlocked || strings.Contains(got.Note, "again") {
+		t.Errorf("a block without the list: %+v", got)
+	}
 	p := &Process{blocks: []*Block{b}}
 	done, err := p.Change(t.Context(), Change{Host: h, Remove: true})
 	testkit.Must(t, err)

@@ -284,6 +284,9 @@ func (b *Block) lacksLists() bool {
 // remember corrects an answer by what was blocked in the last hour, which is never denied.
 func (b *Block) remember(a *status.Answer, last *status.Blocked, now time.Time) {
 	target, isAlias := lookup.Host{}, last.Target != ""
+	if isAlias && !b.Config.Inspect || last.By == lookup.ByBlock.String() && b.ownList(last.List, false).Path == "" {
+		return // another server block of these zones has blocked it, for clients of its own
+	}
 	if isAlias {
 		target = lookup.FromQname(last.Target + ".")
 		e := b.Explain(target, last.Target+".")
