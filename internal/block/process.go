@@ -367,7 +367,7 @@ func (b *Block) zones() string { return strings.Join(b.Config.Zones, " ") }
 
 // standing returns what the block protects by, without its service.
 func (b *Block) standing() status.Block {
-	s := status.Block{Zones: b.zones(), Service: -1, Monitor: b.Config.Monitor, Fails: b.Config.UnsureFails, Led: b.Config.Keep == config.KeepNothing, Own: []status.OwnList{}}
+	s := status.Block{Zones: b.zones(), Place: b.Config.Place, Service: -1, Monitor: b.Config.Monitor, Fails: b.Config.UnsureFails, Led: b.Config.Keep == config.KeepNothing, Own: []status.OwnList{}}
 	s.Paused, _ = b.PausedUntil()
 	for _, own := range b.OwnLists() {
 		o := status.OwnList{Name: own.Named, Allow: own.Allow, Entries: own.InForce(), Updated: own.Modified, Nothing: own.Complaint()}

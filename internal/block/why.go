@@ -216,7 +216,7 @@ func (b *Block) admit(a *status.Answer, at time.Time) {
 
 // keep corrects an answer by what is answered about a kept name, whatever lists say.
 func (b *Block) keep(a *status.Answer, k *answer.Kept) {
-	*a = status.Answer{Zones: a.Zones, Verdict: status.VerdictPasses, Note: "answered here and not forwarded: " + k.Text}
+	*a = status.Answer{Zones: a.Zones, Place: a.Place, Verdict: status.VerdictPasses, Note: "answered here and not forwarded: " + k.Text}
 	if k.Canary {
 		a.Verdict, a.DecidedBy, a.List = status.VerdictBlocked, lookup.ByBlock.String(), "keep_clients"
 		a.Note, a.Unblock = k.Text, "allow "+strings.TrimSuffix(k.Name, ".")
@@ -229,7 +229,7 @@ const confirmTimeout = 10 * time.Second
 // answerOf returns a decision as an answer, without its sentence.
 func (b *Block) answerOf(h lookup.Host, e Explained) status.Answer {
 	a := status.Answer{
-		Zones: b.zones(), Verdict: b.verdictOf(h, e), List: e.List, Line: b.Line(e.Decision, h), Expression: e.Expression,
+		Zones: b.zones(), Place: b.Config.Place, Verdict: b.verdictOf(h, e), List: e.List, Line: b.Line(e.Decision, h), Expression: e.Expression,
 		Threat: e.Threat.String(), Note: e.Note, Confirmed: e.Confirmed, Expires: e.Expires, Unblock: e.Unblock(),
 	}
 	if !Unlisted(e.Decision) {

@@ -80,6 +80,7 @@ func serviceOf(protocol string) string {
 // Block is what a server block decides and answers by. Server blocks with different
 // ones may share an engine.
 type Block struct {
+	Place  string              // of the stanza, such as Corefile:5
 	Zones  plugin.Zones        // names to check
 	Except plugin.Zones        // of those, names that are not checked
 	Own    []OwnFile           // lists of the operator's own

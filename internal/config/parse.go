@@ -121,6 +121,7 @@ func parsed(c *caddy.Controller, root string) (Config, error) {
 
 func (p *parser) stanza() error {
 	p.begin = p.here()
+	p.Place = place{filepath.Base(p.begin.file), p.begin.line}.String()
 	if err := p.readZones(p.RemainingArgs()); err != nil {
 		return p.Errf("%v", err)
 	}

@@ -134,7 +134,12 @@ func (r *Report) lists(s *Service) (said bool) {
 // block adds what there is to say about a server block, and to the judgement what protects its
 // clients.
 func (r *Report) block(b *Block, j *judgement) {
-	names := 0
+	names, where := 0, b.Zones
+	if slices.ContainsFunc(r.Blocks, func(o Block) bool {
+		return o.Zones == b.Zones && (o.Service != b.Service || o.Monitor != b.Monitor || !slices.Equal(o.Own, b.Own))
+	}) {
+		where = located(b.Zones, b.Place)
+	}
 	for _, own := range b.Own {
 		if own.Trouble != "" {
 			r.note("The list %s cannot be used: %s. The %s in force.", own.Name, own.Trouble, say.Count(own.Entries, "entry read before stays", "entries read before stay"))
@@ -157,7 +162,7 @@ func (r *Report) block(b *Block, j *judgement) {
 		r.cause(Cause{"Blocking is paused for the zones " + b.Zones + ": every name passes.", b.Paused, "To end the pause: safebrowsing resume"})
 	case b.Monitor:
 		why = "monitor only logs"
-		r.cause(Cause{Text: fmt.Sprintf("The server block for %s has monitor: it logs what it would block, and blocks nothing.", b.Zones), Cure: "Remove monitor from the Corefile to block"})
+		r.cause(Cause{Text: fmt.Sprintf("The server block for %s has monitor: it logs what it would block, and blocks nothing.", where), Cure: "Remove monitor from the Corefile to block"})
 	case works || names >= manyNames:
 		j.working++
 		if works {
@@ -167,12 +172,12 @@ func (r *Report) block(b *Block, j *judgement) {
 			j.by[ownLists] = true
 		}
 		if b.Service < 0 {
-			r.note("The server block for %s has own lists only: no service is asked.", b.Zones)
+			r.note("The server block for %s has own lists only: no service is asked.", where)
 		}
 		return
 	case b.Service < 0:
 		why = "Safe Browsing is off, and your own lists block " + say.Count(names, "name", "names")
-		r.cause(Cause{Text: fmt.Sprintf("The server block for %s asks no service, and its own lists block %s.", b.Zones, say.Count(names, "name", "names")),
+		r.cause(Cause{Text: fmt.Sprintf("The server block for %s asks no service, and its own lists block %s.", where, say.Count(names, "name", "names")),
 			Cure: "Give it a key: add api_key_file FILE to the Corefile, see \"safebrowsing doctor\""})
 	default:
 		s := &r.Services[b.Service]
@@ -190,7 +195,7 @@ func (r *Report) block(b *Block, j *judgement) {
 		if len(only) > 0 {
 			what = "only " + strings.Join(only, " and ")
 		}
-		r.cause(Cause{Text: fmt.Sprintf("For now the server block for %s blocks %s.", b.Zones, what)})
+		r.cause(Cause{Text: fmt.Sprintf("For now the server block for %s blocks %s.", where, what)})
 	}
 	if j.why == "" {
 		j.why = why

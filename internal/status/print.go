@@ -250,7 +250,7 @@ func (p *Printer) Why(w *Why) {
 	for _, a := range w.Answers {
 		zones := ""
 		if len(w.Answers) > 1 {
-			zones = " (in the server block for " + a.Zones + ")"
+			zones = " (in the server block for " + a.Where() + ")"
 		}
 		p.line(colour[a.Verdict], "%s%s", a.Text, zones)
 		if a.Warning.Text != "" {

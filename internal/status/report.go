@@ -146,6 +146,7 @@ const NoGuarantee = "Google cannot guarantee that its information is complete an
 // Block is a server block.
 type Block struct {
 	Zones   string    `json:"zones"`   // joined by a space
+	Place   string    `json:"place"`   // in the Corefile, such as Corefile:5: blocks of the same zones differ in it
 	Service int       `json:"service"` // index into Report.Services; -1: none
 	Own     []OwnList `json:"own"`     // of the operator
 	Monitor bool      `json:"monitor"` // it blocks nothing

@@ -74,6 +74,9 @@ func TestJudge(t *testing.T) {
 		{"the day is spent, not only a share", func(r *Report) {
 			r.Services[0].Search, r.Services[0].InPart, r.Blocks[0].Own[0].Entries = Hold{Until: now.Add(time.Hour), Why: "the day's budget is spent"}, "1 client has spent its share.", 5000
 		}, InPart, "Protected in part, by own lists", "Confirmations are paused (the day's budget is spent): suspected names pass. Until 2026-11-22T13:00:00Z."},
+		{"two of the same zones", func(r *Report) {
+			r.Blocks = append(r.Blocks, Block{Zones: ".", Place: "Corefile:9", Monitor: true})
+		}, InPart, part, "The server block for . at Corefile:9 has monitor"},
 		{"a share is spent", func(r *Report) { r.Services[0].InPart = "1 client has spent its share." }, InPart, part, "1 client has spent its share."},
 		{"its protocol ends", func(r *Report) { r.Services[0].Ending = "It ends tomorrow" }, Protected, full, "It ends tomorrow."},
 		{"its protocol has ended", func(r *Report) { r.Services[0].Ending, r.Services[0].Ended = "It has ended", true }, InPart, part, "It has ended."},

@@ -38,6 +38,7 @@ var verdicts = []string{VerdictBlocked, VerdictSuspected, VerdictUnknown, Verdic
 // Answer is what one server block does with a name.
 type Answer struct {
 	Zones      string    `json:"zones"`
+	Place      string    `json:"place"` // of the server block in the Corefile
 	Verdict    string    `json:"verdict"`
 	Text       string    `json:"text"`       // a sentence without its full stop
 	DecidedBy  string    `json:"decided_by"` // as metrics have it; "": no list of threats has the name
@@ -51,6 +52,17 @@ type Answer struct {
 	Confirmed  time.Time `json:"confirmed,omitzero"` // when the server said so
 	Expires    time.Time `json:"expires,omitzero"`   // until when this holds without asking again
 	Unblock    string    `json:"unblock"`            // what lets it pass
+}
+
+// Where names the server block of the answer.
+func (a *Answer) Where() string { return located(a.Zones, a.Place) }
+
+// located returns the zones of a server block, and its place if that is known.
+func located(zones, place string) string {
+	if place == "" {
+		return zones
+	}
+	return zones + " at " + place
 }
 
 // Blocked reports whether the name is blocked.
