@@ -77,7 +77,7 @@ func Open(cfg Config) (*Client, error) {
 		return nil, errors.New("no API key: Google's server wants one; make it in the Google Cloud console")
 	}
 	if u, err := lookup.ParseURL(cfg.Endpoint); cfg.Key != "" && err == nil && u.InClearText() {
-		return nil, fmt.Errorf("endpoint %s: http would send the API key in clear text: use https", u)
+		return nil, fmt.Errorf("endpoint http://%s: http would send the API key in clear text: use https", u.Host())
 	}
 	server, err := protocol.NewV5(protocol.Config{Endpoint: cfg.Endpoint, Key: cfg.Key, UserAgent: cfg.Program, Transport: cfg.transport})
 	if err != nil {

@@ -96,6 +96,9 @@ func TestEndpointsThatAreNotOneServiceOfOnesOwnAreRefused(t *testing.T) {
 		{"endpoint http://10.0.0.1 http://10.0.0.2:99999", `"http://10.0.0.2:99999": the port`},
 		{"api_key K\nendpoint https://a.example http://b.example", "would send the API key in clear text"},
 		{"endpoint https://a.example http://b.example", "http://b.example: http to several servers is for your own network"},
+		{"endpoint https://a.example http://u:s3cret@b.example/x?key=s3cret", "http://b.example: http to several servers is for your own network"},
+		{"endpoint https://a.example https://u:s3cret@b.example/x?key=s3cret", `"https://b.example/x": the endpoint must be a URL such as`},
+		{"endpoint https://a.example https://b.example/%zz?key=s3cret", `"https://b.example/%zz": the endpoint must be a URL such as`},
 		{"api_key K\nendpoint https://10.0.0.1 https://10.0.0.2\nprotocol webrisk\nbudget 5", "protocol webrisk asks one server"},
 		{"endpoint https://a.example\ntls /no/such/file", "no such file"},
 		{"endpoint https://a.example\ntls /dev/null", "/dev/null is not a regular file"},
@@ -111,8 +114,8 @@ func TestEndpointsThatAreNotOneServiceOfOnesOwnAreRefused(t *testing.T) {
 		{"api_key K\ntls " + ca, "tls is for a server of your own"},
 	} {
 		_, err := stanza(t, "safebrowsing {\ndb off\n"+tc.text+"\n}")
-		if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.HasPrefix(err.Error(), "Testfile:") {
-			t.Errorf("%q: Expected an error with place and %q, got %v", tc.text, tc.want, err)
+		if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.HasPrefix(err.Error(), "Testfile:") || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%q: Expected an error with place and %q, without a secret, got %v", tc.text, tc.want, err)
 		}
 	}
 }

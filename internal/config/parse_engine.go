@@ -270,8 +270,8 @@ func (p *parser) checkEndpoints() error {
 	endpoints, at := strings.Fields(p.Endpoint), p.given["endpoint"]
 	for _, endpoint := range endpoints {
 		if (p.Secret != "" || len(endpoints) > 1) && InClearText(endpoint) {
-			if p.Secret == "" {
-				return at.errorf("endpoint: %s: http to several servers is for your own network: use https", endpoint)
+			if u, _ := lookup.ParseURL(endpoint); p.Secret == "" { // of the rest a part may be secret
+				return at.errorf("endpoint: http://%s: http to several servers is for your own network: use https", u.Host())
 			}
 			return at.errorf("endpoint: http would send the API key in clear text: use https")
 		}

@@ -137,13 +137,23 @@ func ParseEndpoint(endpoint string) (*url.URL, error) {
 	return u, nil
 }
 
+// openly returns what is meant for an endpoint, which may be no URL, without the parts that may be secret.
+func openly(text string) string {
+	text, _, _ = strings.Cut(text, "?")
+	scheme, rest, ok := strings.Cut(text, "://")
+	if at := strings.LastIndexByte(rest, '@'); ok && at >= 0 {
+		text = scheme + "://" + rest[at+1:]
+	}
+	return text
+}
+
 // CheckEndpoints returns why the servers at one or more URLs cannot be asked, the first one
 // preferred, or nil.
 func CheckEndpoints(urls []string) error {
 	for i, endpoint := range urls {
 		switch err := checkEndpoint(endpoint); {
 		case err != nil && len(urls) > 1:
-			return fmt.Errorf("%q: %w", endpoint, err)
+			return fmt.Errorf("%q: %w", openly(endpoint), err)
 		case err != nil:
 			return err
 		case slices.Contains(urls[:i], endpoint):

@@ -225,7 +225,7 @@ func (s *Store) saw(answer []Value, k keys, want bool, begun time.Time) (events 
 	before := s.mirror
 	s.mirror.take(answer[5:], k, s.cfg.Spread)
 	maps.DeleteFunc(s.mirror.missing, func(list string, _ bool) bool { return !s.kept[list] }) // Redis may name any at each beat
-	if s.published.After(begun) { // Redis may have answered before this process published
+	if s.published.After(begun) {                                                              // Redis may have answered before this process published
 		s.mirror.heads, s.mirror.missing = before.heads, before.missing
 	}
 	switch mine := holder == s.id && want && s.want; {
