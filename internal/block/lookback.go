@@ -102,6 +102,7 @@ type askedNames struct {
 type askedName struct {
 	client, name string
 	at           time.Time
+	place        int // in order: a pair that was forgotten and is back has an older one, too
 }
 
 // bytesPerName is how many bytes of the memory there are for each name. A name takes some 200 bytes.
@@ -117,8 +118,10 @@ func (a *askedNames) add(p lookup.Pair, client netip.Addr, h lookup.Host, now ti
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	delete(a.names, a.order[a.next])
-	a.names[p], a.order[a.next] = askedName{client.String(), strings.Clone(h.String()), now}, p
+	if oldest := a.order[a.next]; a.names[oldest].place == a.next {
+		delete(a.names, oldest)
+	}
+	a.names[p], a.order[a.next] = askedName{client.String(), strings.Clone(h.String()), now, a.next}, p
 	a.next = (a.next + 1) % len(a.order)
 }
 

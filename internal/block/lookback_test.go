@@ -252,3 +252,19 @@ func TestFamiliarityIsAMeanOfAboutADay(t *testing.T) {
 		t.Errorf("%d of 1000 names are taken for familiar ones", shared)
 	}
 }
+
+// A name that is forgotten and asked for again is one of the last names.
+func TestTheLastNamesAreKept(t *testing.T) {
+	names := newAskedNames(2)
+	for _, p := range []lookup.Pair{1, 1, 2} {
+		names.add(p, netip.Addr{}, lookup.FromQname("name.example."), time.Now())
+	}
+	for _, p := range []lookup.Pair{1, 2} {
+		if _, ok := names.of(p); !ok {
+			t.Errorf("Expected pair %d of the last two", p)
+		}
+	}
+	if names.add(3, netip.Addr{}, lookup.Host{}, time.Now()); len(names.names) != 2 {
+		t.Errorf("Expected two names, got %v", names.names)
+	}
+}
