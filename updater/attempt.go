@@ -70,10 +70,10 @@ func (a attempt) end(alter func(state *scheduleState)) error {
 
 // cancelled takes the attempt back: a fetch that ends in a shutdown is not a failure.
 // The server may have answered already, with a wait that was not read. So the last
-// known wait is kept once more.
-func (a attempt) cancelled(lists []string, now time.Time) error {
+// known wait is kept once more, or wait, which was read, if that is longer.
+func (a attempt) cancelled(lists []string, now time.Time, wait time.Duration) error {
 	return a.end(func(state *scheduleState) {
-		if until := now.Add(state.Fetch.Wait); until.After(state.Fetch.NotBefore) {
+		if until := now.Add(max(state.Fetch.Wait, wait)); until.After(state.Fetch.NotBefore) {
 			state.Fetch.NotBefore = until
 		}
 		// The request may have reached the server. Without a floor, each reload could send

@@ -45,9 +45,14 @@ func TestEachEndOfAFetchLeavesTheseClocks(t *testing.T) {
 				nil, Clock{NotBefore: at(2 * time.Hour), Failures: 2, Wait: fetch.Wait, Asking: true, Failed: begun}, clocks{se: list, mw: {}},
 			},
 			"cancelled": {
-				func(a attempt) error { return a.cancelled(both, now) },
+				func(a attempt) error { return a.cancelled(both, now, time.Minute) },
 				Clock{NotBefore: now.Add(fetch.Wait), Failures: 1, Wait: fetch.Wait, Cause: "before", Failed: begun},
 				clocks{se: with(func(c *ListClock) { c.NotBefore = now.Add(2 * time.Hour) }), mw: {Clock: Clock{NotBefore: now.Add(time.Minute)}}},
+			},
+			"cancelled after a longer wait was read": {
+				func(a attempt) error { return a.cancelled([]string{mw}, now, 3*time.Hour) },
+				Clock{NotBefore: now.Add(3 * time.Hour), Failures: 1, Wait: fetch.Wait, Cause: "before", Failed: begun},
+				clocks{se: list, mw: {Clock: Clock{NotBefore: now.Add(time.Minute)}}},
 			},
 			"failed": {
 				func(a attempt) error { return a.failed(now, time.Hour, nil, both, errStatus[500]) },

@@ -180,7 +180,7 @@ func checkAllDue(t *testing.T, s *Schedule, in time.Duration) {
 func TestAMinimumWaitForAllListsHoldsForAnAnswerThatWasNotRead(t *testing.T) {
 	crash := func(t *testing.T, s *Schedule) { begin(t, s, "mw-4b") } // which knows no wait of its own
 	shutdown := func(list string) func(t *testing.T, s *Schedule) {
-		return func(t *testing.T, s *Schedule) { must(t, begin(t, s, list).cancelled([]string{list}, time.Now())) }
+		return func(t *testing.T, s *Schedule) { must(t, begin(t, s, list).cancelled([]string{list}, time.Now(), 0)) }
 	}
 	for name, test := range map[string]struct {
 		wait    time.Duration

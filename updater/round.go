@@ -74,7 +74,7 @@ func (u *Updater) request(ctx context.Context, names []string) nextRequest {
 		u.reportSave("", attempt.takenBack())
 		return askNoMore
 	case ctx.Err() != nil && statusOf(err).Code == 0: // a shutdown is not a failure
-		u.reportSave("", attempt.cancelled(names, now))
+		u.reportSave("", attempt.cancelled(names, now, wait))
 		return askNoMore
 	// Google's server, whose rules demand a back-off, never says that.
 	case len(names) > 1 && statusOf(err).LacksList:

@@ -162,7 +162,7 @@ func TestChangesOfSearchesBeginWhileAnotherOneIsWaitedFor(t *testing.T) {
 func TestAReloadDuringAFetchIsNoFailure(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, s *Schedule, a attempt){
 		"answered":  func(t *testing.T, s *Schedule, a attempt) { success(t, s, a, 5*time.Minute) },
-		"cancelled": func(t *testing.T, s *Schedule, a attempt) { must(t, a.cancelled([]string{se}, time.Now())) },
+		"cancelled": func(t *testing.T, s *Schedule, a attempt) { must(t, a.cancelled([]string{se}, time.Now(), 0)) },
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			first := newScheduleOf(t, nil)
