@@ -224,8 +224,9 @@ func (s *Store) saw(answer []Value, k keys, want bool, begun time.Time) (events 
 	}
 	before := s.mirror
 	s.mirror.take(answer[5:], k, s.cfg.Spread)
-	maps.DeleteFunc(s.mirror.missing, func(list string, _ bool) bool { return !s.kept[list] }) // Redis may name any at each beat
-	if s.published.After(begun) {                                                              // Redis may have answered before this process published
+	// Redis may name other lists at each beat.
+	maps.DeleteFunc(s.mirror.missing, func(list string, _ bool) bool { return !s.kept[list] })
+	if s.published.After(begun) { // Redis may have answered before this process published
 		s.mirror.heads, s.mirror.missing = before.heads, before.missing
 	}
 	switch mine := holder == s.id && want && s.want; {
