@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/wrv1"
@@ -209,7 +210,8 @@ func TestDecodingEndsWithItsContext(t *testing.T) {
 	}
 	v5 := func(contentType string, body []byte) Client { return newClient(t, always(contentType, body)) }
 	webRisk := func(additions *wrv1.ThreatEntryAdditions) Client {
-		m := &wrv1.ComputeThreatListDiffResponse{ResponseType: wrv1.ComputeThreatListDiffResponse_RESET, NewVersionToken: []byte("new"), Additions: additions}
+		m := &wrv1.ComputeThreatListDiffResponse{ResponseType: wrv1.ComputeThreatListDiffResponse_RESET, NewVersionToken: []byte("new"), Additions: additions,
+			RecommendedNextDiff: timestamppb.New(time.Now().Add(time.Hour + time.Minute))}
 		return newWebRisk(t, always(binaryForm, marshal(t, m)))
 	}
 	endWithTheirContexts(t, map[string]Client{
@@ -232,7 +234,7 @@ func endWithTheirContexts(t *testing.T, clients map[string]Client) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				var applied error
-				_, err := c.Fetch(ctx, []updater.Want{{List: "se-4b", Version: old.Version}}, func(_ int, u *updater.Update) {
+				wait, err := c.Fetch(ctx, []updater.Want{{List: "se-4b", Version: old.Version}}, func(_ int, u *updater.Update) {
 					if over {
 						cancel()
 					}
@@ -243,6 +245,9 @@ func endWithTheirContexts(t *testing.T, clients map[string]Client) {
 				}
 				if over && (!errors.Is(err, context.Canceled) || applied == nil || errors.Is(applied, updater.ErrChecksum)) {
 					t.Errorf("the request is over, but got %v, %v", err, applied)
+				}
+				if told := name == "v5, read whole" || name == "v5, JSON" || strings.HasPrefix(name, "Web Risk"); over && told != (wait >= time.Hour) {
+					t.Errorf("the request is over, and the minimum wait in its answer is %s", wait)
 				}
 			}
 		})

@@ -89,7 +89,7 @@ func (c *WebRisk) Fetch(ctx context.Context, wanted []updater.Want, take func(i 
 		}
 		take(i, u)
 		if err := ctx.Err(); err != nil { // an update that was cut short by it is not wrong
-			return 0, err
+			return u.MinimumWait, err
 		}
 	}
 	return 0, nil
