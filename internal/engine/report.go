@@ -37,6 +37,7 @@ type reporter struct {
 	follows      bool                     // another process keeps the lists fresh
 	lists        map[string]updater.Event // the last event of each
 	unsaved      map[string]bool          // lists that could not be saved; "" is the schedule
+	unreadable   map[string]string        // the last line about what could not be read, by the List of the event
 	fetchTrouble string                   // why lists are not updated, as logged; "": they are
 	troubleSince time.Time
 	searching    searchState
@@ -58,7 +59,7 @@ const (
 )
 
 func newReporter(s Settings, ready func()) *reporter {
-	return &reporter{settings: s, ready: ready, changed: func() {}, lists: make(map[string]updater.Event), unsaved: make(map[string]bool), refusedLists: make(map[string]bool), left: make(map[string]bool)}
+	return &reporter{settings: s, ready: ready, changed: func() {}, lists: make(map[string]updater.Event), unsaved: make(map[string]bool), unreadable: make(map[string]string), refusedLists: make(map[string]bool), left: make(map[string]bool)}
 }
 
 // report implements what updater.Config.Report asks for.
@@ -73,11 +74,7 @@ func (r *reporter) report(e updater.Event) {
 	case updater.Loaded:
 		r.loaded(e)
 	case updater.LoadFailed:
-		what := "what was saved; fetching it again"
-		if e.List == updater.BudgetFile {
-			what = "how many searches were made"
-		}
-		log.Errorf("Cannot read %s: %v", what, e.Err)
+		r.unread(e)
 	case updater.StartsAnew:
 		log.Infof("List %s was fetched by another protocol. It stays in force until it has been fetched in full", e.List)
 	case updater.LockBusy:
@@ -126,6 +123,22 @@ func (r *reporter) report(e updater.Event) {
 		r.budgetPaused(e)
 	case updater.BudgetRenewed:
 		log.Infof("Names are confirmed again, with the new day's budget of %s", say.Count(e.Budget, "search", "searches"))
+	}
+}
+
+// unread says what could not be read from the folder, once, and what that costs.
+func (r *reporter) unread(e updater.Event) {
+	line := fmt.Sprintf("Cannot read what was saved: %v", e.Err) // of the schedule it says how long requests wait
+	switch e.List {
+	case "":
+	case updater.BudgetFile:
+		line += ". To begin the day with the whole budget, stop CoreDNS and delete the file"
+	default:
+		line += ". The list is fetched again"
+	}
+	if r.unreadable[e.List] != line {
+		r.unreadable[e.List] = line
+		log.Errorf("%s", line)
 	}
 }
 

@@ -411,7 +411,7 @@ func TestTheStartSaysWhatTheBudgetAllows(t *testing.T) {
 	}
 }
 
-func TestLinesOfTheBudgetSayWhatToDo(t *testing.T) {
+func TestLinesOfTheBudgetAndOfDamageSayWhatToDo(t *testing.T) {
 	r := reporting(t, Settings{Protocol: protocol.DialectWebRisk.Name})
 	due := time.Date(2026, 5, 2, 0, 0, 0, 0, time.UTC)
 	for name, test := range map[string]struct {
@@ -423,10 +423,16 @@ func TestLinesOfTheBudgetSayWhatToDo(t *testing.T) {
 		"unknown": {updater.Event{Kind: updater.BudgetSpent, Budget: 10, Due: due, Err: updater.ErrDamaged}, "[WARNING] plugin/safebrowsing: No names are confirmed: damaged file. Suspected names pass until 2026-05-02T00:00:00Z. To begin the day with the whole budget, stop CoreDNS and delete the file"},
 		"an hour": {updater.Event{Kind: updater.BudgetPaused, Spent: 30, Budget: 100, Due: due, Hold: updater.Hold{Until: due, Budget: 100, Portion: updater.AnHour}}, "[WARNING] plugin/safebrowsing: In part: the 25 searches that one hour may take of the day's 100 are spent (30 today). Suspected names pass until 2026-05-02T00:00:00Z, for all clients. Raise budget if this happens often; find out who asks"},
 		"alone":   {updater.Event{Kind: updater.BudgetPaused, Spent: 30, Budget: 100, Due: due, Hold: updater.Hold{Until: due, Budget: 100, Portion: updater.OneAlone}}, "[WARNING] plugin/safebrowsing: In part: the part of the day's 100 searches that this process may spend without Redis is spent (30 today). Suspected names pass until 2026-05-02T00:00:00Z, for all clients. Repair the way to Redis: then all of the budget can be spent"},
+		"unread":  {updater.Event{Kind: updater.LoadFailed, List: updater.BudgetFile, Err: updater.ErrDamaged}, "[ERROR] plugin/safebrowsing: Cannot read what was saved: damaged file. To begin the day with the whole budget, stop CoreDNS and delete the file"},
+		"a list":  {updater.Event{Kind: updater.LoadFailed, List: "se-4b", Err: updater.ErrDamaged}, "[ERROR] plugin/safebrowsing: Cannot read what was saved: damaged file. The list is fetched again"},
+		"clocks":  {updater.Event{Kind: updater.LoadFailed, Err: updater.ErrDamaged}, "[ERROR] plugin/safebrowsing: Cannot read what was saved: damaged file"},
 		"renewed": {updater.Event{Kind: updater.BudgetRenewed, Budget: 1, Due: due}, "[INFO] plugin/safebrowsing: Names are confirmed again, with the new day's budget of 1 search"},
 	} {
 		lines := testkit.Capture(t)
 		r.report(test.event)
+		if test.event.Kind == updater.LoadFailed { // it is read again when the folder is locked
+			r.report(test.event)
+		}
 		if _, got, _ := strings.Cut(strings.TrimSpace(lines.Only(t, "")), " ["); "["+got != testkit.LocalTimes(test.want) {
 			t.Errorf("%s: got %q, want %q", name, "["+got, test.want)
 		}
