@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -86,8 +87,11 @@ func (u *Updater) own() error {
 // tryLock takes a lock, or reports that another one has it. In the place of the file there may
 // be something else, which could block for ever when it is opened.
 func tryLock(lock *flock.Flock) (locked bool, err error) {
-	if err := files.Check(lock.Path()); errors.Is(err, files.ErrIrregular) {
+	switch err := files.Check(lock.Path()); {
+	case errors.Is(err, files.ErrIrregular):
 		return false, fmt.Errorf("%w; remove it", err)
+	case errors.Is(err, fs.ErrNotExist):
+		files.Make(lock.Path())
 	}
 	return lock.TryLock()
 }

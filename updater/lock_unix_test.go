@@ -3,6 +3,7 @@
 package updater_test
 
 import (
+	"os"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -43,4 +44,34 @@ func TestAProcessWithoutFileDescriptorsWaitsForTheFolder(t *testing.T) {
 		third.stop()
 		first.stop()
 	})
+}
+
+// As "sudo safebrowsing update" does, while the service is stopped.
+func TestWhatRootWritesInTheFolderOfAServiceIsTheServices(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can")
+	}
+	const service = 65534
+	dir := t.TempDir()
+	must(t, os.Chown(dir, service, service))
+	synctest.Test(t, func(t *testing.T) {
+		server := protocoltest.New(t)
+		server.Publish("se-4b", entriesOf(1))
+		r := newRun(t, server, dir, "se-4b")
+		r.start()
+		time.Sleep(5 * time.Minute)
+		r.stop()
+	})
+	all, err := os.ReadDir(dir)
+	must(t, err)
+	if len(all) < 3 {
+		t.Errorf("got only %v", all)
+	}
+	for _, f := range all {
+		info, err := f.Info()
+		must(t, err)
+		if got := info.Sys().(*syscall.Stat_t).Uid; got != service {
+			t.Errorf("%s belongs to user %d", f.Name(), got)
+		}
+	}
 }

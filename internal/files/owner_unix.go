@@ -5,6 +5,7 @@ package files
 import (
 	"io/fs"
 	"os"
+	"path/filepath"
 	"syscall"
 )
 
@@ -22,4 +23,15 @@ func ownLike(f *os.File, like fs.FileInfo) error {
 		return nil
 	}
 	return f.Chown(int(want.Uid), int(want.Gid))
+}
+
+// ownLikeFolder gives a new file that root makes in the folder of another user to that one.
+func ownLikeFolder(f *os.File) {
+	info, err := os.Stat(filepath.Dir(f.Name()))
+	if err != nil || os.Geteuid() != 0 {
+		return
+	}
+	if folder, ok := info.Sys().(*syscall.Stat_t); ok && folder.Uid != 0 {
+		_ = f.Chown(int(folder.Uid), int(folder.Gid))
+	}
 }

@@ -55,9 +55,18 @@ func Clean(dir string, which func(name string) bool) {
 	}
 }
 
+// Make makes an empty file, such as a lock, where there is none, with the owner that Replace gives to files. If it
+// cannot, whoever opens the file says why.
+func Make(path string) {
+	if f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err == nil {
+		ownLikeFolder(f)
+		f.Close()
+	}
+}
+
 // Replace puts what write writes in the place of a file: whole and durably, or not at all, also if
 // the process or the machine ends meanwhile. A process that dies leaves a file by the pattern of
-// Unfinished.
+// Unfinished. What root writes in the folder of another user belongs to that one, whose service reads it.
 func Replace(path string, write func(*os.File) error) error {
 	return RealDisk().Replace(path, Unfinished(filepath.Base(path)), write)
 }
@@ -69,6 +78,7 @@ func (d Disk) Replace(path, unfinished string, write func(*os.File) error) error
 	if err != nil {
 		return err
 	}
+	ownLikeFolder(f)
 	err = write(f)
 	// Sync before the rename: after a power failure the name could otherwise lead to an empty file.
 	// Close before it, too: Windows does not rename open files, and on NFS a full disk is told by it
