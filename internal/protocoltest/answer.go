@@ -72,7 +72,7 @@ func (s *Server) answer(q *query, r *http.Request) reply {
 	a.closed = a.closed || f.CutBody && len(a.body) == 0 // nothing is left to cut
 	a.refused = !replaced && a.status == http.StatusOK && !a.cut && !a.closed && f.breaksRequest(q)
 	a.useless = a.useless || f.breaksRequest(q)
-	if a.cut && q.method == methodBatchGet && !q.json && !s.json {
+	if a.cut && q.method == methodBatchGet && !f.breaksFrame(q) && !q.json && !s.json {
 		for rest := a.body[:len(a.body)/2]; ; a.whole++ {
 			_, _, n := protowire.ConsumeField(rest)
 			if n < 0 {
