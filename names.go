@@ -1,6 +1,7 @@
 package safebrowsing
 
 import (
+	"cmp"
 	"sync"
 	"time"
 
@@ -79,7 +80,7 @@ func (l *nameLog) log(client string, q dns.Question, d lookup.Decision, cause, a
 			mistake = ". A mistake? Report it at " + report
 		}
 	}
-	log.Infof(format+"%s", q.Name, dns.Type(q.Qtype), client, cause, d.Expression, d.List, d.By, mistake)
+	log.Infof(format+"%s", q.Name, dns.Type(q.Qtype), client, cause, d.Expression, cmp.Or(d.List, "none"), d.By, mistake)
 }
 
 // end logs how many names were left out since the last line.

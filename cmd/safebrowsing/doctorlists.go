@@ -111,6 +111,9 @@ func (e *examination) ownList(o *block.Block, s ownlist.State) {
 		return
 	}
 	d := ownListDiagnosis(s)
+	if e.answers && d.Status != isOK && s.Nothing() != "" {
+		d.Text += "; until a restart CoreDNS goes by what it read before, if anything"
+	}
 	if needed := o.BlocksNeeded(s.Named); !s.Allow && len(needed.Names) > 0 {
 		d.Text += text("; " + needed.String())
 		if !needed.Pass && d.Status == isOK {

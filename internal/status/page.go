@@ -320,6 +320,9 @@ func shortAge(d time.Duration) string {
 
 // listWords returns what a list is called on the page: what it holds, or its file.
 func listWords(list string) string {
+	if list == "" {
+		return noList
+	}
 	title := say.TitleOf(list)
 	if title == list && !strings.Contains(list, "://") {
 		title = filepath.Base(list)

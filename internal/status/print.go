@@ -64,7 +64,7 @@ func (p *Printer) Short(r *Report) {
 		p.devices(r, func(d Device) bool { return d.Left })
 	}
 	for _, b := range r.Names[:min(len(r.Names), mostShort)] {
-		p.line(plain, "  Blocked  %s (%s), %s ago", b.Name, shortList(b.List), say.Age(r.At.Sub(b.Last)))
+		p.line(plain, "  Blocked  %s (%s), %s ago", b.Name, b.by(), say.Age(r.At.Sub(b.Last)))
 		if allow := Allowing(p.Tool, "1h", b.Name); allow != "" {
 			p.line(plain, "           why: %s why %s", p.Tool, b.Name)
 			p.line(plain, "           let it pass: %s", allow)

@@ -154,6 +154,9 @@ func TestBlockedIsCountedForAnHour(t *testing.T) {
 	}
 	each := r.Last("each.example", "", "", now.Add(8*time.Hour))
 	testkit.WantParts(t, each.Since(now.Add(6*time.Hour-time.Second)), "blocked 6 times in the last hour")
+	if got := (&Blocked{N: 1, Threat: "malware"}).Since(now); !strings.HasSuffix(got, ", by the server, as malware") { // without lists
+		t.Errorf("got %q", got)
+	}
 	testkit.WantParts(t, each.Since(now.Add(8*time.Hour)), "blocked 6 times since "+say.Time(now.Add(5*time.Hour))+", last 30m ago")
 	later := now.Add(10 * time.Hour)
 	for i := range 3 * maxNames {

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -205,13 +206,19 @@ func (w *Why) Judge() {
 // Longer reports whether N counts for longer than an hour: a name that is blocked each hour is kept.
 func (b *Blocked) Longer(now time.Time) bool { return now.Sub(b.First) >= hour*time.Minute }
 
+// by names the list that blocked the name.
+func (b *Blocked) by() string { return cmp.Or(shortList(b.List), noList) }
+
+// noList is called what blocks a name without a list: with mode nostorage the server is asked about each.
+const noList = "the server"
+
 // Since says how often and when a name was blocked, and who asked last, where that is known.
 func (b *Blocked) Since(now time.Time) string {
 	from := "in the last hour"
 	if b.Longer(now) {
 		from = "since " + say.Time(b.First)
 	}
-	text := fmt.Sprintf("blocked %s %s, last %s ago at %s, by %s", say.Count(b.N, "time", "times"), from, say.Age(now.Sub(b.Last)), say.Time(b.Last), shortList(b.List))
+	text := fmt.Sprintf("blocked %s %s, last %s ago at %s, by %s", say.Count(b.N, "time", "times"), from, say.Age(now.Sub(b.Last)), say.Time(b.Last), b.by())
 	if b.Target != "" {
 		text += ", because it is an alias of " + b.Target
 	}
