@@ -177,10 +177,8 @@ func FuzzServeDNS(f *testing.F) {
 	} {
 		block.ConfirmTimeout = time.Minute
 		s := oneListedBy(f, block, confirming{})
-		s.Next = plugin.HandlerFunc(func(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
-			m := ctx.Value(key{}).(*dns.Msg).Copy()
-			m.Id = r.Id
-			w.WriteMsg(m)
+		s.Next = plugin.HandlerFunc(func(ctx context.Context, w dns.ResponseWriter, _ *dns.Msg) (int, error) {
+			w.WriteMsg(ctx.Value(key{}).(*dns.Msg).Copy())
 			return dns.RcodeSuccess, nil
 		})
 		s.block.Config.Structured = answer.Structured{Code: 65_000, Contacts: []string{"mailto:help@example.org"}}
@@ -213,6 +211,7 @@ func FuzzServeDNS(f *testing.F) {
 		if r.Unpack(query) != nil || len(r.Question) == 0 || upstream.Unpack(reply) != nil {
 			return // the server, or forward, refuses these
 		}
+		upstream.Id = r.Id // forward checks it
 		before, writer := r.String(), new(recorder)
 		rcode, err := plugins[int(which)%len(plugins)].ServeDNS(context.WithValue(t.Context(), key{}, upstream), writer, r)
 		if err != nil || rcode != dns.RcodeSuccess || len(writer.msgs) != 1 || r.String() != before {
