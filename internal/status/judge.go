@@ -96,39 +96,60 @@ func (r *Report) service(s *Service, unsure string) {
 // lists adds which lists of a service are missing or old, each kind once. It reports whether that
 // says why no list is fetched.
 func (r *Report) lists(s *Service) (said bool) {
-	var missing, old []string
+	var missing, likelySafe, old group
 	oldest := r.At
 	for _, l := range s.Lists {
 		switch {
 		case s.Unknown:
+		case l.Missing() && l.Name == globalCache:
+			likelySafe.add(l)
 		case l.Missing():
-			missing = append(missing, shortList(l.Name))
+			missing.add(l)
 		case l.Old:
-			old = append(old, shortList(l.Name))
+			old.add(l)
 			if l.Updated.Before(oldest) {
 				oldest = l.Updated
 			}
 		}
 	}
-	add := func(names []string, what string) {
-		if len(names) == 0 {
+	add := func(g group, what string) {
+		if len(g.names) == 0 {
 			return
 		}
-		c := Cause{Text: fmt.Sprintf("%s %s %s %s.", say.Plural(len(names), "List", "Lists"), strings.Join(names, ", "), say.Plural(len(names), "is", "are"), what)}
+		c := Cause{Text: fmt.Sprintf("%s %s %s %s.", say.Plural(len(g.names), "List", "Lists"), strings.Join(g.names, ", "), say.Plural(len(g.names), "is", "are"), what)}
 		switch {
+		case g.notBefore.After(r.At) && g.notBefore.After(s.Fetch.Until): // others may be fetched before
+			c.Text += fmt.Sprintf(" The server is not asked for %s now: the log says why.", say.Plural(len(g.names), "it", "them"))
+			c.Until, c.Cure = g.notBefore, "\"safebrowsing doctor\" says whether the server has all lists"
 		case said: // with the lists that are missing
 		case s.Fetch.Active(r.At):
 			c.Text += fmt.Sprintf(" The server is not asked now (%s).", s.Fetch.Why)
-			c.Until, c.Cure = s.Fetch.Until, s.Fetch.cure()
+			c.Until, c.Cure, said = s.Fetch.Until, s.Fetch.cure(), true
 		default:
-			c.Cure = "Wait a minute. If that does not end it, the log says why"
+			c.Cure, said = "Wait a minute. If that does not end it, the log says why", true
 		}
-		said = true
 		r.cause(c)
 	}
-	add(missing, "not in force: "+say.Plural(len(missing), "its", "their")+" names pass")
+	add(missing, "not in force: "+say.Plural(len(missing.names), "its", "their")+" names pass")
+	add(likelySafe, "not in force: until it is, mode realtime blocks no more than mode local")
 	add(old, "old, so new threats pass: last fetched "+say.Age(r.At.Sub(oldest))+" ago")
 	return said
+}
+
+// globalCache is the list of mode realtime, whose names are likely safe.
+const globalCache = "gc-32b"
+
+// group is lists of which the same is told.
+type group struct {
+	names     []string
+	notBefore time.Time // when all may be fetched
+}
+
+func (g *group) add(l List) {
+	g.names = append(g.names, shortList(l.Name))
+	if l.NotBefore.After(g.notBefore) {
+		g.notBefore = l.NotBefore
+	}
 }
 
 // block adds what there is to say about a server block, and to the judgement what protects its

@@ -57,6 +57,10 @@ func TestJudge(t *testing.T) {
 			r.Blocks[0].Own = append(r.Blocks[0].Own, OwnList{Name: "html.txt", Nothing: "looks like an HTML page"})
 		}, Protected, full, "The list html.txt blocks nothing: it looks like an HTML page."},
 		{"list missing", func(r *Report) { r.Services[0].Lists[1].InForce = false }, InPart, part, "List mw-4b (malware) is not in force: its names pass."},
+		{"the server refuses a list", func(r *Report) {
+			r.Services[0].Lists[1].InForce, r.Services[0].Lists[1].NotBefore = false, now.Add(time.Hour)
+		}, InPart, part, "List mw-4b (malware) is not in force: its names pass. The server is not asked for it now: the log says why. Until 2026-11-22T13:00:00Z. \"safebrowsing doctor\" says"},
+		{"no likely safe hosts", func(r *Report) { r.Services[0].Lists[1] = List{Name: "gc-32b"} }, InPart, part, "List gc-32b (likely safe) is not in force: until it is, mode realtime blocks no more than mode local."},
 		{"list old", func(r *Report) {
 			r.Services[0].Lists[0].Updated, r.Services[0].Lists[0].Old = now.Add(-72*time.Hour), true
 		}, InPart, part, "last fetched 3 days ago. The server is not asked now (minimum wait of the server). Until 2026-11-22T12:20:00Z"},
