@@ -200,7 +200,9 @@ func (l *Ledger) keepDamaged(p place, err error) error {
 // meet joins what a medium knows. The caller holds mu.
 func (l *Ledger) meet(found budgetDays) {
 	l.turn(dateOf(l.clock())) // no process goes back to a date that has ended
-	l.days, _ = l.days.join(found).on(l.days.Day, l.apart())
+	if all := l.days.join(found); fits(all) {
+		l.days, _ = all.on(l.days.Day, l.apart())
+	}
 }
 
 // apart returns the writer if the day of others may begin at another time. A folder is one machine's. The caller holds mu.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -335,6 +336,16 @@ func (d *document[T]) flush() {
 
 // forget forgets what the media have: from now on they are others.
 func (d *document[T]) forget() { d.seen = [3]sight{} }
+
+// maxJoined is the most bytes of a value, as JSON, that takes over what a copy has: half of what is read of a file. A
+// document of a Shared has a quarter of that, but each copy may name other writers.
+const maxJoined = maxSmall / 2
+
+// fits reports whether a value is not larger than that.
+func fits(value any) bool {
+	raw, err := json.Marshal(value)
+	return err == nil && len(raw) <= maxJoined
+}
 
 // newWriter returns a name for a process that writes documents, which no other one has.
 func newWriter() string { return rand.Text()[:13] }

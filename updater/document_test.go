@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -432,4 +433,28 @@ func (m *clockModel) answer(p *modelProcess) {
 	p.known.clock = a
 	m.hear(p, outcome{until, true})
 	p.asking = 0
+}
+
+// Who writes a medium may name other writers and lists in each copy. What is known does not grow past a bound, with which
+// it can still be read from its file.
+func TestCopiesThatNameEverMoreTakeNoMemory(t *testing.T) {
+	l, err := NewLedger(nil)
+	must(t, err)
+	s, err := NewSchedule(nil)
+	must(t, err)
+	day, long := dateOf(time.Now()), strings.Repeat("x", 100_000)
+	for i := range 100 {
+		name := fmt.Sprint(long, i)
+		l.mu.Lock()
+		l.meet(budgetDays{Day: day, Spent: map[string]int{day: 1}, Parts: map[string]map[string]part{day: {name: {Change: 1, Spent: 1}}}})
+		l.mu.Unlock()
+		s.mu.Lock()
+		s.meet(scheduleState{clockSet: clockSet{Lists: map[string]ListClock{name: {}}, Fetch: asked{Notes: map[string]note{name: {Number: 1}}}}})
+		s.mu.Unlock()
+	}
+	for what, value := range map[string]any{"count": l.days, "schedule": s.state} {
+		if raw, err := json.Marshal(value); err != nil || len(raw) < 1<<20 || len(raw) > maxSmall {
+			t.Errorf("a %s of %d bytes, %v", what, len(raw), err)
+		}
+	}
 }

@@ -175,7 +175,9 @@ func (s *Schedule) meet(other scheduleState) {
 	}
 	other.Fetch.endAsking()
 	other.Search.endAsking()
-	s.state = s.state.join(other)
+	if all := s.state.join(other); fits(all) {
+		s.state = all
+	}
 	s.state.Others = pruned(s.state.Others, now)
 }
 
