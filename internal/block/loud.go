@@ -35,7 +35,7 @@ func (l *loudness) blocked(q dns.Question, d lookup.Decision, now time.Time) {
 	perHour := l.familiar.perHour(lookup.FromQname(q.Name), now)
 	if perHour >= familiarRate && l.names.First(q.Name, now) {
 		log.Warningf("%s is blocked now (suspected %s, list %s), and was asked for about %d times an hour before. "+
-			"If this is a mistake: %s", name, d.Threat, d.List, perHour, cmp.Or(status.Allowing("safebrowsing", "1d", name), "add the host to a file of allow"))
+			"If this is a mistake: %s", name, d.Threat, cmp.Or(d.List, "none"), perHour, cmp.Or(status.Allowing("safebrowsing", "1d", name), "add the host to a file of allow"))
 	}
 }
 
