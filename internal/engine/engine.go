@@ -9,6 +9,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -237,7 +238,11 @@ func (e *Engine) finish() {
 
 // ShareLog logs that a client has spent its share of a budget: the first one of each day. The
 // zero ShareLog is ready to use. It is safe for concurrent use.
-type ShareLog struct{ said say.Daily }
+type ShareLog struct {
+	Flag bool // the budget is a flag, and no property of a Corefile
+
+	said say.Daily
+}
 
 // Log logs that a client of the service was refused at now. Named is its address, client what its share is
 // counted for.
@@ -246,6 +251,10 @@ func (l *ShareLog) Log(s *Service, client, named netip.Addr, now time.Time) {
 		return
 	}
 	b, _ := s.Shares.For(client, now)
-	log.Warningf("In part: client %s has spent its share of the day's budget and what others do not need (%d of %d): its suspected names pass until more is free, at midnight at the latest. If it forwards for others, write \"budget %d 100%%\". The log names the first such client of a day only",
-		named, s.Shares.Taken(client, now), b.Day, b.Day)
+	cure := fmt.Sprintf("budget %d 100%%", b.Day)
+	if l.Flag {
+		cure = fmt.Sprintf("-budget %d,100%%", b.Day)
+	}
+	log.Warningf("In part: client %s has spent its share of the day's budget and what others do not need (%d of %d): its suspected names pass until more is free, at midnight at the latest. If it forwards for others, write \"%s\". The log names the first such client of a day only",
+		named, s.Shares.Taken(client, now), b.Day, cure)
 }

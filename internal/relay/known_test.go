@@ -40,6 +40,7 @@ func (c *replica) mustBe(t *testing.T, want lookup.Verdict, qname string) {
 
 // A client that has spent its share of the relay's budget still learns what the relay knows.
 func TestAClientThatHasSpentItsShareLearnsWhatTheRelayKnows(t *testing.T) {
+	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		names := append(hosts(40), "evil.example/")
@@ -53,6 +54,7 @@ func TestAClientThatHasSpentItsShareLearnsWhatTheRelayKnows(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		c.mustBe(t, lookup.Unsure, hostName(spent)+".")
+		testkit.WantParts(t, lines.Only(t, "has spent its share"), `If it forwards for others, write "-budget 100,100%"`)
 		for i := range 12 {
 			third := w.replica(3 + i) // with a share of its own, and it takes one search
 			name := []string{"evil.example.", hostName(spent) + "."}[i%2]

@@ -179,6 +179,7 @@ func (r *Relay) start() (err error) {
 	h := r.handler
 	h.costs = &costs{since: time.Now(), paid: r.cfg.Settings.Dialect().Paid, engine: r.engine}
 	h.lists, h.checker, h.shares, h.searchHold = lists, r.engine.Checker, r.engine.Shares, r.engine.SearchHold
+	r.shareLog.Flag = true
 	h.shareSpent = func(client, named netip.Addr) { r.shareLog.Log(&r.engine.Service, client, named, time.Now()) }
 	if r.redis != nil {
 		h.limits = sharing.NewLimits(r.redis, r.cfg.rule(), h.shares)
