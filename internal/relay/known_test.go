@@ -9,6 +9,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -54,7 +55,7 @@ func TestAClientThatHasSpentItsShareLearnsWhatTheRelayKnows(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		c.mustBe(t, lookup.Unsure, hostName(spent)+".")
-		testkit.WantParts(t, lines.Only(t, "has spent its share"), `If it forwards for others, write "-budget 100,100%"`)
+		testkit.WantParts(t, lines.Only(t, "has spent its share of the day's budget and"), `If it forwards for others, write "-budget 100,100%"`)
 		for i := range 12 {
 			third := w.replica(3 + i) // with a share of its own, and it takes one search
 			name := []string{"evil.example.", hostName(spent) + "."}[i%2]
