@@ -51,7 +51,7 @@ func (r *reporter) standing() (lists []updater.ListStatus, follows bool, inPart 
 	for _, name := range r.settings.Stored() {
 		lists = append(lists, r.list(name))
 	}
-	if age := time.Since(r.unanswered); age >= 0 && age < partlyFor {
+	if age := time.Since(r.unanswered); age >= 0 && age < time.Hour { // else nobody has asked since, and it may be over
 		inPart = fmt.Sprintf("Names are confirmed in part (%v): suspected names that the relay does not know pass. The relay's log says until when.", r.unknown)
 	}
 	return lists, r.follows, inPart
