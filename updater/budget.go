@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -174,7 +175,7 @@ func (l *Ledger) keepDamaged(p place, err error) error {
 	switch {
 	case p.kind == inShared:
 		return nil
-	case !errors.Is(err, ErrDamaged): // the next try may read it; what is known counts until then
+	case !errors.Is(err, ErrDamaged) && !errors.Is(err, fs.ErrPermission): // the next try may read it; what is known counts until then
 		return cmp.Or(l.unknown, err)
 	}
 	before := l.damaged

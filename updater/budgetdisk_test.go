@@ -296,3 +296,28 @@ func TestABudgetSurvivesAFolderThatCannotBeWritten(t *testing.T) {
 		t.Errorf("told %d times that the folder cannot be written, want once in each process", n)
 	}
 }
+
+// As a file of another user. It may hold a wait, or the whole budget.
+func TestAFileThatMayNotBeReadIsNotTakenForNone(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root may read all")
+	}
+	store := quick(openStore(t, t.TempDir()))
+	for _, name := range []string{store.origin.scheduleFile(), store.origin.budgetFile()} {
+		must(t, os.WriteFile(filepath.Join(store.dir, name), nil, 0))
+	}
+	s, err := NewSchedule(store)
+	if wait := time.Until(s.due([]string{se})); err == nil || wait < unchangedFloor-time.Minute {
+		t.Errorf("the schedule: a wait of %s, %v", wait, err)
+	}
+	l, err := NewLedger(store)
+	if !errors.Is(err, errUnknownCount) {
+		t.Errorf("the count: %v", err)
+	}
+	if n := spenderOf(l, 1000).drain(t); n != 0 {
+		t.Errorf("%d are sent", n)
+	}
+	if n := saved(t, store.dir); n != 1000 {
+		t.Errorf("then %d are spent, want all", n)
+	}
+}

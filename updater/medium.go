@@ -116,7 +116,7 @@ func (f folder) Read(document string) ([]byte, error) {
 		return nil, nil
 	}
 	raw, err := readSmall(path)
-	if errors.Is(err, fs.ErrNotExist) || noFolder(err) {
+	if errors.Is(err, fs.ErrNotExist) || noFolder(err) && f.stat(document) == nil { // else it is another user's
 		return nil, nil
 	}
 	return raw, err
