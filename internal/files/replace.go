@@ -73,12 +73,19 @@ func Replace(path string, write func(*os.File) error) error {
 
 // Replace is the function Replace, on a disk and with a pattern of the unfinished file's name.
 func (d Disk) Replace(path, unfinished string, write func(*os.File) error) error {
+	return d.replace(path, unfinished, func(f *os.File) error {
+		ownLikeFolder(f)
+		return write(f)
+	})
+}
+
+// replace is Replace without another owner.
+func (d Disk) replace(path, unfinished string, write func(*os.File) error) error {
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, unfinished)
 	if err != nil {
 		return err
 	}
-	ownLikeFolder(f)
 	err = write(f)
 	// Sync before the rename: after a power failure the name could otherwise lead to an empty file.
 	// Close before it, too: Windows does not rename open files, and on NFS a full disk is told by it
@@ -224,10 +231,11 @@ func LockFolder(ctx context.Context, dir string) (unlock func(), err error) {
 func replaceFile(disk Disk, path string, content []byte) error {
 	hidden := "." + filepath.Base(path)
 	Clean(filepath.Dir(path), func(name string) bool { return name == hidden })
-	return disk.Replace(path, Unfinished(hidden), func(f *os.File) error { return writeLike(path, f, content) })
+	return disk.replace(path, Unfinished(hidden), func(f *os.File) error { return writeLike(path, f, content) })
 }
 
-// writeLike writes a file with the mode and the owner of another one, if that exists.
+// writeLike writes a file with the mode and the owner of another one, if that exists: until then it is not
+// of the folder's owner, who could keep it open.
 func writeLike(path string, f *os.File, content []byte) error {
 	mode := fs.FileMode(0o644)
 	if info, err := os.Lstat(path); err == nil {
@@ -235,6 +243,8 @@ func writeLike(path string, f *os.File, content []byte) error {
 		if err := ownLike(f, info); err != nil {
 			return fmt.Errorf("keeping the owner of %s: %w; run the command as that user", path, err)
 		}
+	} else {
+		ownLikeFolder(f)
 	}
 	if _, err := f.Write(content); err != nil {
 		return err

@@ -1,0 +1,60 @@
+//go:build unix
+
+package files
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
+)
+
+// Who opens a file while it is theirs reads it ever after.
+func TestAFileOfRootIsNeverAnothersWhileItIsEdited(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can")
+	}
+	const other = 65534
+	owner := func(path string) int {
+		info, err := os.Lstat(path)
+		if err != nil {
+			return -1
+		}
+		return int(info.Sys().(*syscall.Stat_t).Uid)
+	}
+	dir := t.TempDir()
+	path, fresh := filepath.Join(dir, "Corefile"), filepath.Join(dir, "fresh")
+	testkit.Must(t, errors.Join(os.Chown(dir, other, other), os.WriteFile(path, nil, 0o600)))
+	var done, seen atomic.Bool
+	ended := make(chan bool)
+	go func() {
+		for !done.Load() {
+			all, _ := os.ReadDir(dir)
+			for _, f := range all {
+				if owner(filepath.Join(dir, f.Name())) == other {
+					seen.Store(true)
+				}
+			}
+		}
+		close(ended)
+	}()
+	edit := func(path, text string) {
+		testkit.Must(t, EditTarget(t.Context(), path, func([]byte) ([]byte, error) { return []byte(text), nil }))
+	}
+	for i := range 300 {
+		edit(path, fmt.Sprint(i))
+	}
+	done.Store(true)
+	<-ended
+	if seen.Load() || owner(path) != 0 {
+		t.Errorf("the file was another's, and is of user %d", owner(path))
+	}
+	if edit(fresh, "new"); owner(fresh) != other {
+		t.Errorf("a new file is of user %d", owner(fresh))
+	}
+}
