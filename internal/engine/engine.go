@@ -145,9 +145,11 @@ func (e *Engine) resume() {
 		return
 	}
 	e.ledger.TellOf(e.Shares, e.reporter.report)
-	if err := e.ledger.Move(e.store); err != nil {
-		e.reporter.report(updater.Event{Kind: updater.LoadFailed, List: updater.BudgetFile, Err: err})
-	}
+	files.Wait(func() { // not for a disk that hangs: the caller keeps others from ending
+		if err := e.ledger.Move(e.store); err != nil {
+			e.reporter.report(updater.Event{Kind: updater.LoadFailed, List: updater.BudgetFile, Err: err})
+		}
+	})
 }
 
 // Lists returns the lists in force. The caller must not change them.
