@@ -408,7 +408,7 @@ func TestDoubtAndFailureAreToldApart(t *testing.T) {
 func TestJudge(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	before := func(entries int, doubt *Doubt) URLState {
-		return URLState{Entries: entries, Changed: now, Doubt: doubt}
+		return URLState{Entries: entries, Bytes: 1, Changed: now, Doubt: doubt}
 	}
 	came := func(text string) Summary {
 		sum, _, err := Survey(strings.NewReader(text), Config{})
@@ -434,6 +434,7 @@ func TestJudge(t *testing.T) {
 		{"HTML again", before(11, &Doubt{0, now.Add(-2 * time.Hour)}), came("<html>"), "it looks like an HTML page", time.Time{}},
 		{"empty again", before(11, &Doubt{0, now.Add(-2 * time.Hour)}), came(""), "it is empty", time.Time{}},
 		{"comments at first", URLState{}, came("# none\n"), "it has only comments", time.Time{}},
+		{"comments, and the file before has lost its state", URLState{Changed: now}, came("# none\n"), "it has only comments", time.Time{}},
 		{"comments again", before(11, &Doubt{0, now.Add(-2 * time.Hour)}), came("# none\n"), "", time.Time{}},
 		{"too many", URLState{}, Summary{Entries: maxEntries + 1}, "it has 20000001 entries, and a list may have 20000000", time.Time{}},
 	} {

@@ -346,10 +346,16 @@ func TestAStateIsReadAsItWasSaved(t *testing.T) {
 		t.Errorf("%+v, %v, want\n%+v", got, err, want)
 	}
 	must(t, os.WriteFile(c.Path(), []byte("a.bc"), 0o600)) // not the list that was saved
-	if got, err := ReadURLState(c); err != nil || got.ETag != "" || !got.Changed.IsZero() || got.Failures != 2 {
+	came := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) // it is in force
+	must(t, os.Chtimes(c.Path(), came, came))
+	if got, err := ReadURLState(c); err != nil || got.ETag != "" || !got.Changed.Equal(came) || got.Failures != 2 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	must(t, os.WriteFile(stateOf(c.Path()), []byte("{"), 0o600))
+	if got, err := ReadURLState(c); !errors.Is(err, errState) || !got.Changed.Equal(came) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	must(t, os.Remove(c.Path()))
 	if got, err := ReadURLState(c); !errors.Is(err, errState) || got != (URLState{Name: c.Name()}) {
 		t.Errorf("%+v, %v", got, err)
 	}

@@ -54,10 +54,11 @@ func ReadURLState(c URLConfig) (URLState, error) {
 	return readURLState(c.Name(), c.Path())
 }
 
-// readURLState reads the state file of a list file. Its result has the name even if there is
-// an error.
+// readURLState reads the state file of a list file. If there is an error, its result has the name, and
+// when the list came.
 func readURLState(name, path string) (URLState, error) {
 	none := URLState{Name: name}
+	none.recall(path)
 	raw, err := files.Read(stateOf(path), maxState)
 	if err != nil {
 		return none, err
@@ -72,13 +73,22 @@ func readURLState(name, path string) (URLState, error) {
 }
 
 // recall compares the state with the file of the list. If someone has removed or changed
-// the file, the next attempt asks for the whole list.
+// the file, or if a crash or a damaged disk has left it without its state, the next attempt asks
+// for the whole list, and soon. A file that is there is in force all the same.
 func (s *URLState) recall(path string) {
-	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Size() == s.Bytes {
+	info, err := os.Stat(path)
+	there := err == nil && info.Mode().IsRegular()
+	if there && info.Size() == s.Bytes {
 		return
 	}
 	s.ETag, s.LastModified, s.Bytes, s.Entries, s.Names = "", "", 0, 0, 0
 	s.Changed, s.Checked, s.Doubt = time.Time{}, time.Time{}, nil
+	if there {
+		s.Changed, s.Checked = info.ModTime(), info.ModTime()
+	}
+	if s.Failures == 0 {
+		s.Next = earlier(s.Next, s.Tried.Add(minPause))
+	}
 }
 
 var errState = errors.New("it is not the state of a list")
@@ -141,7 +151,7 @@ func judge(s URLState, came Summary, now time.Time) (doubt *Doubt, err error) {
 		return s.Doubt, &DoubtError{Why: "it " + came.Seems}
 	case came.Entries > maxEntries:
 		return s.Doubt, &DoubtError{Why: fmt.Sprintf("it has %d entries, and a list may have %d", came.Entries, maxEntries)}
-	case came.Entries == 0 && nothing != "" && (s.Changed.IsZero() || nothing != onlyComments):
+	case came.Entries == 0 && nothing != "" && (s.Bytes == 0 || nothing != onlyComments):
 		return s.Doubt, &DoubtError{Why: "it " + nothing}
 	case 2*came.Entries >= s.Entries:
 		return nil, nil
