@@ -58,3 +58,29 @@ func TestAFileOfRootIsNeverAnothersWhileItIsEdited(t *testing.T) {
 		t.Errorf("a new file is of user %d", owner(fresh))
 	}
 }
+
+// Whoever owns the folder may put a link in the place of the file at any time.
+func TestAnEditNeverReadsThroughALink(t *testing.T) {
+	dir := t.TempDir()
+	path, secret, link, kept := filepath.Join(dir, "list"), filepath.Join(dir, "secret"), filepath.Join(dir, "link"), filepath.Join(dir, "kept")
+	testkit.Must(t, errors.Join(os.WriteFile(path, []byte("list"), 0o600), os.WriteFile(secret, []byte("secret"), 0o600)))
+	var done atomic.Bool
+	ended := make(chan error)
+	go func() {
+		var err error
+		for !done.Load() && err == nil {
+			err = errors.Join(os.Link(path, kept), os.Symlink(secret, link), os.Rename(link, path), os.Rename(kept, path))
+		}
+		ended <- err
+	}()
+	for range 20_000 {
+		_ = EditTarget(t.Context(), path, func(old []byte) ([]byte, error) {
+			if string(old) == "secret" {
+				t.Error("it read the file that the link leads to")
+			}
+			return old, nil
+		})
+	}
+	done.Store(true)
+	testkit.Must(t, <-ended)
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -170,7 +171,7 @@ func editOnce(path string, change func(old []byte) ([]byte, error)) error {
 		return err
 	}
 	read, _ := os.Lstat(path)
-	old, err := os.ReadFile(path)
+	old, err := readSame(path, read)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -186,6 +187,19 @@ func editOnce(path string, change func(old []byte) ([]byte, error)) error {
 		return os.Rename(from, to)
 	}
 	return replaceFile(disk, path, content)
+}
+
+// readSame reads a file, unless it is another one than a look at the path has found, as where a link came meanwhile.
+func readSame(path string, found fs.FileInfo) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if opened, err := f.Stat(); err != nil || !os.SameFile(found, opened) {
+		return nil, errors.Join(err, errSaved)
+	}
+	return io.ReadAll(f)
 }
 
 // RegularOrNone returns ErrIrregular if a path is neither of a regular file nor of none.
