@@ -183,7 +183,11 @@ func (l *Ledger) keepDamaged(p place, err error) error {
 		l.reserving.events = append(l.reserving.events, Event{Kind: LoadFailed, List: BudgetFile, Err: err})
 	}
 	if raw, err := readSmall(l.damaged); err == nil {
-		_ = os.WriteFile(l.damaged+damagedSuffix, raw, 0o600)
+		_ = os.Remove(l.damaged + damagedSuffix) // there could be a link to any file
+		if f, err := os.OpenFile(l.damaged+damagedSuffix, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err == nil {
+			_, _ = f.Write(raw)
+			f.Close()
+		}
 	}
 	switch {
 	case l.unknown == nil:

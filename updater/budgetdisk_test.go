@@ -15,6 +15,8 @@ func TestADamagedCountSpendsNothingBeforeTheNextDay(t *testing.T) {
 			dir := t.TempDir()
 			file := filepath.Join(dir, "budget.json")
 			must(t, os.WriteFile(file, []byte(raw), 0o600))
+			another := filepath.Join(t.TempDir(), "of another")
+			must(t, errors.Join(os.WriteFile(another, []byte("x"), 0o600), os.Symlink(another, file+damagedSuffix)))
 			for range 3 { // restarts
 				l, err := NewLedger(quick(openStore(t, dir)))
 				if _, statErr := os.Stat(file + damagedSuffix); statErr != nil && !errors.Is(err, ErrDamaged) {
@@ -33,6 +35,9 @@ func TestADamagedCountSpendsNothingBeforeTheNextDay(t *testing.T) {
 			}
 			if kept, err := os.ReadFile(file + damagedSuffix); err != nil || string(kept) != raw {
 				t.Errorf("kept %q, %v", kept, err)
+			}
+			if text, err := os.ReadFile(another); err != nil || string(text) != "x" {
+				t.Errorf("a link in the place of the copy led to %q, %v", text, err)
 			}
 			time.Sleep(24 * time.Hour)
 			if got := newSpender(t, dir, 10).drain(t); got != 10 {
