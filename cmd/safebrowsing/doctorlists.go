@@ -192,7 +192,7 @@ func byURLDiagnosis(d diagnosis, c ownlist.URLConfig, now time.Time) diagnosis {
 	case s.Changed.IsZero():
 		return diagnosis{d.Check, isWarning, text(c.Name() + " has no effect: it has not been fetched yet"), "start CoreDNS: it fetches the list at once"}
 	}
-	d.Text += text(fmt.Sprintf("; fetched %s, next fetch %s", say.Time(s.Checked), say.Time(s.Next)))
+	d.Text += text(fmt.Sprintf("; fetched %s, next fetch %s", say.Time(cmp.Or(s.Checked, s.Changed)), say.Time(s.Next)))
 	advice := text("")
 	switch {
 	case s.Failing():

@@ -1,6 +1,7 @@
 package block
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"strings"
@@ -158,7 +159,7 @@ func inForce(s ownlist.URLState) string {
 	if s.Changed.IsZero() {
 		return "It was never fetched and has no effect"
 	}
-	return "The content of " + say.Time(s.Checked) + " stays in force"
+	return "The content of " + say.Time(cmp.Or(s.Checked, s.Changed)) + " stays in force"
 }
 
 // fetchAdvice says what the operator can do about a failure.

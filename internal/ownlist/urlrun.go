@@ -298,8 +298,7 @@ func retryAfter(failures int, answered, inForce bool, asked time.Duration, r flo
 
 // firstDue returns when a list is fetched first after a start. r is uniform in [0, 1).
 func firstDue(s URLState, refresh time.Duration, now time.Time, r float64) time.Time {
-	inForce := !s.Changed.IsZero()
-	if inForce {
+	if s.Bytes > 0 {
 		return later(due(s, refresh, now), now).Add(time.Duration(r * float64(maxSpread)))
 	}
 	if s.Tried.After(now) { // the clock was wrong

@@ -18,7 +18,7 @@ type URLState struct {
 	ETag         string    `json:"etag,omitempty"`
 	LastModified string    `json:"last_modified,omitempty"`
 	Changed      time.Time `json:"changed,omitzero"` // when the content in the file came; zero: never
-	Checked      time.Time `json:"checked,omitzero"` // when the server last sent it, or said that it has not changed
+	Checked      time.Time `json:"checked,omitzero"` // when the server last sent it, or said that it has not changed; zero: not known
 	Tried        time.Time `json:"tried,omitzero"`   // the last attempt
 	Next         time.Time `json:"next,omitzero"`    // no attempt before
 	Bytes        int64     `json:"bytes"`            // size of the file
@@ -74,7 +74,7 @@ func readURLState(name, path string) (URLState, error) {
 
 // recall compares the state with the file of the list. If someone has removed or changed
 // the file, or if a crash or a damaged disk has left it without its state, the next attempt asks
-// for the whole list, and soon. A file that is there is in force all the same.
+// for the whole list. A file that is there is in force all the same.
 func (s *URLState) recall(path string) {
 	info, err := os.Stat(path)
 	there := err == nil && info.Mode().IsRegular()
@@ -84,10 +84,7 @@ func (s *URLState) recall(path string) {
 	s.ETag, s.LastModified, s.Bytes, s.Entries, s.Names = "", "", 0, 0, 0
 	s.Changed, s.Checked, s.Doubt = time.Time{}, time.Time{}, nil
 	if there {
-		s.Changed, s.Checked = info.ModTime(), info.ModTime()
-	}
-	if s.Failures == 0 {
-		s.Next = earlier(s.Next, s.Tried.Add(minPause))
+		s.Changed = info.ModTime()
 	}
 }
 
