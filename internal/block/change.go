@@ -1,6 +1,7 @@
 package block
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -288,6 +289,9 @@ func addTo(ctx context.Context, blocks []*Block, c Change) (done Changed, err er
 	}
 	for _, b := range blocks {
 		one, err := addToFirst(ctx, candidatesOf([]*Block{b}, c), c)
+		if err != nil && done.File != "" {
+			err = fmt.Errorf("%s has the entry, but not each server block has one: %w", done.File, err)
+		}
 		if err != nil {
 			return done, err
 		}
@@ -316,8 +320,9 @@ func addToFirst(ctx context.Context, candidates []ownlist.Config, c Change) (don
 	return c.Of(ownlist.Config{}, ownlist.Edited{}), err
 }
 
-// removeFrom removes the entries of a host from all files.
-func removeFrom(ctx context.Context, candidates []ownlist.Config, c Change) (done Changed, err error) {
+// removeFrom removes the entries of a host from all files. A file that cannot be looked at is an error if no other
+// one has an entry; else Otherwise tells of it.
+func removeFrom(ctx context.Context, candidates []ownlist.Config, c Change) (done Changed, unread error) {
 	done = c.Of(ownlist.Config{}, ownlist.Edited{})
 	for _, f := range candidates {
 		if _, missing := os.Stat(f.Path); missing != nil {
@@ -332,11 +337,16 @@ func removeFrom(ctx context.Context, candidates []ownlist.Config, c Change) (don
 		switch {
 		case err == nil:
 			done.also(c.Of(f, edited))
-		case refused == nil && (edited.Changed || !forbidden(err)): // else there is nothing to write
+		case edited.Changed:
 			return done, err
+		case refused == nil && !forbidden(err): // else there is nothing to write
+			unread = cmp.Or(unread, err)
 		}
 	}
-	return done, nil
+	if done.Changed {
+		return done, nil
+	}
+	return done, unread
 }
 
 // editList edits a list and has it read at once.

@@ -265,6 +265,43 @@ func TestAChangeIsInEachFolder(t *testing.T) {
 	}
 }
 
+// A list that cannot be looked at keeps no entry in others.
+func TestAnEntryIsRemovedThoughAnotherListCannotBeLookedAt(t *testing.T) {
+	file := testkit.Write(t, t.TempDir(), "list.txt", "b.example\n")
+	b := New(config.Config{Block: config.Block{Zones: plugin.Zones{"."}, Own: []config.OwnFile{{Path: file}}}, Engine: config.Engine{DB: t.TempDir()}})
+	testkit.Write(t, b.Config.DB, "block.txt", "a.example\n")
+	testkit.Must(t, b.open(true))
+	defer b.End()
+	testkit.Must(t, os.Remove(file))
+	testkit.Must(t, os.Mkdir(file, 0o755)) // as one on a network drive that does not lock
+	p := &Process{blocks: []*Block{b}}
+	host, _ := lookup.ParseHost("a.example")
+	if done, err := p.Change(t.Context(), Change{Host: host, Remove: true}); err != nil || !done.Changed || done.But != "" {
+		t.Errorf("%v, %+v", err, done)
+	}
+	if done, err := p.Change(t.Context(), Change{Host: host, Remove: true}); err == nil || !strings.Contains(err.Error(), file) {
+		t.Errorf("of a host without an entry elsewhere: %v, %+v", err, done)
+	}
+}
+
+// An entry that is in some folders only is said to be there.
+func TestAnEntryThatIsNotInEachFolderIsSaidToBeInSome(t *testing.T) {
+	p := new(Process)
+	for _, zone := range []string{"a.", "b."} {
+		b := New(config.Config{Block: config.Block{Zones: plugin.Zones{zone}}, Engine: config.Engine{DB: t.TempDir()}})
+		testkit.Must(t, b.open(true))
+		defer b.End()
+		p.blocks = append(p.blocks, b)
+	}
+	testkit.Must(t, os.Mkdir(filepath.Join(p.blocks[1].Config.DB, "block.txt"), 0o755))
+	host, _ := lookup.ParseHost("a.example")
+	_, err := p.Change(t.Context(), Change{Host: host})
+	if err == nil {
+		t.Fatal("Expected an error")
+	}
+	testkit.WantParts(t, err.Error(), filepath.Join(p.blocks[0].Config.DB, "block.txt")+" has the entry", p.blocks[1].Config.DB)
+}
+
 // A list of the server that cannot be used is looked at again and again, and is in the log once. A block ends whoever
 // waits for its disk.
 func TestAListOfTheServerThatCannotBeUsedIsLoggedOnce(t *testing.T) {
