@@ -171,7 +171,7 @@ func adviceOn(o *block.Block, hold updater.Hold) text {
 // that time was for the one before.
 func renewedSince(o *block.Block, t time.Time) bool {
 	info, err := os.Stat(o.Settings.KeyFile)
-	return err == nil && info.ModTime().After(t)
+	return o.Settings.Token && err == nil && info.ModTime().After(t)
 }
 
 // tryKey asks a server for the names of its lists, once. The error is a *keyRefusal if the server

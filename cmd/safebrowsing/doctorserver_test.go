@@ -274,6 +274,14 @@ func TestDoctorOfWebRisk(t *testing.T) {
 			w.Break("computeDiff", 1, protocoltest.Fault{Status: http.StatusForbidden})
 			w.mustUpdate(t, 2, corefile)
 		}, nil, 1, "server", isProblem, billing},
+		"after an update that was refused, and the same key was written again": {func(w *world, corefile string) {
+			key := testkit.Write(t, filepath.Dir(corefile), "key", "SECRET\n")
+			write(t, corefile, strings.Replace(read(t, corefile), "api_key SECRET", "api_key_file "+key, 1))
+			w.Break("computeDiff", 1, protocoltest.Fault{Status: http.StatusForbidden})
+			w.mustUpdate(t, 2, corefile)
+			later := time.Now().Add(time.Minute)
+			testkit.Must(t, os.Chtimes(key, later, later))
+		}, nil, 1, "server", isProblem, billing},
 		"lists in force, but the last update was refused": {func(w *world, corefile string) {
 			v5 := filepath.Join(filepath.Dir(corefile), "v5")
 			write(t, v5, strings.NewReplacer("protocol webrisk", "protocol v5", "budget 5", "").Replace(read(t, corefile)))
