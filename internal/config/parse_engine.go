@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -287,10 +288,13 @@ func isHTTPS(endpoint string) bool {
 	return err == nil && u.Scheme == "https"
 }
 
+// zoneOfAddress is the zone of an IPv6 address in a URL, such as %25eth0 (RFC 6874), which ParseURL refuses.
+var zoneOfAddress = regexp.MustCompile(`%25[^]/]*\]`)
+
 // InClearText reports whether what is sent to an endpoint can be read on its way
 // over a public network.
 func InClearText(endpoint string) bool {
-	u, err := lookup.ParseURL(endpoint)
+	u, err := lookup.ParseURL(zoneOfAddress.ReplaceAllString(endpoint, "]"))
 	return err == nil && u.InClearText()
 }
 

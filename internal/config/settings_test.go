@@ -47,12 +47,12 @@ func TestOnlyHTTPToAPublicHostIsInClearText(t *testing.T) {
 	for want, endpoints := range map[bool][]string{
 		false: {
 			"", "https://safebrowsing.googleapis.com", "http://127.0.0.1:8099", "http://[::1]:8099", "http://10.1.2.3", "http://192.168.1.1",
-			"http://0.0.0.0", "http://[fd00::1]", "http://169.254.1.1", "http://[fe80::1]", "http://[::ffff:10.1.2.3]", "http://localhost:8099", "http://relay",
+			"http://0.0.0.0", "http://[fd00::1]", "http://169.254.1.1", "http://[fe80::1]", "http://[fe80::1%25eth0]:8099", "http://[::ffff:10.1.2.3]", "http://localhost:8099", "http://relay",
 			"http://relay.local", "http://relay.internal.", "http://nas.home.arpa", "http://relay.sb.svc.cluster.local",
 		},
 		true: {
 			"http://safebrowsing.googleapis.com", "HTTP://Safebrowsing.googleapis.com", "http://relay.example.org:8099", "http://192.0.2.1",
-			"http://[2001:db8::1]", "http://[::ffff:192.0.2.1]", "http://local.example.org", "http://127.0.0.1.example.org:8099/sb",
+			"http://[2001:db8::1]", "http://[2001:db8::1%25eth0]", "http://[::ffff:192.0.2.1]", "http://local.example.org", "http://127.0.0.1.example.org:8099/sb",
 		},
 	} {
 		for _, endpoint := range endpoints {
