@@ -203,9 +203,9 @@ func (l *Ledger) keepDamaged(p place, err error) error {
 }
 
 // meet joins what a medium knows. The caller holds mu.
-func (l *Ledger) meet(found budgetDays) {
+func (l *Ledger) meet(found budgetDays, in placeKind) {
 	l.turn(dateOf(l.clock())) // no process goes back to a date that has ended
-	if all := l.days.join(found); fits(all) {
+	if all := l.days.join(found); fits(all, in) {
 		l.days, _ = all.on(l.days.Day, l.apart())
 	}
 }

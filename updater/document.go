@@ -26,7 +26,7 @@ type document[T any] struct {
 	// lists, and then in the one that stands in for it.
 	media  func() []place
 	parse  func(raw []byte, now time.Time, at moment) (T, error)
-	meet   func(found T)                                  // joins a copy with the value
+	meet   func(found T, in placeKind)                    // joins a copy with the value
 	lacks  func(found T) bool                             // a copy does not have all of the value
 	encode func(now time.Time, at moment) ([]byte, error) // the value
 	// These may be nil. gather comes before each round of writes, without mu; prepare changes the
@@ -136,7 +136,7 @@ func (d *document[T]) look(p place, accept func(T) bool) (news, lacks bool, err 
 		return false, false, nil
 	}
 	if news = err == nil && raw != nil && (accept == nil || accept(found)); news {
-		d.meet(found)
+		d.meet(found, p.kind)
 	}
 	return news, err != nil || d.lacks(found), err
 }
@@ -267,7 +267,7 @@ func (d *document[T]) bring(p place, w *writing, first bool) error {
 				return nil, err
 			}
 		case readErr == nil && raw != nil && !bytes.Equal(raw, d.seen[p.kind].raw):
-			d.meet(found)
+			d.meet(found, p.kind)
 		}
 		if d.prepare != nil && !w.prepared {
 			d.prepare()
@@ -337,14 +337,15 @@ func (d *document[T]) flush() {
 // forget forgets what the media have: from now on they are others.
 func (d *document[T]) forget() { d.seen = [3]sight{} }
 
-// maxJoined is the most bytes of a value, as JSON, that takes over what a copy has: half of what is read of a file. A
-// document of a Shared has a quarter of that, but each copy may name other writers.
+// maxJoined is the most bytes of a value, as JSON, that takes over what a Shared has: half of what is read of a file. A
+// document of a Shared has a quarter of that, but each copy may name other writers. What this process adds is saved in
+// a folder, too, so the value from there may be as large as a file.
 const maxJoined = maxSmall / 2
 
 // fits reports whether a value is not larger than that.
-func fits(value any) bool {
+func fits(value any, in placeKind) bool {
 	raw, err := json.Marshal(value)
-	return err == nil && len(raw) <= maxJoined
+	return err == nil && (len(raw) <= maxJoined || in != inShared && len(raw) <= maxSmall)
 }
 
 // newWriter returns a name for a process that writes documents, which no other one has.

@@ -66,7 +66,7 @@ func (s *Schedule) meetLast(last *Schedule) {
 	last.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.meet(state)
+	s.meet(state, inFolder)
 }
 
 // resume joins the clocks of the schedule before, whose Updater has ended. It reports whether

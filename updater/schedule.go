@@ -133,7 +133,7 @@ func (s *Schedule) load(setAside bool) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.meet(scheduleState{}) // at least this asks for it
+	s.meet(scheduleState{}, inFolder) // at least this asks for it
 	if err != nil {
 		err = fmt.Errorf("the schedule is unreadable, waiting %s before the first request: %w", unchangedFloor, err)
 		s.state.Fetch.Clock = s.state.Fetch.unreadable(now, unchangedFloor, errUnreadable)
@@ -160,7 +160,7 @@ func (c Clock) unreadable(now time.Time, wait time.Duration, err error) Clock {
 }
 
 // meet joins what a medium, or another Schedule, knows. The caller holds mu.
-func (s *Schedule) meet(other scheduleState) {
+func (s *Schedule) meet(other scheduleState, in placeKind) {
 	now := time.Now()
 	// The asker first: a new token ends back-offs of this asker, not of the one before.
 	for _, state := range []*scheduleState{&s.state, &other} {
@@ -175,7 +175,7 @@ func (s *Schedule) meet(other scheduleState) {
 	}
 	other.Fetch.endAsking()
 	other.Search.endAsking()
-	if all := s.state.join(other); fits(all) {
+	if all := s.state.join(other); fits(all, in) {
 		s.state = all
 	}
 	s.state.Others = pruned(s.state.Others, now)
