@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/net/idna"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
@@ -469,20 +470,18 @@ func (c *caller) printable(text string, most int) string {
 }
 
 // RetryAfter reads the header of that name (RFC 9110 section 10.2.3). It returns 0 if the
-// value is not valid. A date counts from the header Date, since our own clock may be wrong.
+// value is not valid. A date counts by serverClock.
 func RetryAfter(header http.Header) time.Duration {
 	value := header.Get("Retry-After")
 	// A number that does not fit comes as the greatest that does.
 	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil || errors.Is(err, strconv.ErrRange) {
 		return time.Duration(seconds) * time.Second
 	}
-	until, err := http.ParseTime(value)
+	date, err := http.ParseTime(value)
 	if err != nil {
 		return 0
 	}
-	now, err := http.ParseTime(header.Get("Date"))
-	if err != nil {
-		now = time.Now()
-	}
-	return max(0, until.Sub(now))
+	now := time.Now()
+	_, most, _ := newServerClock(header, now, now).until(timestamppb.New(date))
+	return most
 }
