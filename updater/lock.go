@@ -97,13 +97,14 @@ func tryLock(lock *flock.Flock) (locked bool, err error) {
 }
 
 // temporary reports whether an error will pass, as that of a process without file descriptors: it
-// does not say that there are no locks.
+// does not say that there are no locks. A file system that does not answer may say that for days.
 func temporary(err error) bool {
 	e, ok := errors.AsType[interface {
 		error
 		Temporary() bool
+		Timeout() bool
 	}](err)
-	return ok && e.Temporary()
+	return ok && e.Temporary() && !e.Timeout()
 }
 
 // lockRetry is the time between attempts to lock a busy folder.

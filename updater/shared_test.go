@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -464,4 +465,13 @@ func FuzzParseDifference(f *testing.F) {
 			t.Error("a content with another checksum is taken over")
 		}
 	})
+}
+
+// A network file system that does not answer has no locks either. Only errors of this process pass for sure.
+func TestAFileSystemThatTimesOutIsNotWaitedFor(t *testing.T) {
+	for err, want := range map[error]bool{syscall.EMFILE: true, syscall.ENFILE: true, syscall.ETIMEDOUT: false, syscall.ENOLCK: false} {
+		if got := temporary(&os.PathError{Op: "open", Path: lockFile, Err: err}); got != want {
+			t.Errorf("%v: temporary: %t", err, got)
+		}
+	}
 }
