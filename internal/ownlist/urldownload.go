@@ -42,11 +42,8 @@ const floor = 16 << 10
 const maxRedirects = 5
 
 // newClient returns a client for one download, which reaches the server of a list by a new connection
-// for each request. A nil transport is the network.
-func newClient(resolvers string, transport http.RoundTripper) *http.Client {
-	if transport == nil {
-		transport = protocol.Transport(strings.Fields(resolvers), new(tls.Config))
-	}
+// for each request.
+func newClient(transport http.RoundTripper) *http.Client {
 	return &http.Client{Transport: &inwards{RoundTripper: protocol.Once(protocol.Fresh(transport)), inward: isInward}, CheckRedirect: func(next *http.Request, before []*http.Request) error {
 		next.Header.Del("Referer") // it has the query, which may be secret
 		switch {

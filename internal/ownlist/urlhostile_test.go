@@ -3,6 +3,7 @@ package ownlist
 import (
 	"bytes"
 	"compress/gzip"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -16,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -311,7 +313,7 @@ func newFixture(t *testing.T, change func(*URLConfig)) *fixture {
 	}
 	f.source = newSource(newURLRegistry(patient, nil), c)
 	f.source.openers = []*URLList{{cfg: c, report: func(e URLEvent) { f.events = append(f.events, e) }}}
-	f.client = newClient("", nil)
+	f.client = newClient(protocol.Transport(nil, new(tls.Config)))
 	f.source.registry.client = func(string) *http.Client { return f.client }
 	return f
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 )
 
 // urlRegistry holds one source for each list that is open.
@@ -35,7 +37,14 @@ type id struct{ url, db string }
 
 // newURLRegistry returns a registry without lists. A nil transport is the network.
 func newURLRegistry(l limits, transport http.RoundTripper) *urlRegistry {
-	client := func(resolvers string) *http.Client { return newClient(resolvers, transport) }
+	var networks sync.Map // by resolvers: each knows which of them to ask
+	client := func(resolvers string) *http.Client {
+		if transport != nil {
+			return newClient(transport)
+		}
+		network, _ := networks.LoadOrStore(resolvers, protocol.Transport(strings.Fields(resolvers), new(tls.Config)))
+		return newClient(network.(*http.Transport))
+	}
 	places := &downloads{free: make(chan struct{}, sideBySide), names: make(map[*urlSource]string)}
 	return &urlRegistry{limits: l, client: client, downloads: places, sources: make(map[id]*urlSource), ending: make(map[id]chan struct{})}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
@@ -47,10 +49,10 @@ func TestOverTLS(t *testing.T) {
 	}{
 		{"trusted", "/list", trusted, "", 0},
 		{"a redirect to http", "/away", trusted, "a redirect from https to http", 0},
-		{"not trusted, or a wrong clock", "/list", nil, "certificate", time.Minute},
+		{"not trusted, or a wrong clock", "/list", protocol.Transport(nil, new(tls.Config)), "certificate", time.Minute},
 	} {
 		f := newFixture(t, func(c *URLConfig) { c.URL = server.URL + test.path })
-		f.client = newClient("", test.transport)
+		f.client = newClient(test.transport)
 		s := f.fetch(nil)
 		if s.Failing() != (test.want != "") || !strings.Contains(s.Error, test.want) || test.soon > 0 && time.Until(s.Next) > test.soon {
 			t.Errorf("%s: %+v, want %q", test.name, s, test.want)
@@ -425,4 +427,35 @@ func TestErrorsHaveNoSecrets(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 	}
+}
+
+// Which resolver is asked next is known from the downloads before: those that are tried in one may be away, all of them.
+func TestADownloadAsksTheResolverAfterThoseThatFailed(t *testing.T) {
+	live, err := net.ListenPacket("udp", "127.0.0.1:0")
+	must(t, err)
+	defer live.Close()
+	var servers []string
+	for range 20 { // more than are tried in one download
+		gone, err := net.ListenPacket("udp", "127.0.0.1:0")
+		must(t, err)
+		servers = append(servers, gone.LocalAddr().String())
+		must(t, gone.Close())
+	}
+	r := newURLRegistry(patient, nil)
+	ctx, asked := context.WithCancel(t.Context())
+	defer asked()
+	go func() {
+		if _, _, err := live.ReadFrom(make([]byte, 512)); err == nil {
+			asked()
+		}
+	}()
+	for range 2 * len(servers) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://lists.example./", nil)
+		must(t, err)
+		_, _ = r.client(strings.Join(append(servers, live.LocalAddr().String()), " ")).Do(request)
+		if ctx.Err() != nil {
+			return
+		}
+	}
+	t.Error("The resolver that works was never asked")
 }
