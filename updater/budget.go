@@ -160,12 +160,18 @@ var errUnknownCount = fmt.Errorf("the number of searches spent today is unknown:
 func (l *Ledger) noteDamage(p place, err error) error {
 	file := p.Medium.(folder).path(p.document)
 	err = fmt.Errorf("%s: %w", file, err)
-	if info, statErr := os.Stat(file); statErr != nil || dateOf(info.ModTime()) >= dateOf(l.clock()) {
+	if l.ofToday(file) {
 		err = fmt.Errorf("%w: %w", errUnknownCount, err)
 		l.unknown = err
 	}
 	l.damaged = file
 	return err
+}
+
+// ofToday reports whether a file may count searches of today. The caller holds mu.
+func (l *Ledger) ofToday(file string) bool {
+	info, err := os.Stat(file)
+	return err != nil || dateOf(info.ModTime()) >= dateOf(l.clock())
 }
 
 // keepDamaged copies a damaged file that is about to be replaced, so that it can be inspected. The file itself
@@ -175,7 +181,8 @@ func (l *Ledger) keepDamaged(p place, err error) error {
 	switch {
 	case p.kind == inShared:
 		return nil
-	case !errors.Is(err, ErrDamaged) && !errors.Is(err, fs.ErrPermission): // the next try may read it; what is known counts until then
+	case !errors.Is(err, ErrDamaged) && !errors.Is(err, fs.ErrPermission) && l.ofToday(p.Medium.(folder).path(p.document)):
+		// The next try may read it; what is known counts until then.
 		return cmp.Or(l.unknown, err)
 	}
 	before := l.damaged

@@ -326,3 +326,30 @@ func TestAFileThatMayNotBeReadIsNotTakenForNone(t *testing.T) {
 		t.Errorf("then %d are spent, want all", n)
 	}
 }
+
+// As one on a bad sector, which stays unreadable. It is replaced when the day of its count has ended.
+func TestACountThatCanNeverBeReadEndsWithItsDay(t *testing.T) {
+	const unreadable = "/proc/self/mem" // at its begin
+	if _, err := os.Stat(unreadable); err != nil {
+		t.Skip(err)
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "budget.json")
+	must(t, os.Symlink(unreadable, file))
+	l, err := NewLedger(quick(openStore(t, dir)))
+	if !errors.Is(err, errUnknownCount) {
+		t.Fatalf("got %v", err)
+	}
+	s := spenderOf(l, 10)
+	if n := s.drain(t); n != 0 {
+		t.Errorf("%d searches of an unknown count", n)
+	}
+	l.clock = func() time.Time { return time.Now().Add(24 * time.Hour) }
+	must(t, s.search(t))
+	must(t, l.Flush())
+	raw, err := os.ReadFile(file)
+	must(t, err)
+	if days, err := parseBudget(raw); err != nil || days.spent() != 1 {
+		t.Errorf("the file says %+v, %v", days, err)
+	}
+}
