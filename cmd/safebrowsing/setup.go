@@ -369,7 +369,7 @@ func (s *settingUp) write(f *setupFile) error {
 }
 
 func replace(path, text string, mode fs.FileMode) error {
-	return files.Replace(path, func(f *os.File) error {
+	return files.ReplaceLike(path, func(f *os.File) error {
 		_, err := io.WriteString(f, text)
 		return errors.Join(err, f.Chmod(mode))
 	})

@@ -72,6 +72,28 @@ func Replace(path string, write func(*os.File) error) error {
 	return RealDisk().Replace(path, Unfinished(filepath.Base(path)), write)
 }
 
+// ReplaceLike is Replace for what people own, as a Corefile with a key: the owner of a file that is there stays, if the program
+// may give it away.
+func ReplaceLike(path string, write func(*os.File) error) error {
+	return RealDisk().replace(path, Unfinished(filepath.Base(path)), func(f *os.File) error {
+		_ = keepOwner(path, f) // else it is of who runs the program
+		return write(f)
+	})
+}
+
+// keepOwner gives a new file the owner of the one in whose place it comes, or else of the folder.
+func keepOwner(path string, f *os.File) error {
+	info, err := os.Lstat(path)
+	if err != nil {
+		ownLikeFolder(f)
+		return nil
+	}
+	if err := ownLike(f, info); err != nil {
+		return fmt.Errorf("keeping the owner of %s: %w; run the command as that user", path, err)
+	}
+	return nil
+}
+
 // Replace is the function Replace, on a disk and with a pattern of the unfinished file's name.
 func (d Disk) Replace(path, unfinished string, write func(*os.File) error) error {
 	return d.replace(path, unfinished, func(f *os.File) error {
@@ -254,11 +276,9 @@ func writeLike(path string, f *os.File, content []byte) error {
 	mode := fs.FileMode(0o644)
 	if info, err := os.Lstat(path); err == nil {
 		mode = info.Mode().Perm()
-		if err := ownLike(f, info); err != nil {
-			return fmt.Errorf("keeping the owner of %s: %w; run the command as that user", path, err)
-		}
-	} else {
-		ownLikeFolder(f)
+	}
+	if err := keepOwner(path, f); err != nil {
+		return err
 	}
 	if _, err := f.Write(content); err != nil {
 		return err
