@@ -216,14 +216,6 @@ func (r *referee) learnFetch(x *exchange, how outcome, at time.Time) {
 	}
 }
 
-// later returns the later of a time and the end of a wait.
-func later(t, at time.Time, wait time.Duration) time.Time {
-	if end := at.Add(wait); wait > 0 && end.After(t) {
-		return end
-	}
-	return t
-}
-
 // judgeMessage judges a body of the Update API v4, whatever it asks for.
 func (r *referee) judgeMessage(q *query, req *http.Request) {
 	const rule = "Update API, request body"

@@ -169,6 +169,14 @@ func (x *exchange) retryAt(t, at time.Time) time.Time {
 	return later(t, at, min(time.Duration(min(seconds, math.MaxInt32))*time.Second, longest))
 }
 
+// later returns the later of a time and the end of a wait.
+func later(t, at time.Time, wait time.Duration) time.Time {
+	if end := at.Add(wait); wait > 0 && end.After(t) {
+		return end
+	}
+	return t
+}
+
 // stamp writes a time as violations show it.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.999999999Z") }
 
