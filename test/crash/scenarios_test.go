@@ -435,6 +435,7 @@ func checkLease(fetches bool) func(*testing.T, place, []note, bool) {
 			}
 		})
 		testkit.Must(t, err)
+		defer wantTidy(t, p.lease()) // when it has ended: it writes the note at each of its beats here
 		defer end()
 		s.TryLock()
 		patience := 100 * time.Millisecond // some beats
@@ -451,6 +452,5 @@ func checkLease(fetches bool) func(*testing.T, place, []note, bool) {
 				t.Error("this relay had the lease last, and does not fetch without Redis")
 			}
 		}
-		wantTidy(t, p.lease())
 	}
 }
