@@ -18,7 +18,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 
@@ -76,8 +75,8 @@ func Open(cfg Config) (*Client, error) {
 	if cfg.Key == "" && protocol.IsGoogle(cfg.Endpoint) {
 		return nil, errors.New("no API key: Google's server wants one; make it in the Google Cloud console")
 	}
-	if u, err := lookup.ParseURL(cfg.Endpoint); cfg.Key != "" && err == nil && u.InClearText() {
-		return nil, fmt.Errorf("endpoint http://%s: http would send the API key in clear text: use https", u.Host())
+	if cfg.Key != "" && lookup.InClearText(cfg.Endpoint) {
+		return nil, errors.New("the endpoint has http, which would send the API key in clear text: use https")
 	}
 	server, err := protocol.NewV5(protocol.Config{Endpoint: cfg.Endpoint, Key: cfg.Key, UserAgent: cfg.Program, Transport: cfg.transport})
 	if err != nil {

@@ -119,6 +119,7 @@ func TestAClientSaysWhatIsWrongWithItsConfig(t *testing.T) {
 		"no-such":        {Program: "test/1", Key: key, Lists: []string{"no-such"}},
 		"http":           {Program: "test/1", Endpoint: "ftp://relay.example"},
 		"clear text":     {Program: "test/1", Key: key, Endpoint: "http://relay.example"},
+		"would send":     {Program: "test/1", Key: key, Endpoint: "http://[2001:db8::1%25eth0]"},
 		"/dev/null/safe": {Program: "test/1", Key: key, Folder: filepath.Join("/dev/null", "safe")},
 	} {
 		if c, err := Open(cfg); err == nil || !strings.Contains(err.Error(), want) {

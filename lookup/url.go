@@ -3,6 +3,7 @@ package lookup
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -22,9 +23,15 @@ type URL struct {
 // Host returns the host of the URL.
 func (u URL) Host() Host { return u.host }
 
-// InClearText reports whether what is sent to the URL can be read on its way over a public network: by
+// InClearText reports whether what is sent to a URL can be read on its way over a public network: by
 // http, and not to this machine, a private address or a name that never leaves a site, see Host.Public.
-func (u URL) InClearText() bool { return u.scheme == "http" && u.host.Public() }
+func InClearText(url string) bool {
+	u, err := ParseURL(zoneOfAddress.ReplaceAllString(url, "]"))
+	return err == nil && u.scheme == "http" && u.host.Public()
+}
+
+// zoneOfAddress is the zone of an IPv6 address in a URL, such as %25eth0 (RFC 6874), which ParseURL refuses.
+var zoneOfAddress = regexp.MustCompile(`%25[^]/]*\]`)
 
 // String returns the URL in canonical form, or "" for the zero URL. ParseURL of that
 // string returns the same URL.

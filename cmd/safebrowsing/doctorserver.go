@@ -204,7 +204,7 @@ func tlsDiagnosis(o *block.Block, endpoint *url.URL, state *tls.ConnectionState,
 		return diagnosis{"tls", isOK, text(tls.VersionName(state.Version) + " with " + endpoint.Host), ""}
 	case endpoint.Scheme == "http" && isLoopback(endpoint.Hostname()):
 		return diagnosis{"tls", isOK, "not used: the server is on this machine", ""}
-	case config.InClearText(endpoint.String()):
+	case lookup.InClearText(endpoint.String()):
 		return diagnosis{"tls", isWarning, text(fmt.Sprintf("not used with %s: others can read %s and change the responses", endpoint.Host, what)), "use https:// in endpoint"}
 	case endpoint.Scheme == "http":
 		return diagnosis{"tls", isOK, text(fmt.Sprintf("not used with %s in your own network, which can read %s", endpoint.Host, what)), ""}

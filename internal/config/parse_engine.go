@@ -13,7 +13,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -270,7 +269,7 @@ func (p *parser) readCA(path string) error {
 func (p *parser) checkEndpoints() error {
 	endpoints, at := strings.Fields(p.Endpoint), p.given["endpoint"]
 	for _, endpoint := range endpoints {
-		if (p.Secret != "" || len(endpoints) > 1) && InClearText(endpoint) {
+		if (p.Secret != "" || len(endpoints) > 1) && lookup.InClearText(endpoint) {
 			if u, _ := lookup.ParseURL(endpoint); p.Secret == "" { // of the rest a part may be secret
 				return at.errorf("endpoint: http://%s: http to several servers is for your own network: use https", u.Host())
 			}
@@ -286,16 +285,6 @@ func (p *parser) checkEndpoints() error {
 func isHTTPS(endpoint string) bool {
 	u, err := url.Parse(endpoint)
 	return err == nil && u.Scheme == "https"
-}
-
-// zoneOfAddress is the zone of an IPv6 address in a URL, such as %25eth0 (RFC 6874), which ParseURL refuses.
-var zoneOfAddress = regexp.MustCompile(`%25[^]/]*\]`)
-
-// InClearText reports whether what is sent to an endpoint can be read on its way
-// over a public network.
-func InClearText(endpoint string) bool {
-	u, err := lookup.ParseURL(zoneOfAddress.ReplaceAllString(endpoint, "]"))
-	return err == nil && u.InClearText()
 }
 
 // KeyVariable is the environment variable with the API key.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 func (p *parser) blockFiles(args []string) error {
@@ -251,7 +252,7 @@ func (p *parser) listURL(c ownlist.URLConfig, allow bool) error {
 	if allow { // perhaps the address of a page that is to be allowed
 		p.note("%s is fetched as a list of names that are allowed; to allow that host write %s", c.Name(), u.Hostname())
 	}
-	if InClearText(c.URL) {
+	if lookup.InClearText(c.URL) {
 		p.here().warn(p, "%s is fetched by http: whoever is on the way can change the list, and so what is blocked; use https", c.Name())
 	}
 	return p.own(OwnFile{Fetch: c, Allow: allow}, c.Name())

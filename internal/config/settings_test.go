@@ -56,7 +56,7 @@ func TestOnlyHTTPToAPublicHostIsInClearText(t *testing.T) {
 		},
 	} {
 		for _, endpoint := range endpoints {
-			if got := InClearText(endpoint); got != want {
+			if got := lookup.InClearText(endpoint); got != want {
 				t.Errorf("%q: Expected %v, got %v", endpoint, want, got)
 			}
 		}
