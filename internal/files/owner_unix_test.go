@@ -60,6 +60,35 @@ func TestAFileOfRootIsNeverAnothersWhileItIsEdited(t *testing.T) {
 	}
 }
 
+// To open a pipe that nobody writes to blocks for ever.
+func TestAPipeThatComesBeforeAFileIsOpenedDoesNotBlock(t *testing.T) {
+	dir := t.TempDir()
+	path, pipe, next, kept := filepath.Join(dir, "list"), filepath.Join(dir, "pipe"), filepath.Join(dir, "next"), filepath.Join(dir, "kept")
+	testkit.Must(t, errors.Join(os.WriteFile(path, []byte("list"), 0o600), syscall.Mkfifo(pipe, 0o600)))
+	var done atomic.Bool
+	ended := make(chan error)
+	go func() {
+		var err error
+		for !done.Load() && err == nil {
+			err = errors.Join(os.Link(path, kept), os.Link(pipe, next), os.Rename(next, path), os.Rename(kept, path))
+		}
+		ended <- err
+	}()
+	found := 0
+	for range 20_000 {
+		if raw, err := Read(path, 100); err == nil && string(raw) == "list" {
+			found++
+		} else if !errors.Is(err, ErrIrregular) {
+			t.Fatalf("%q, %v", raw, err)
+		}
+	}
+	done.Store(true)
+	testkit.Must(t, <-ended)
+	if found == 0 {
+		t.Error("the file was never read")
+	}
+}
+
 // Whoever owns the folder may put a link in the place of the file at any time.
 func TestAnEditNeverReadsThroughALink(t *testing.T) {
 	dir := t.TempDir()

@@ -45,12 +45,25 @@ func Dangling(path string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// Open opens a file for reading. The error comes from Check or os.Open.
+// Open opens a file for reading. The error comes from Check or os.OpenFile. It does not block, also if a named
+// pipe takes the place of the file meanwhile.
 func Open(path string) (*os.File, error) {
 	if err := Check(path); err != nil {
 		return nil, err
 	}
-	return os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("opening %s: %w", path, ErrIrregular)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }
 
 // Read returns the content of a file. The error comes from Open or reading, or is ErrSize if

@@ -213,7 +213,7 @@ func editOnce(path string, change func(old []byte) ([]byte, error)) error {
 
 // readSame reads a file, unless it is another one than a look at the path has found, as where a link came meanwhile.
 func readSame(path string, found fs.FileInfo) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := Open(path)
 	if err != nil {
 		return nil, err
 	}
