@@ -25,8 +25,9 @@ func (s *urlSource) run(ctx context.Context) {
 		c, _ := s.settings()
 		return c.Refresh
 	}
-	r := rand.Float64()
-	next := func() time.Time { return firstDue(s.current(), refresh(), time.Now(), r) }
+	start, r := time.Now(), rand.Float64()
+	// The clock may be set back, and a wait that began anew with each look would not end in time.
+	next := func() time.Time { return firstDue(s.current(), refresh(), earlier(start, time.Now()), r) }
 	for s.sleep(ctx, next) {
 		next = func() time.Time { return due(s.current(), refresh(), time.Now()) }
 		if s.adopt() && next().After(time.Now()) {
