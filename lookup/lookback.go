@@ -20,6 +20,10 @@ type Late struct {
 	Threat Threat
 }
 
+func (l Late) compare(other Late) int {
+	return cmp.Or(l.Asked.Compare(other.Asked), cmp.Compare(l.Pair, other.Pair))
+}
+
 const (
 	lookAgain   = time.Minute      // after what was not confirmed
 	lookAnyway  = 5 * time.Minute  // to forget what is old
@@ -84,7 +88,7 @@ func (c *Checker) lookBackAt(ctx context.Context, p *Passed, prefixes []Prefix, 
 			}
 		}
 	}
-	slices.SortFunc(late, func(a, b Late) int { return cmp.Or(a.Asked.Compare(b.Asked), cmp.Compare(a.Pair, b.Pair)) })
+	slices.SortFunc(late, Late.compare)
 	return late, err
 }
 

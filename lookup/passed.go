@@ -173,7 +173,7 @@ func (p *Passed) Asked(h Host, r Rule) (all []Late) {
 			all = append(all, lateOf(pair, seen, place, now, age))
 		}
 	}
-	slices.SortStableFunc(all, func(a, b Late) int { return a.Asked.Compare(b.Asked) })
+	slices.SortFunc(all, Late.compare)
 	return all
 }
 

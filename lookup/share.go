@@ -1,9 +1,9 @@
 package lookup
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net/netip"
 	"slices"
@@ -353,10 +353,9 @@ func JoinUses(a, b []Use) []Use {
 		days[u.Date] = Use{u.Date, max(u.Clients, other.Clients), max(u.Kept, other.Kept), max(u.Refused, other.Refused)}
 	}
 	var all []Use
-	for _, u := range days {
-		all = append(all, u)
+	for _, date := range slices.Sorted(maps.Keys(days)) {
+		all = append(all, days[date])
 	}
-	slices.SortFunc(all, func(a, b Use) int { return cmp.Compare(a.Date, b.Date) })
 	return all[max(0, len(all)-maxUses):]
 }
 

@@ -3,6 +3,7 @@ package block
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -157,30 +158,22 @@ func (b *Block) BlocksNeeded(list string) (n NeededNames) {
 		return n
 	}
 	n.Pass = lists.files[i].State().Fetched
-	type name struct {
-		lookup.Host
-		what string
-	}
-	var all []name
-	for host, what := range b.needed {
+	for _, host := range slices.Sorted(maps.Keys(b.needed)) {
 		h, ok := lookup.ParseHost(host)
 		m, found := lists.files[i].Match(h, time.Now())
 		if !ok || !found || m.Allow {
 			continue
 		}
-		if best, _ := ownlist.Best(lists.files, h, time.Now()); !best.Allow {
-			all = append(all, name{h, what})
+		if best, _ := ownlist.Best(lists.files, h, time.Now()); best.Allow {
+			continue
 		}
-	}
-	slices.SortFunc(all, func(a, b name) int { return cmp.Compare(a.String(), b.String()) })
-	for _, a := range all {
-		text := a.String()
+		text := h.String()
 		if len(n.Names) < maxNamed {
-			if line := lineIn(lists.configs[which{list, false}], a.Host, ""); line > 0 {
+			if line := lineIn(lists.configs[which{list, false}], h, ""); line > 0 {
 				text += fmt.Sprintf(" (line %d)", line)
 			}
 		}
-		n.Names = append(n.Names, text+", "+a.what)
+		n.Names = append(n.Names, text+", "+b.needed[host])
 	}
 	return n
 }
