@@ -72,7 +72,7 @@ func TestDevicesThatAskForResolversAreCounted(t *testing.T) {
 	s := oneListed(t, config.Block{Except: []string{"google."}})
 	also := func() int { return block.ThisProcess().Report().Devices.Also }
 	before := also()
-	w := &oneClient{from: &net.UDPAddr{IP: net.IPv4(192, 0, 2, 99), Port: 53053}}
+	w := &oneClient{from: &net.UDPAddr{IP: net.IPv4(192, 0, 2, byte(99+before)), Port: 53053}} // another one in each run of a process
 	for _, tc := range []struct {
 		qname         string
 		qtype, qclass uint16

@@ -362,8 +362,9 @@ func TestAHouseholdsWeekWithLookBack(t *testing.T) {
 	if withNames.visits != 24*days || withNames.stopped < 24*days/4 || withNames.stopped+withNames.told != withNames.visits {
 		t.Errorf("Expected each visit to be stopped or told, got %+v", withNames)
 	}
-	// Without the name, of 1,024 that share a prefix with a threat one is reported: here 0.2 a day.
-	if wrong := without.told - (without.visits - without.stopped); wrong < 0 || wrong > 2+days {
+	// Without the name, of 1,024 that share a prefix with a threat one is reported: here one in four days. Keys are
+	// drawn, so the bound is far above that.
+	if wrong := without.told - (without.visits - without.stopped); wrong < 0 || wrong > 6+days {
 		t.Errorf("Expected hardly a false report, got %d of %+v", wrong, without)
 	}
 }
