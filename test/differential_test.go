@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -74,11 +75,13 @@ func safeQuery(r *rand.Rand) *dns.Msg {
 	return m
 }
 
-// constantUpstream starts a name server whose answer depends on the question alone.
-func constantUpstream(t *testing.T) string {
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	testkit.Must(t, err)
-	server := &dns.Server{PacketConn: conn, UDPSize: 4096, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, r *dns.Msg) {
+// constantUpstream starts a name server whose answer depends on the question alone. It counts the queries by TCP.
+func constantUpstream(t *testing.T) (address string, byTCP *atomic.Int64) {
+	byTCP = new(atomic.Int64)
+	return startNameServer(t, func(w dns.ResponseWriter, r *dns.Msg) {
+		if w.RemoteAddr().Network() == "tcp" {
+			byTCP.Add(1)
+		}
 		m := new(dns.Msg).SetReply(r)
 		q := m.Question[0]
 		header := dns.RR_Header{Name: q.Name, Class: q.Qclass, Ttl: 300}
@@ -114,10 +117,7 @@ func constantUpstream(t *testing.T) string {
 			m.SetEdns0(1232, opt.Do())
 		}
 		w.WriteMsg(m)
-	})}
-	go server.ActivateAndServe()
-	t.Cleanup(func() { server.Shutdown() })
-	return conn.LocalAddr().String()
+	}), byTCP
 }
 
 // exchange sends a packed query and returns the bytes of the answer.
@@ -254,7 +254,7 @@ func TestAnswersForSafeNamesAreThoseOfCoreDNSAlone(t *testing.T) {
 	for _, property := range []string{"", "inspect cname"} {
 		w := newWorld(t)
 		w.publish("se-4b", "shared.example.com/") // suspected; the server does not confirm it
-		upstream := constantUpstream(t)
+		upstream, byTCP := constantUpstream(t)
 		with := fmt.Sprintf("safebrowsing {\nendpoint %s\ndb %s\nlimit off\nconfirm_timeout 9s\n%s\n}", w.endpoint, w.db, property)
 		hosts := []string{ownHost(), ownHost()}
 		startBoth(t, hosts, upstream, with)
@@ -264,8 +264,8 @@ func TestAnswersForSafeNamesAreThoseOfCoreDNSAlone(t *testing.T) {
 				compare(t, tr, hosts, *differentialQueries/2/len(differentialTransports))
 			})
 		}
-		if len(w.searches()) == 0 {
-			t.Error("no name was suspected: the test tries too little")
+		if len(w.searches()) == 0 || byTCP.Load() == 0 {
+			t.Errorf("%d names were suspected, %d queries came to the name server by TCP: the test tries too little", len(w.searches()), byTCP.Load())
 		}
 	}
 }

@@ -122,18 +122,23 @@ func startUpstream(t testing.TB, delay time.Duration) string {
 	})
 }
 
-// startUpstreamWith starts a name server for UDP and TCP. Without TCP the port could belong to
-// another listener, which never answers.
+// startUpstreamWith starts a name server that answers with records.
 func startUpstreamWith(t testing.TB, answer func(dns.Question) []dns.RR) string {
+	return startNameServer(t, func(w dns.ResponseWriter, r *dns.Msg) {
+		m := new(dns.Msg).SetReply(r)
+		m.Answer = answer(r.Question[0])
+		w.WriteMsg(m)
+	})
+}
+
+// startNameServer starts a name server for UDP and TCP: *forward* asks over TCP who was asked over TCP. Without
+// TCP the port could belong to another listener, which never answers.
+func startNameServer(t testing.TB, answer dns.HandlerFunc) string {
 	address := testkit.FreeAddr(t)
 	var started sync.WaitGroup
 	for _, network := range []string{"udp", "tcp"} {
 		started.Add(1)
-		server := &dns.Server{Addr: address, Net: network, NotifyStartedFunc: started.Done, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, r *dns.Msg) {
-			m := new(dns.Msg).SetReply(r)
-			m.Answer = answer(r.Question[0])
-			w.WriteMsg(m)
-		})}
+		server := &dns.Server{Addr: address, Net: network, NotifyStartedFunc: started.Done, Handler: answer}
 		go func() {
 			if err := server.ListenAndServe(); err != nil {
 				t.Errorf("The name server does not start: %v", err)
