@@ -99,9 +99,7 @@ func checkWarnings(t *testing.T, w *world, page, service, advisory string) {
 	m := new(dns.Msg).SetQuestion("evil.example.com.", dns.TypeA)
 	m.SetEdns0(1232, false)
 	m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: 65010}}
-	answer, err := dns.Exchange(m, w.address("udp"))
-	testkit.Must(t, err)
-	text, _ := ede(answer)
+	text, _ := ede(w.exchange("udp", m))
 	var structured struct {
 		J string
 		S int

@@ -328,7 +328,7 @@ func (w *world) wantAgreement(where, page string, names []string, logs bool) {
 // wander has another client of the machine ask for a public encrypted resolver.
 func (w *world) wander(client int) {
 	w.t.Helper()
-	c := dns.Client{Dialer: &net.Dialer{LocalAddr: &net.UDPAddr{IP: net.IPv4(127, 255, 255, byte(1+client))}}}
+	c := dns.Client{Timeout: patience, Dialer: &net.Dialer{LocalAddr: &net.UDPAddr{IP: net.IPv4(127, 255, 255, byte(1+client))}}}
 	if _, _, err := c.Exchange(new(dns.Msg).SetQuestion("abc.dns.nextdns.io.", dns.TypeA), w.address("udp")); err != nil {
 		w.t.Fatal(err)
 	}
@@ -361,7 +361,5 @@ func (w *world) wantDevicesAgree(where, page string, r truth.Report, logs bool) 
 
 func (w *world) blocks(name string) bool {
 	w.t.Helper()
-	m, err := dns.Exchange(new(dns.Msg).SetQuestion(name, dns.TypeA), w.address("udp"))
-	testkit.Must(w.t, err)
-	return m.Rcode == dns.RcodeNameError
+	return w.exchange("udp", new(dns.Msg).SetQuestion(name, dns.TypeA)).Rcode == dns.RcodeNameError
 }

@@ -143,10 +143,7 @@ func TestDashboardAndAlertsUseMetricsThatExist(t *testing.T) {
 // The alert of a missing list needs two series, of a server that was never reached.
 func TestAListThatWasNeverFetchedHasTheSeriesOfItsAlert(t *testing.T) {
 	w := newWorld(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	testkit.Must(t, err)
-	w.endpoint = "http://" + listener.Addr().String()
-	listener.Close()
+	w.endpoint = "http://" + testkit.FreeAddr(t)
 	w.start(w.corefile())
 	testkit.Until(w.t, "the first contact to fail", w.ready)
 	for _, name := range []string{"list_entries", "list_last_success_timestamp_seconds"} {

@@ -150,8 +150,7 @@ func (w *world) why(name string) string {
 	w.t.Helper()
 	m := new(dns.Msg).SetQuestion(name+".why.safebrowsing.", dns.TypeTXT)
 	m.Question[0].Qclass = dns.ClassCHAOS
-	answer, err := dns.Exchange(m, w.address("udp"))
-	testkit.Must(w.t, err)
+	answer := w.exchange("udp", m)
 	if len(answer.Answer) != 1 {
 		return dns.RcodeToString[answer.Rcode]
 	}

@@ -111,8 +111,7 @@ func (w *world) askHostile(t *testing.T, kind, name string) {
 		if structured {
 			m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: 65010}}
 		}
-		answer, err := dns.Exchange(m, w.address("udp"))
-		testkit.Must(t, err)
+		answer := w.exchange("udp", m)
 		text, blocked := ede(answer)
 		if !blocked {
 			t.Errorf("%s: %s is not blocked: %v", kind, name, answer)
@@ -124,9 +123,9 @@ func (w *world) askHostile(t *testing.T, kind, name string) {
 	}
 	m := new(dns.Msg).SetQuestion(name+"why.safebrowsing.", dns.TypeTXT)
 	m.Question[0].Qclass = dns.ClassCHAOS
-	answer, err := dns.Exchange(m, w.address("udp"))
-	if err != nil || len(answer.Answer) == 0 {
-		t.Fatalf("%s: no explanation: %v\n%v", kind, err, answer)
+	answer := w.exchange("udp", m)
+	if len(answer.Answer) == 0 {
+		t.Fatalf("%s: no explanation:\n%v", kind, answer)
 	}
 	for _, record := range answer.Answer {
 		for _, text := range record.(*dns.TXT).Txt {

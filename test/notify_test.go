@@ -104,7 +104,7 @@ func TestRecipeOfNtfyTellsEachChangeOnce(t *testing.T) {
 	}
 	lines := testkit.Capture(t)
 	w := newWorld(t)
-	w.run("status 127.0.0.1:0", blockList(t, "sb-test.example"))
+	w.run("status "+testkit.FreeAddr(t), blockList(t, "sb-test.example"))
 	url := w.pageURL(lines) + "status.json"
 	topic, told := newTopic(t), t.TempDir()
 	run := func(wanted ...string) {

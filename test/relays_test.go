@@ -35,8 +35,8 @@ func newRelays(t *testing.T, expressions ...string) (w *world, second *protocolt
 		for _, e := range expressions {
 			s.AddThreat(e, sbv5.ThreatType_SOCIAL_ENGINEERING)
 		}
-		socket := httptest.NewServer(s)
-		t.Cleanup(socket.Close)
+		socket := mortalServer(t, s)
+		socket.Start()
 		sockets, urls = append(sockets, socket), append(urls, socket.URL)
 	}
 	w.endpoint = strings.Join(urls, " ")

@@ -50,8 +50,9 @@ func TestTheStatusPageSaysWhatProtectsAndWhatWasBlocked(t *testing.T) {
 	w := newWorld(t)
 	w.threaten("evil.example.com/", "suspected.example.net/")
 	own := writeFile(t, t.TempDir(), "own.txt", "blocked.example.org\n")
-	silent := strings.Replace(w.corefile("status 127.0.0.1:0"), ".:0 {", "example.com:0 {", 1)
-	w.start(w.corefile("status 127.0.0.1:0 names", "block "+own, "budget 100") + strings.Replace(silent, "status", "budget 100\n\t\tstatus", 1))
+	page := "status " + testkit.FreeAddr(t)
+	silent := strings.Replace(w.corefile(page), ".:0 {", "example.com:0 {", 1)
+	w.start(w.corefile(page+" names", "block "+own, "budget 100") + strings.Replace(silent, "status", "budget 100\n\t\tstatus", 1))
 	w.updated(1)
 	url := w.pageURL(lines)
 	wantPage(t, get(t, url), []string{"Protected by Safe Browsing v5 and own lists", "Phishing", "se-4b", "Nothing.", "own.txt blocks 1 entry", "Searches left today: 100 of 100"}, []string{"NOT", own, "secret"})
@@ -79,7 +80,7 @@ func TestTheStatusPageSaysWhatProtectsAndWhatWasBlocked(t *testing.T) {
 	if got := len(w.searches()); got != searches {
 		t.Errorf("Expected the page to ask no server, got %d more searches", got-searches)
 	}
-	testkit.Must(t, w.reload(w.corefile("status 127.0.0.1:0 names", "block "+own, "budget 100", "monitor")))
+	testkit.Must(t, w.reload(w.corefile(page+" names", "block "+own, "budget 100", "monitor")))
 	w.made(url, "NOT protected")
 	wantPage(t, get(t, url), []string{"NOT protected", "The server block for . has monitor", "blocked.example.org"}, []string{"in part"})
 	if got := lines.About("The status page is at "); len(got) != 1 {

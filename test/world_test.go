@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"runtime"
@@ -151,6 +152,19 @@ func startNameServer(t testing.TB, answer dns.HandlerFunc) string {
 	return address
 }
 
+// mortalServer returns a server that has not started. Once it has been closed nobody listens at its address: the
+// system would give the port to other tests.
+func mortalServer(t testing.TB, h http.Handler) *httptest.Server {
+	t.Helper()
+	s := httptest.NewUnstartedServer(h)
+	s.Listener.Close()
+	var err error
+	s.Listener, err = net.Listen("tcp", testkit.FreeAddr(t))
+	testkit.Must(t, err)
+	t.Cleanup(s.Close)
+	return s
+}
+
 // publish makes the next version of a list from expressions.
 func (w *world) publish(list string, expressions ...string) {
 	w.google.Publish(list, prefixesOf(expressions...))
@@ -176,7 +190,7 @@ func (w *world) threaten(expressions ...string) {
 // safebrowsing stanza.
 func (w *world) corefile(properties ...string) string {
 	if !slices.ContainsFunc(properties, func(p string) bool { return strings.HasPrefix(p, "confirm_timeout") }) {
-		properties = append(properties, "confirm_timeout 4s") // a busy machine is no late confirmation
+		properties = append(properties, "confirm_timeout 10s") // a busy machine is no late confirmation
 	}
 	if w.protocol.Paid && !slices.ContainsFunc(properties, func(p string) bool { return strings.HasPrefix(p, "budget") }) {
 		properties = append(properties, "budget unlimited")
@@ -305,6 +319,9 @@ func (w *world) address(network string) string {
 	return s.Addr().String()
 }
 
+// patience is how long a client waits for an answer that must come: more than confirm_timeout.
+const patience = 20 * time.Second
+
 func (w *world) ask(name string, qtype uint16) *dns.Msg {
 	w.t.Helper()
 	return w.askOver("udp", name, qtype)
@@ -314,10 +331,14 @@ func (w *world) askOver(network, name string, qtype uint16) *dns.Msg {
 	w.t.Helper()
 	m := new(dns.Msg).SetQuestion(name, qtype)
 	m.SetEdns0(1232, false)
-	c := &dns.Client{Net: network, Timeout: 5 * time.Second}
-	answer, _, err := c.Exchange(m, w.address(network))
+	return w.exchange(network, m)
+}
+
+func (w *world) exchange(network string, m *dns.Msg) *dns.Msg {
+	w.t.Helper()
+	answer, _, err := (&dns.Client{Net: network, Timeout: patience}).Exchange(m, w.address(network))
 	if err != nil {
-		w.t.Fatalf("Asking for %s %s: %v", name, dns.TypeToString[qtype], err)
+		w.t.Fatalf("Asking for %s %s: %v", m.Question[0].Name, dns.TypeToString[m.Question[0].Qtype], err)
 	}
 	return answer
 }
