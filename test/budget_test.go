@@ -28,7 +28,7 @@ func (w *world) suspicious(n int, expressions ...string) (names []string) {
 
 func (w *world) askFrom(address, name string) *dns.Msg {
 	w.t.Helper()
-	c := &dns.Client{Timeout: 5 * time.Second, Dialer: &net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(address)}}}
+	c := &dns.Client{Timeout: patience, Dialer: &net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(address)}}}
 	m := new(dns.Msg).SetQuestion(name, dns.TypeA)
 	m.SetEdns0(1232, false)
 	answer, _, err := c.Exchange(m, w.address("udp"))

@@ -335,7 +335,7 @@ func (w *clientWriter) RemoteAddr() net.Addr { return w.remote }
 // floodCorefile answers at once, with the default limit.
 func (w *world) floodCorefile() string {
 	template := "template IN A {\n\t\tanswer \"{{ .Name }} 60 IN A 192.0.2.7\"\n\t}\n\ttemplate ANY ANY {\n\t\trcode NOERROR\n\t}"
-	text := w.corefile("lists se-4b", "cache 10000")
+	text := w.corefile("lists se-4b", "cache 10000", "confirm_timeout 4s")
 	return strings.NewReplacer("\tcache\n", "", "errors", "errors\n\t"+manyClients, "forward . "+w.upstream, template).Replace(text)
 }
 

@@ -92,8 +92,9 @@ func TestAFamiliarNameThatIsListedIsLoud(t *testing.T) {
 	conn, err := dns.Dial("udp", w.address("udp"))
 	testkit.Must(t, err)
 	defer conn.Close()
+	client := &dns.Client{Timeout: patience}
 	for range 4000 {
-		if _, _, err := new(dns.Client).ExchangeWithConn(new(dns.Msg).SetQuestion("www.familiar.example.net.", dns.TypeA), conn); err != nil {
+		if _, _, err := client.ExchangeWithConn(new(dns.Msg).SetQuestion("www.familiar.example.net.", dns.TypeA), conn); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -123,7 +123,7 @@ func TestTheCorefileOfTheManifestsWorks(t *testing.T) {
 		"9.9.9.9 149.112.112.112", w.upstream,
 		"health :8080", "health " + free["health"], "ready :8181", "ready " + free["ready"], "prometheus :9153", "prometheus " + free["metrics"],
 		mountOf(t, c, "corefile") + "/blocklist.txt", writeFile(t, t.TempDir(), "blocklist.txt", of[corev1.ConfigMap](t, all, "safebrowsing-dns").Data["blocklist.txt"]),
-		"limit off", "limit off\n\t\tconfirm_timeout 4s",
+		"limit off", "limit off\n\t\tconfirm_timeout 10s",
 	}
 	for i := 0; i < len(replaced); i += 2 {
 		if !strings.Contains(corefile, replaced[i]) {

@@ -41,7 +41,7 @@ func (w *world) lookingBack(properties ...string) (c *child, page string) {
 // query asks for a name without a name in a message of this package.
 func (c *child) query(name string) *dns.Msg {
 	c.t.Helper()
-	m, _, err := (&dns.Client{Timeout: 5 * time.Second}).Exchange(new(dns.Msg).SetQuestion(name, dns.TypeA), c.address)
+	m, _, err := (&dns.Client{Timeout: patience}).Exchange(new(dns.Msg).SetQuestion(name, dns.TypeA), c.address)
 	testkit.Must(c.t, err)
 	return m
 }

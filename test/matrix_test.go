@@ -25,13 +25,20 @@ import (
 // each but QUIC.
 func transports(t *testing.T, stanza string) map[string]func(*dns.Msg) (*dns.Msg, error) {
 	t.Helper()
-	host := ownHost()
+	_, asks := transportsAt(t, stanza)
+	return asks
+}
+
+// transportsAt is transports, and returns the host.
+func transportsAt(t *testing.T, stanza string) (host string, asks map[string]func(*dns.Msg) (*dns.Msg, error)) {
+	t.Helper()
+	host = ownHost()
 	caddyMu.Lock()
 	instance, err := caddy.Start(input(overAll(t, host, "safebrowsing {\n"+stanza+"\n}\nwhoami")))
 	caddyMu.Unlock()
 	testkit.Must(t, err)
 	t.Cleanup(func() { end(instance) })
-	return asksOf(t, host, 2*time.Second)
+	return host, asksOf(t, host, patience)
 }
 
 // end ends an instance that is no world's.

@@ -110,7 +110,7 @@ func (w *world) recipe(document, heading string, replace ...string) {
 	}
 	w.start(strings.NewReplacer(append(replace,
 		"bind 192.168.1.2\n", "bind "+w.host+"\n", "bind 127.0.0.1\n", "bind "+w.host+"\n", ". {", ".:0 {",
-		"api_key_file /etc/coredns/safebrowsing.key", "endpoint "+w.endpoint+"\n\tconfirm_timeout 4s\n\tdb "+w.db,
+		"api_key_file /etc/coredns/safebrowsing.key", "endpoint "+w.endpoint+"\n\tconfirm_timeout 10s\n\tdb "+w.db,
 		"testdata/", "../testdata/",
 		"forward . 9.9.9.9", "forward . "+w.upstream,
 	)...).Replace(corefiles[0]))

@@ -48,7 +48,7 @@ func TestAChangeOfAListUnderLoadLosesNoQuery(t *testing.T) {
 	var stop atomic.Bool
 	for worker := range 4 {
 		load.Go(func() {
-			client := &dns.Client{Timeout: 3 * time.Second}
+			client := &dns.Client{Timeout: patience}
 			for n := 0; !stop.Load(); n++ {
 				name := fmt.Sprintf("host%d.example.%s.", worker*1000+n%1000, []string{"net", "org"}[n%2])
 				answer, _, err := client.Exchange(new(dns.Msg).SetQuestion(name, dns.TypeA), address)
@@ -123,9 +123,9 @@ func TestANameThatAPolicyZoneDropsGetsNoAnswer(t *testing.T) {
 	}
 	zone := writeFile(t, t.TempDir(), "drop.rpz", "drop.example CNAME rpz-drop.\n")
 	counted := testkit.Metric(t, "blocked_total", "list", zone)
-	all := transports(t, "block "+zone)
+	host, all := transportsAt(t, "block "+zone)
 	var asked sync.WaitGroup
-	for transport, exchange := range all {
+	for transport, exchange := range asksOf(t, host, 2*time.Second) {
 		asked.Go(func() {
 			m, err := exchange(new(dns.Msg).SetQuestion("drop.example.", dns.TypeA))
 			if timeout, ok := errors.AsType[net.Error](err); transport != "https" && (!ok || !timeout.Timeout()) {
@@ -196,6 +196,7 @@ func TestDamagedFileIsReportedSetAsideAndFetchedAgain(t *testing.T) {
 	w.run("lists se-4b")
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 	w.stop()
+	before := len(w.fetches()) // on a busy machine there is an update before the end
 	list := []byte(testkit.Read(t, w.db+"/se-4b.list"))
 	list[len(list)/2] ^= 1
 	writeFile(t, w.db, "se-4b.list", string(list))
@@ -206,8 +207,7 @@ func TestDamagedFileIsReportedSetAsideAndFetchedAgain(t *testing.T) {
 		t.Errorf("Expected one line about the damaged list, got %q", got)
 	}
 	testkit.Until(w.t, "the list", func() bool { return isBlocked(w.ask("evil.example.com.", dns.TypeA)) })
-	requests := w.fetches()
-	if last := requests[len(requests)-1]; len(requests) < 2 || len(requests[1].Versions) != 0 {
-		t.Errorf("Expected to ask for the whole list, got %+v", last)
+	if requests := w.fetches()[before:]; len(requests) == 0 || len(requests[0].Versions) != 0 {
+		t.Errorf("Expected to ask for the whole list, got %+v", requests)
 	}
 }
