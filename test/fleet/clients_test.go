@@ -64,7 +64,7 @@ func (r resolver) corefile(endpoint, db string) string {
 		endpoint %s
 		lists se-4b mw-4b
 		db %s
-		confirm_timeout 4s
+		confirm_timeout 10s
 		limit off
 	}
 	template ANY ANY {
@@ -77,7 +77,7 @@ func (r resolver) corefile(endpoint, db string) string {
 // verdict implements client. A resolver that cannot ask its server answers as if the name
 // were safe.
 func (r resolver) verdict(host string) (lookup.Verdict, error) {
-	c := dns.Client{Timeout: 10 * time.Second}
+	c := dns.Client{Timeout: 20 * time.Second}
 	answer, _, err := c.Exchange(new(dns.Msg).SetQuestion(host+".", dns.TypeA), r.address)
 	switch {
 	case err != nil:

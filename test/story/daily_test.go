@@ -112,7 +112,7 @@ func (s *dailyServer) becomes(q daily) bool {
 }
 
 func (s *dailyServer) blocks(host, client string) bool {
-	c := dns.Client{Timeout: time.Second, Dialer: &net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(client)}}}
+	c := dns.Client{Timeout: 20 * time.Second, Dialer: &net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(client)}}}
 	r, _, err := c.Exchange(new(dns.Msg).SetQuestion(host+".", dns.TypeA), "127.0.0.1:"+s.dns)
 	return err == nil && r.Rcode == dns.RcodeNameError
 }
@@ -139,6 +139,7 @@ func startDaily(t *testing.T, properties string) *dailyServer {
 		%s
 		log
 		look_back 1h
+		confirm_timeout 10s
 	}
 	template ANY ANY {
 		answer "{{ .Name }} 60 IN A 192.0.2.7"

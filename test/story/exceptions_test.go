@@ -39,7 +39,7 @@ func TestExceptionsAndPausesOfARunningServer(t *testing.T) {
 	}{
 		{"allow www.shop.example", "www.shop.example.", dns.RcodeSuccess},
 		{"allow -remove www.shop.example", "www.shop.example.", dns.RcodeNameError},
-		{"allow -for 2s shop.example", "shop.example.", dns.RcodeSuccess},
+		{"allow -for 10s shop.example", "shop.example.", dns.RcodeSuccess},
 		{"block game.example", "www.game.example.", dns.RcodeNameError}, // meanwhile the exception ends
 		{"pause 1h", "www.game.example.", dns.RcodeSuccess},
 		{"pause off", "www.game.example.", dns.RcodeNameError},
@@ -48,15 +48,15 @@ func TestExceptionsAndPausesOfARunningServer(t *testing.T) {
 		cli(strings.Fields(step.args)...)
 		c.want(step.name, step.rcode)
 	}
-	c.waitFor("Blocking is PAUSED until", 5*time.Second, "[WARNING]", "for all server blocks: every name passes")
+	c.waitFor("Blocking is PAUSED until", 20*time.Second, "[WARNING]", "for all server blocks: every name passes")
 	c.stop()
 	c.start()
-	c.waitFor("Blocking is PAUSED until", 5*time.Second)
+	c.waitFor("Blocking is PAUSED until", 20*time.Second)
 	c.want("www.game.example.", dns.RcodeSuccess)
 	cli("pause", "1h")
 	c.stop()
 	c.start()
-	c.waitFor("was for the process before this one", 5*time.Second, "[INFO]")
+	c.waitFor("was for the process before this one", 20*time.Second, "[INFO]")
 	c.want("www.game.example.", dns.RcodeNameError)
 	c.want("shop.example.", dns.RcodeNameError) // its exception has ended
 	c.stop()

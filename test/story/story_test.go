@@ -156,14 +156,15 @@ func (c *coreDNS) wantReady() {
 	})
 }
 
-// want asks for a name until the answer has the code, for a moment: a list may
+// want asks for a name until the answer has the code, for 40 seconds at least: a list may
 // have come this instant.
 func (c *coreDNS) want(name string, rcode int) {
 	c.t.Helper()
 	var answer *dns.Msg
 	var err error
-	for range 100 {
-		answer, err = dns.Exchange(new(dns.Msg).SetQuestion(name, dns.TypeA), "127.0.0.1:"+c.dns)
+	client := &dns.Client{Timeout: 20 * time.Second}
+	for range 800 {
+		answer, _, err = client.Exchange(new(dns.Msg).SetQuestion(name, dns.TypeA), "127.0.0.1:"+c.dns)
 		if err == nil && answer.Rcode == rcode {
 			return
 		}
