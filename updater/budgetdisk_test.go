@@ -123,7 +123,7 @@ func TestADamagedCountSpendsNothingBeforeTheNextDay(t *testing.T) {
 		dir := t.TempDir()
 		file := filepath.Join(dir, "budget.json")
 		must(t, os.WriteFile(file, nil, 0o600))
-		must(t, os.Chtimes(file, time.Time{}, time.Now().Add(-time.Second)))
+		must(t, os.Chtimes(file, time.Time{}, NextDay(time.Now()).AddDate(0, 0, -1).Add(-time.Second)))
 		l, err := NewLedger(quick(openStore(t, dir)))
 		if err == nil {
 			t.Error("no error")

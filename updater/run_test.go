@@ -302,7 +302,7 @@ func TestOfTwoUpdatersOnOneFolderOneAsks(t *testing.T) {
 		dir := t.TempDir()
 		first, second := newRun(t, server, dir, "se-4b"), newRun(t, server, dir, "se-4b")
 		first.start()
-		time.Sleep(time.Millisecond) // the first contact, at a random moment, comes later
+		synctest.Wait() // it has the folder, and its first contact comes later
 		second.start()
 		time.Sleep(90 * time.Minute)
 		if n := len(server.Requests("update")); n != 5 {
@@ -343,7 +343,7 @@ func TestAFollowerWithAnotherKeyHasTheListsOfTheFolder(t *testing.T) {
 		must(t, err)
 		dir := t.TempDir()
 		first := newRunOf(t, client, dir, updater.Origin{Name: "test", Asker: "old"}, "se-4b").started()
-		time.Sleep(time.Millisecond)
+		synctest.Wait()
 		second := newRunOf(t, client, dir, updater.Origin{Name: "test", Asker: "new"}, "se-4b").started()
 		for b := range byte(3) {
 			server.Publish("se-4b", entriesOf(b))

@@ -56,6 +56,7 @@ func startTwoRelays(t *testing.T) (*firstDown, ForTests) {
 // is left and one when it answers again; updates and confirmations have no trouble.
 func TestARelayThatIsLeftIsTwoLines(t *testing.T) {
 	lines := testkit.Capture(t)
+	var today string
 	synctest.Test(t, func(t *testing.T) {
 		relays, r := startTwoRelays(t)
 		_, end, err := r.Acquire(relaySettings, "")
@@ -63,6 +64,7 @@ func TestARelayThatIsLeftIsTwoLines(t *testing.T) {
 		defer end()
 		time.Sleep(time.Hour)
 		relays.down.Store(true)
+		today = time.Now().Format(time.DateOnly)
 		time.Sleep(24 * time.Hour)
 		if n := len(relays.second.Requests("update")); n < 70 {
 			t.Errorf("%d updates by the second relay in a day", n)
@@ -70,7 +72,7 @@ func TestARelayThatIsLeftIsTwoLines(t *testing.T) {
 		relays.down.Store(false)
 		time.Sleep(25 * time.Hour)
 	})
-	testkit.WantParts(t, lines.Only(t, "fails"), "[WARNING]", "http://first.internal fails: ", "connection refused. http://second.internal is asked in its place; http://first.internal is tried again, not before 2000-01-0")
+	testkit.WantParts(t, lines.Only(t, "fails"), "[WARNING]", "http://first.internal fails: ", "connection refused. http://second.internal is asked in its place; http://first.internal is tried again, not before "+today)
 	testkit.WantParts(t, lines.Only(t, "answers again"), "[INFO]", "http://first.internal answers again")
 	if got := lines.About("[ERROR]"); len(got) > 0 {
 		t.Errorf("Expected no errors, got %q", got)
