@@ -15,6 +15,7 @@ func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "safebrowsing" {
 		main()
 	}
+	testkit.Noon()
 	os.Setenv("RUNTIME_DIRECTORY", filepath.Join(os.TempDir(), "no-server-is-here")) // tests ask no server of this machine
 	os.Setenv("SAFEBROWSING_BOOT_ID", "")                                            // the time of a bubble is not that since boot
 	if cache, err := os.UserCacheDir(); err == nil && os.Getenv("GOCACHE") == "" {

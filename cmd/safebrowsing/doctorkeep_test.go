@@ -96,10 +96,7 @@ func TestDoctorSaysWhichNamesLeadClientsAway(t *testing.T) {
 			testkit.WantParts(t, string(d.Text+" → "+d.Advice), tc.parts...)
 		})
 	}
-	dead, err := net.ListenPacket("udp", "127.0.0.1:0")
-	testkit.Must(t, err)
-	at := netip.MustParseAddrPort(dead.LocalAddr().String())
-	dead.Close()
+	at := netip.MustParseAddrPort(testkit.FreeAddr(t))
 	if d := leaksDiagnosis(t.Context(), at, nil, listed); d.Status != isWarning || !strings.Contains(string(d.Text), "there is no answer at 127.0.0.1:") {
 		t.Errorf("Expected a warning, got %+v", d)
 	}

@@ -191,7 +191,7 @@ func TestDoctorSaysWhatProtects(t *testing.T) {
 		}
 		want(isWarning, "0 of 2 in force, missing: se-4b, pha4-4b", "within a minute after its start")
 		fetch() // the whole batch is refused
-		want(isProblem, "0 of 2 in force, missing: se-4b, pha4-4b; not asked before 20", "back-off after a failure", "status 400", "the names in lists")
+		want(isProblem, "0 of 2 in force, missing: se-4b, pha4-4b; not asked before ", "back-off after a failure", "status 400", "the names in lists")
 		time.Sleep(31 * time.Minute)
 		fetch() // each by itself
 		want(isProblem, "1 of 2 in force, missing: pha4-4b (back-off after ", "status 400", "did you mean pha-4b?", "the names in lists")

@@ -313,10 +313,15 @@ func TestDoctorOfWebRisk(t *testing.T) {
 
 func TestDoctorSendsWebRiskNoKey(t *testing.T) {
 	var asked []*http.Request
-	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r)
 		rw.WriteHeader(http.StatusNotFound)
 	}))
+	testkit.Must(t, server.Listener.Close())
+	l, err := net.Listen("tcp", testkit.FreeAddr(t)) // nobody is given its port afterwards
+	testkit.Must(t, err)
+	server.Listener = l
+	server.Start()
 	w := newWorld(t)
 	w.endpoint = server.URL
 	_, found, _ := examine(t, w.riskCorefile(t, "api_key SECRET; budget 5"))

@@ -91,6 +91,10 @@ func SideBySide(n int) {
 	}
 }
 
+// Noon makes it noon in the time zone of this process, for TestMain of tests about what is counted by
+// day: a count begins anew at midnight. Programs that a test starts keep the zone of the machine.
+func Noon() { time.Local = time.FixedZone("LMT", (12-time.Now().UTC().Hour())*3600) }
+
 // TwoProcessors lets Go use two processors at least, for TestMain of tests whose clock is
 // simulated. With one, the program sleeps before it syncs a file, and while it works on lists, so
 // that queries are answered meanwhile: the simulated clock would move by that.
