@@ -136,7 +136,7 @@ func (a *Answers) keysOf(prefixes []lookup.Prefix) []string {
 // look asks Redis about prefixes, in one round trip.
 func (a *Answers) look(prefixes []lookup.Prefix) looked {
 	begin := time.Now() // before Redis reads its clock: no answer becomes younger
-	v, err := a.client.Fast("lookup", look, a.keysOf(prefixes), a.id, strconv.FormatInt(claimLife.Milliseconds(), 10), strconv.Itoa(maxSize))
+	v, err := a.client.Fast("lookup", look, a.keysOf(prefixes), a.id, strconv.FormatInt(a.claimLife().Milliseconds(), 10), strconv.Itoa(maxSize))
 	l := looked{known: make(map[lookup.Prefix]lookup.EarlierAnswer), claimed: make(map[lookup.Prefix]time.Duration)}
 	parts := v.Array()
 	if err != nil || len(parts) != 1+2*len(prefixes) {
@@ -320,15 +320,18 @@ func (a *Answers) release(prefixes []lookup.Prefix) {
 // it, and the script store ends it.
 
 const (
-	// claimLife is how long a claim tells that a relay asks the server: longer than
+	// minClaimLife is how long a claim tells that a relay asks the server: longer than
 	// others wait for it.
-	claimLife = 2 * time.Second
+	minClaimLife = 2 * time.Second
 	// A relay waits for the search of another one for at most so long, see
 	// Answers.patience. The least is above what a busy machine adds; the most is below
 	// the time that a name server waits for a confirmation.
 	minPatience = 250 * time.Millisecond
 	maxPatience = 500 * time.Millisecond
 )
+
+// claimLife is the life of this relay's claims: longer than its patience, whatever that is.
+func (a *Answers) claimLife() time.Duration { return max(minClaimLife, 2*a.LeastPatience) }
 
 // learn notes how long a search took.
 func (a *Answers) learn(took time.Duration) {

@@ -121,7 +121,7 @@ func (c *Client) within(limit time.Duration, client valkey.Client, q call, ended
 const (
 	// maxLater is the most writes of Later that wait.
 	maxLater = 1024
-	// laterTimeout bounds one write of Later.
+	// laterTimeout bounds one write of Later, unless Fast may take longer.
 	laterTimeout = time.Second
 )
 
@@ -159,7 +159,7 @@ func (c *Client) write(ctx context.Context) {
 			continue
 		}
 		begin := time.Now()
-		limited, cancel := context.WithTimeout(ctx, laterTimeout)
+		limited, cancel := context.WithTimeout(ctx, max(laterTimeout, c.deadline))
 		_, err := w.on(limited, *client)
 		cancel()
 		c.breaker.note(err)

@@ -32,11 +32,14 @@ func walled(n int) *lookup.Shares {
 	return s
 }
 
+// admitAt is admit with the clock ARGV[8] and ARGV[9], in seconds and microseconds. What it keeps must not
+// expire meanwhile, by the clock of Redis.
+var admitAt = NewScript(strings.NewReplacer("redis.call('TIME')", "{ARGV[8], ARGV[9]}", "save())", "save() + 3600000)").Replace(admitText))
+
 // The script decides as lookup does, about any sequence. Its clock is set by the test.
 func TestTheScriptDecidesAsLookup(t *testing.T) {
 	t.Parallel()
 	c := openRedis(t, testkit.StartRedis(t).URL())
-	script := NewScript(strings.Replace(admitText, "redis.call('TIME')", "{ARGV[8], ARGV[9]}", 1))
 	const seed = 7
 	rng := rand.New(rand.NewPCG(seed, seed))
 	decisions := make(map[string]int)
@@ -52,7 +55,7 @@ func TestTheScriptDecidesAsLookup(t *testing.T) {
 			shares = walled(perClient)
 		}
 		now := time.Date(2026, 11, 22, 9, 0, 0, 0, time.Local)
-		admitAt := rule.Limiter()
+		limiter := rule.Limiter()
 		keys := []string{c.Key(fmt.Sprint("b", sequence)), c.Key(fmt.Sprint("s", sequence))}
 		for step := range 40 {
 			switch rng.IntN(5) {
@@ -65,8 +68,8 @@ func TestTheScriptDecidesAsLookup(t *testing.T) {
 				now = now.Add(time.Duration(rng.Int64N(int64(3 * time.Second))).Truncate(time.Microsecond))
 			}
 			n := 1 + rng.IntN(3)
-			want, refused := decide(admitAt, shares, now, n)
-			v, err := c.Eval(t.Context(), "admit", script, keys, fmt.Sprint(bucket.Rate), fmt.Sprint(bucket.Capacity), strconv.Itoa(n), strconv.Itoa(perClient), "100000", fmt.Sprint(rule.EMA.Threshold), "0",
+			want, refused := decide(limiter, shares, now, n)
+			v, err := c.Eval(t.Context(), "admit", admitAt, keys, fmt.Sprint(bucket.Rate), fmt.Sprint(bucket.Capacity), strconv.Itoa(n), strconv.Itoa(perClient), "100000", fmt.Sprint(rule.EMA.Threshold), "0",
 				strconv.FormatInt(now.Unix(), 10), strconv.Itoa(now.Nanosecond()/1000))
 			got, why, ok := admittedOf(v.Array())
 			if err != nil || !ok || got != want || why != refused {
@@ -89,13 +92,12 @@ func TestTheScriptDecidesAsLookup(t *testing.T) {
 func TestABucketLeaksThoughTheClockOfRedisWasSetBack(t *testing.T) {
 	t.Parallel()
 	c := openRedis(t, testkit.StartRedis(t).URL())
-	script := NewScript(strings.Replace(admitText, "redis.call('TIME')", "{ARGV[8], '0'}", 1))
 	now := time.Now()
 	for _, tt := range []struct {
 		at       time.Duration
 		admitted int
 	}{{0, 1}, {-time.Hour, 0}, {-time.Hour + 90*time.Second, 1}} {
-		v, err := c.Eval(t.Context(), "admit", script, []string{c.Key("b"), c.Key("s")}, "1", "1", "1", "0", "100000", "0", "0", strconv.FormatInt(now.Add(tt.at).Unix(), 10))
+		v, err := c.Eval(t.Context(), "admit", admitAt, []string{c.Key("b"), c.Key("s")}, "1", "1", "1", "0", "100000", "0", "0", strconv.FormatInt(now.Add(tt.at).Unix(), 10), "0")
 		if got, _, _ := admittedOf(v.Array()); err != nil || got != tt.admitted {
 			t.Errorf("%s: expected %d, got %d, %v", tt.at, tt.admitted, got, err)
 		}
