@@ -165,7 +165,7 @@ func (s *Store) beat(ctx context.Context, early bool) (again bool) {
 
 // look is the call of a beat.
 func (s *Store) look(ctx context.Context, k keys, want bool) (Value, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.timeout)
 	defer cancel()
 	wanted := "0"
 	if want {

@@ -117,8 +117,12 @@ func (s *scaled) Fetch(_ context.Context, wanted []updater.Want, take func(int, 
 		raw = binary.BigEndian.AppendUint32(raw, uint32(value))
 	}
 	sum := sha256.Sum256(raw)
+	wait := 4 * time.Second
+	if s.content > 1 { // a relay that misses a content fetches the next one whole
+		wait = time.Hour
+	}
 	for i := range wanted {
-		take(i, &updater.Update{Version: []byte{byte(s.content)}, Checksum: sum[:], MinimumWait: 4 * time.Second,
+		take(i, &updater.Update{Version: []byte{byte(s.content)}, Checksum: sum[:], MinimumWait: wait,
 			Additions: []updater.Entries{{Width: 4, Count: s.entries, Reader: bytes.NewReader(raw)}}})
 	}
 	return 0, nil

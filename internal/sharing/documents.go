@@ -78,7 +78,7 @@ func (l leased) Swap(document string, old, next []byte) error {
 
 // swap replaces a document if it is still old, and, if own is set, only for the holder of the lease.
 func (s *Store) swap(document string, own bool, old, next []byte) error {
-	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.timeout)
 	defer cancel()
 	waited := false
 	select {

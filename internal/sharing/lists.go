@@ -377,7 +377,7 @@ func (s *Store) renewParts(ctx context.Context) {
 		return
 	}
 	for list, h := range heads {
-		limited, cancel := context.WithTimeout(ctx, callTimeout)
+		limited, cancel := context.WithTimeout(ctx, s.cfg.timeout)
 		all, err := s.keep(limited, h.keys(prefix), keepParts)
 		switch {
 		case err != nil || all:

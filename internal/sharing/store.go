@@ -64,6 +64,7 @@ type StoreConfig struct {
 
 	wall      func() time.Time     // of this machine; nil: time.Now. Tests replace it
 	sinceBoot func() time.Duration // nil: updater.SinceBoot. Tests replace it to simulate a suspend
+	timeout   time.Duration        // of one call of Redis; zero: callTimeout. A test on a busy machine needs more
 }
 
 // Store shares over Redis. Make one with OpenStore. It is safe for concurrent use.
@@ -105,7 +106,7 @@ type Store struct {
 func OpenStore(cfg StoreConfig) *Store {
 	cfg.Lease, cfg.Beat = cmp.Or(cfg.Lease, DefaultLease), cmp.Or(cfg.Beat, DefaultBeat)
 	cfg.Settle, cfg.Spread = cmp.Or(cfg.Settle, DefaultSettle), cmp.Or(cfg.Spread, DefaultSpread)
-	cfg.Alone = cmp.Or(cfg.Alone, DefaultAlone)
+	cfg.Alone, cfg.timeout = cmp.Or(cfg.Alone, DefaultAlone), cmp.Or(cfg.timeout, callTimeout)
 	if cfg.Report == nil {
 		cfg.Report = func(Event) {}
 	}
@@ -140,7 +141,7 @@ func (s *Store) Close() {
 	s.token = ""
 	s.mu.Unlock()
 	if token != "" {
-		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), s.cfg.timeout)
 		defer cancel()
 		_, _ = s.cfg.Client.Eval(ctx, "release", dropIf, []string{keys.lease}, s.id) // it expires
 	}

@@ -93,11 +93,17 @@ func takeOver(t *testing.T, m Medium) {
 	testkit.Until(t, "lists of the first process", func() bool { return a.entries() == 200 })
 	b := Start(t, m.Process(2), s)
 	testkit.Until(t, "lists of the second process", func() bool { return b.entries() == 200 })
-	s.set(func(s *source) { s.answer, s.wait = 300, time.Hour })
+	// On a busy machine the first one asks again, and a request would count as failed that ends before the others know it.
+	testkit.Until(t, "that the second process knows the wait", func() bool {
+		h := b.schedule.FetchHold([]string{List})
+		return h.Failures == 0 && time.Until(h.Until) > 2*time.Second
+	})
 	a.end()
+	before := 0
+	s.set(func(s *source) { s.answer, s.wait, before = 300, time.Hour, len(s.asked) })
 	testkit.Until(t, "lists that the second process has fetched", func() bool { return b.entries() == 300 })
-	if asked := s.requests(); len(asked) != 2 {
-		t.Errorf("Expected 2 requests, got %v", asked)
+	if asked := s.requests(); len(asked) != before+1 {
+		t.Errorf("Expected one request after the first %d, got %v", before, asked)
 	}
 	spaced(t, s, wait)
 }
