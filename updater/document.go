@@ -87,11 +87,12 @@ func (s *Store) places(document string, m Medium, repairs bool) []place {
 	if s.shared == nil {
 		return s.folders(document)
 	}
-	now := func(time.Time) (written, read moment) {
+	at := func(now time.Time) (written, read moment) {
 		latest, within := s.shared.Now()
-		return moment{Saved: latest}, moment{Saved: latest.Add(-within - shareSlack)}
+		late := time.Since(now) // the process may have been stopped meanwhile
+		return moment{Saved: latest}, moment{Saved: latest.Add(-within - shareSlack - late)}
 	}
-	return append([]place{{Medium: m, document: document, kind: inShared, clock: now, repairs: repairs}}, s.folders(document)...)
+	return append([]place{{Medium: m, document: document, kind: inShared, clock: at, repairs: repairs}}, s.folders(document)...)
 }
 
 // read returns the copy that a Medium has returned with err. A copy that there is not lacks

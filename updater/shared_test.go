@@ -13,6 +13,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
@@ -247,39 +248,72 @@ func TestALaterClockOfAnotherProcessStopsARequest(t *testing.T) {
 }
 
 func TestAFollowerTakesOverListsAndClocks(t *testing.T) {
-	m, next := newMedium(), fullOf("1", 1, 2, 3)
-	leader, _ := sharing(t, m, func() (*Update, error) { return next, nil })
-	follower, _ := sharing(t, m, func() (*Update, error) { t.Error("the follower asks"); return nil, errTest })
-	must(t, leader.acquire(t.Context()))
-	defer leader.release()
-	if locked, err := follower.cfg.Store.tryLock(); locked || err != nil {
-		t.Fatal("two have the right to fetch")
-	}
-	for i, content := range []*Update{next, fullOf("2", 1, 3, 4, 9)} {
-		next = content
-		leader.cfg.Schedule.forward(2 * time.Hour) // the wait is over
-		leader.update(t.Context())
-		follower.follow()
-		got, want := follower.lists[se], leader.lists[se]
-		if got.Checksum != want.Checksum || !bytes.Equal(got.Version, want.Version) || !want.held() {
-			t.Errorf("content %d: got version %q, want %q", i, got.Version, want.Version)
+	synctest.Test(t, func(t *testing.T) {
+		m, next := newMedium(), fullOf("1", 1, 2, 3)
+		leader, _ := sharing(t, m, func() (*Update, error) { return next, nil })
+		follower, _ := sharing(t, m, func() (*Update, error) { t.Error("the follower asks"); return nil, errTest })
+		must(t, leader.acquire(t.Context()))
+		defer leader.release()
+		if locked, err := follower.cfg.Store.tryLock(); locked || err != nil {
+			t.Fatal("two have the right to fetch")
 		}
-		saved, err := follower.cfg.Store.ReadList(se)
-		if err != nil || saved.Checksum != want.Checksum {
-			t.Errorf("content %d: the folder has %q, %v", i, saved.Version, err)
+		for i, content := range []*Update{next, fullOf("2", 1, 3, 4, 9)} {
+			next = content
+			leader.cfg.Schedule.forward(2 * time.Hour) // the wait is over
+			leader.update(t.Context())
+			follower.follow()
+			got, want := follower.lists[se], leader.lists[se]
+			if got.Checksum != want.Checksum || !bytes.Equal(got.Version, want.Version) || !want.held() {
+				t.Errorf("content %d: got version %q, want %q", i, got.Version, want.Version)
+			}
+			saved, err := follower.cfg.Store.ReadList(se)
+			if err != nil || saved.Checksum != want.Checksum {
+				t.Errorf("content %d: the folder has %q, %v", i, saved.Version, err)
+			}
+			due, wantDue := follower.cfg.Schedule.due([]string{se}), leader.cfg.Schedule.due([]string{se})
+			if d := due.Sub(wantDue); d < 0 || d > time.Second {
+				t.Errorf("content %d: the follower would ask %s after the leader", i, d)
+			}
 		}
-		due, wantDue := follower.cfg.Schedule.due([]string{se}), leader.cfg.Schedule.due([]string{se})
-		if d := due.Sub(wantDue); d < 0 || d > time.Second {
-			t.Errorf("content %d: the follower would ask %s after the leader", i, d)
+		if m.pulled != 1 {
+			t.Errorf("%d whole files were read, want the first only: then the difference", m.pulled)
 		}
-	}
-	if m.pulled != 1 {
-		t.Errorf("%d whole files were read, want the first only: then the difference", m.pulled)
-	}
-	again := newScheduleOf(t, follower.cfg.Store)
-	if wait := time.Until(again.due([]string{se})); wait < 59*time.Minute {
-		t.Errorf("the folder of the follower has a wait of %s, want an hour", wait)
-	}
+		again := newScheduleOf(t, follower.cfg.Store)
+		if wait := time.Until(again.due([]string{se})); wait < 59*time.Minute {
+			t.Errorf("the folder of the follower has a wait of %s, want an hour", wait)
+		}
+	})
+}
+
+// Between the reading of its clock and of the shared one a process may be stopped.
+func TestAWaitThatIsReadDoesNotEndEarlyThoughTheProcessWasStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, until := newMedium(), time.Now().Add(time.Hour)
+		for _, stop := range []time.Duration{0, time.Minute} {
+			store := openStore(t, t.TempDir())
+			store.Share(&stoppedView{&view{medium: m}, stop})
+			s := newScheduleOf(t, store)
+			if stop == 0 {
+				s.changeSearch(fail(until), noError(t))
+			}
+			s.lookAtSharedSearches()
+			if got := s.SearchHold().Until; got.Before(until) {
+				t.Errorf("a wait until %s, want %s", got, until)
+			}
+			s.Flush()
+		}
+	})
+}
+
+// stoppedView is a process that is stopped for a while whenever it wants to know the time.
+type stoppedView struct {
+	*view
+	stop time.Duration
+}
+
+func (v *stoppedView) Now() (time.Time, time.Duration) {
+	time.Sleep(v.stop)
+	return v.view.Now()
 }
 
 // A folder that was used without a shared store has times of a clock that may have been wrong.
