@@ -430,24 +430,26 @@ func TestASpentBudgetIsNotLow(t *testing.T) {
 }
 
 func TestWhoOnlyLooksChangesNothing(t *testing.T) {
-	dir := t.TempDir()
-	s := newSpender(t, dir, 1000)
-	must(t, s.search(t))
-	must(t, s.ledger.Flush())
-	before := snapshotOf(t, dir)
-	l, err := ReadLedger(openStore(t, dir))
-	must(t, err)
-	if l.Spent(time.Now()) != 1 || l.Remaining(1000, time.Now()) != 999 || l.Hold(1000, time.Now()) != (Hold{}) || l.Hold(1, time.Now()).Budget != 1 {
-		t.Errorf("%d spent, %d left", l.Spent(time.Now()), l.Remaining(1000, time.Now()))
-	}
-	if got := l.Spent(time.Now().Add(48 * time.Hour)); got != 0 {
-		t.Errorf("%d spent in two days", got)
-	}
-	must(t, spenderOf(l, 1000).search(t))
-	must(t, l.Flush())
-	if after := snapshotOf(t, dir); !maps.Equal(before, after) {
-		t.Errorf("%v, want %v", after, before)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		s := newSpender(t, dir, 1000)
+		must(t, s.search(t))
+		must(t, s.ledger.Flush())
+		before := snapshotOf(t, dir)
+		l, err := ReadLedger(openStore(t, dir))
+		must(t, err)
+		if l.Spent(time.Now()) != 1 || l.Remaining(1000, time.Now()) != 999 || l.Hold(1000, time.Now()) != (Hold{}) || l.Hold(1, time.Now()).Budget != 1 {
+			t.Errorf("%d spent, %d left", l.Spent(time.Now()), l.Remaining(1000, time.Now()))
+		}
+		if got := l.Spent(time.Now().Add(48 * time.Hour)); got != 0 {
+			t.Errorf("%d spent in two days", got)
+		}
+		must(t, spenderOf(l, 1000).search(t))
+		must(t, l.Flush())
+		if after := snapshotOf(t, dir); !maps.Equal(before, after) {
+			t.Errorf("%v, want %v", after, before)
+		}
+	})
 }
 
 func snapshotOf(t *testing.T, dir string) map[string]string {

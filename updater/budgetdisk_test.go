@@ -277,29 +277,31 @@ func TestADiskThatCannotBeWrittenIsToldOfByUses(t *testing.T) {
 }
 
 func TestABudgetSurvivesAFolderThatCannotBeWritten(t *testing.T) {
-	t.Setenv("RUNTIME_DIRECTORY", t.TempDir())
-	store := unwritable(t)
-	first := newSpender(t, store.dir, 1000)
-	for range 5 {
-		must(t, first.search(t))
-	}
-	if n := len(first.told(StoreFailed)); n != 1 {
-		t.Errorf("told %d times that the folder cannot be written", n)
-	}
-	second := newSpender(t, store.dir, 1000)
-	if n := second.ledger.Spent(time.Now()); n != 10 {
-		t.Errorf("after a crash %d are spent, want 10", n)
-	}
-	sent := 5
-	for range 10 {
-		sent += second.drain(t) + first.drain(t)
-	}
-	if sent > 1000 || sent < 990 {
-		t.Errorf("%d were sent by both, want the budget", sent)
-	}
-	if n := len(first.told(StoreFailed)) + len(second.told(StoreFailed)); n != 2 {
-		t.Errorf("told %d times that the folder cannot be written, want once in each process", n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		t.Setenv("RUNTIME_DIRECTORY", t.TempDir())
+		store := unwritable(t)
+		first := newSpender(t, store.dir, 1000)
+		for range 5 {
+			must(t, first.search(t))
+		}
+		if n := len(first.told(StoreFailed)); n != 1 {
+			t.Errorf("told %d times that the folder cannot be written", n)
+		}
+		second := newSpender(t, store.dir, 1000)
+		if n := second.ledger.Spent(time.Now()); n != 10 {
+			t.Errorf("after a crash %d are spent, want 10", n)
+		}
+		sent := 5
+		for range 10 {
+			sent += second.drain(t) + first.drain(t)
+		}
+		if sent > 1000 || sent < 990 {
+			t.Errorf("%d were sent by both, want the budget", sent)
+		}
+		if n := len(first.told(StoreFailed)) + len(second.told(StoreFailed)); n != 2 {
+			t.Errorf("told %d times that the folder cannot be written, want once in each process", n)
+		}
+	})
 }
 
 // As a file of another user. It may hold a wait, or the whole budget.
@@ -336,15 +338,17 @@ func TestACountThatCanNeverBeReadEndsWithItsDay(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "budget.json")
 	must(t, os.Symlink(unreadable, file))
+	now := time.Now()
 	l, err := NewLedger(quick(openStore(t, dir)))
 	if !errors.Is(err, errUnknownCount) {
 		t.Fatalf("got %v", err)
 	}
+	l.clock = func() time.Time { return now }
 	s := spenderOf(l, 10)
 	if n := s.drain(t); n != 0 {
 		t.Errorf("%d searches of an unknown count", n)
 	}
-	l.clock = func() time.Time { return time.Now().Add(24 * time.Hour) }
+	l.clock = func() time.Time { return now.AddDate(0, 0, 2) } // it may be tomorrow by now
 	must(t, s.search(t))
 	must(t, l.Flush())
 	raw, err := os.ReadFile(file)

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -461,33 +462,35 @@ func TestCopiesThatNameEverMoreTakeNoMemory(t *testing.T) {
 
 // Whatever a Shared has filled it with, what was saved in the folder is known after a restart.
 func TestWhatAFullDocumentSaysOutlivesARestart(t *testing.T) {
-	store := quick(openStore(t, t.TempDir()))
-	day, until := dateOf(time.Now()), time.Now().Add(time.Hour)
-	full := func(size int) string { return strings.Repeat("x", maxJoined-size-20) }
-	size := func(value any) int { raw, err := json.Marshal(value); must(t, err); return len(raw) }
-	l, err := NewLedger(store)
-	must(t, err)
-	copyOf := func(name string) budgetDays {
-		return budgetDays{Day: day, Spent: map[string]int{day: 5}, Parts: map[string]map[string]part{day: {name: {Change: 1, Spent: 1}}}}
-	}
-	l.mu.Lock()
-	l.meet(copyOf(full(size(copyOf("")))), inShared)
-	l.mu.Unlock()
-	must(t, spenderOf(l, 100).search(t))
-	must(t, l.Flush())
-	if n := saved(t, store.dir); n != 6 {
-		t.Errorf("%d are spent, want 6", n)
-	}
-	s := ownedSchedule(t, store.dir, 0)
-	s.mu.Lock()
-	other := scheduleState{clockSet: clockSet{Lists: map[string]ListClock{"": {}}}}
-	other.Lists = map[string]ListClock{full(size(s.state.join(other))): {}}
-	s.meet(other, inShared)
-	s.mu.Unlock()
-	must(t, s.change(func(state *scheduleState) {
-		state.Fetch.NotBefore, state.Fetch.Cause = until, strings.Repeat("x", maxCause)
-	}))
-	if next := newScheduleOf(t, store); next.due([]string{se}).Sub(until).Abs() > time.Minute {
-		t.Errorf("the next request at %s, want %s", next.due([]string{se}), until)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		store := quick(openStore(t, t.TempDir()))
+		day, until := dateOf(time.Now()), time.Now().Add(time.Hour)
+		full := func(size int) string { return strings.Repeat("x", maxJoined-size-20) }
+		size := func(value any) int { raw, err := json.Marshal(value); must(t, err); return len(raw) }
+		l, err := NewLedger(store)
+		must(t, err)
+		copyOf := func(name string) budgetDays {
+			return budgetDays{Day: day, Spent: map[string]int{day: 5}, Parts: map[string]map[string]part{day: {name: {Change: 1, Spent: 1}}}}
+		}
+		l.mu.Lock()
+		l.meet(copyOf(full(size(copyOf("")))), inShared)
+		l.mu.Unlock()
+		must(t, spenderOf(l, 100).search(t))
+		must(t, l.Flush())
+		if n := saved(t, store.dir); n != 6 {
+			t.Errorf("%d are spent, want 6", n)
+		}
+		s := ownedSchedule(t, store.dir, 0)
+		s.mu.Lock()
+		other := scheduleState{clockSet: clockSet{Lists: map[string]ListClock{"": {}}}}
+		other.Lists = map[string]ListClock{full(size(s.state.join(other))): {}}
+		s.meet(other, inShared)
+		s.mu.Unlock()
+		must(t, s.change(func(state *scheduleState) {
+			state.Fetch.NotBefore, state.Fetch.Cause = until, strings.Repeat("x", maxCause)
+		}))
+		if next := newScheduleOf(t, store); next.due([]string{se}).Sub(until).Abs() > time.Minute {
+			t.Errorf("the next request at %s, want %s", next.due([]string{se}), until)
+		}
+	})
 }

@@ -258,11 +258,13 @@ func TestAChangeIsInEachFolder(t *testing.T) {
 	unlock, err := files.LockFolder(t.Context(), folder)
 	testkit.Must(t, err)
 	defer unlock()
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if done, err := p.Change(ctx, Change{Host: host, Remove: true}); err == nil || !strings.Contains(err.Error(), folder) {
-		t.Errorf("while the folder is locked: %v, %+v", err, done)
-	}
+	synctest.Test(t, func(t *testing.T) { // whose time passes only while the lock is waited for
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if done, err := p.Change(ctx, Change{Host: host, Remove: true}); err == nil || !strings.Contains(err.Error(), folder) {
+			t.Errorf("while the folder is locked: %v, %+v", err, done)
+		}
+	})
 }
 
 // A list that cannot be looked at keeps no entry in others.
