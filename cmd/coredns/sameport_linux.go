@@ -69,7 +69,8 @@ func sayShared(said map[netip.AddrPort]bool, shared map[netip.AddrPort]bool) {
 func sharedPorts(proc string) map[netip.AddrPort]bool {
 	own := ownSockets(filepath.Join(proc, "fd"))
 	ours, others := make(map[netip.AddrPort]bool), make(map[netip.AddrPort]bool)
-	for _, name := range []string{"udp", "udp6"} {
+	// Each is read twice: a socket may be missing if others are closed while the kernel writes it, page by page.
+	for _, name := range []string{"udp", "udp6", "udp", "udp6"} {
 		text, _ := os.ReadFile(filepath.Join(proc, "net", name))
 		for line := range strings.Lines(string(text)) {
 			at, inode, ok := listening(line)
