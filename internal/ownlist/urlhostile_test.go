@@ -186,13 +186,10 @@ func (f *fixture) clean(good int) {
 }
 
 func TestAServerThatIsNotThereIsAskedAgainSoonUntilAListIsInForce(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	l.Close()
 	f := newFixture(t, nil)
 	good := f.source.openers[0].cfg
 	away := good
-	away.URL = "http://" + l.Addr().String() + "/?token=s3cret"
+	away.URL = "http://" + testkit.FreeAddr(t) + "/?token=s3cret"
 	f.source.openers[0].cfg = away
 	s := f.fetch(send(""))
 	if wait := time.Until(s.Next); wait > time.Minute || !strings.Contains(s.Error, "refused") {

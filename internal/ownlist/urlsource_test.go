@@ -436,10 +436,7 @@ func TestADownloadAsksTheResolverAfterThoseThatFailed(t *testing.T) {
 	defer live.Close()
 	var servers []string
 	for range 20 { // more than are tried in one download
-		gone, err := net.ListenPacket("udp", "127.0.0.1:0")
-		must(t, err)
-		servers = append(servers, gone.LocalAddr().String())
-		must(t, gone.Close())
+		servers = append(servers, testkit.FreeAddr(t))
 	}
 	r := newURLRegistry(patient, nil)
 	ctx, asked := context.WithCancel(t.Context())

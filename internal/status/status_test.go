@@ -19,6 +19,12 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
+// In the words of some time zones there is a sign, which a page escapes.
+func TestMain(m *testing.M) {
+	time.Local = time.UTC
+	m.Run()
+}
+
 var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
 // healthy is the report of a server that protects.
@@ -420,9 +426,10 @@ func TestTimesOfThePageAreLocalAndUTC(t *testing.T) {
 
 func TestAPageIsSharedAndEndsWithItsLastHolder(t *testing.T) {
 	var p Pages
-	at, first, err := p.Open("127.0.0.1:0", fixed{healthy()})
+	address := testkit.FreeAddr(t)
+	at, first, err := p.Open(address, fixed{healthy()})
 	testkit.Must(t, err)
-	other, second, err := p.Open("127.0.0.1:0", fixed{})
+	other, second, err := p.Open(address, fixed{})
 	if err != nil || other != nil {
 		t.Fatalf("Expected the page that is open, got %v, %v", other, err)
 	}
