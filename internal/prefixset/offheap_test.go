@@ -150,6 +150,8 @@ func useUntil(t *testing.T, stop <-chan struct{}, current *atomic.Pointer[[2]*Se
 }
 
 func TestMemoryOutsideOfTheHeapCountsForTheLimit(t *testing.T) {
+	limitOfMemory.mu.Lock() // what other tests have left is given back afterwards
+	defer limitOfMemory.mu.Unlock()
 	before := debug.SetMemoryLimit(-1)
 	defer debug.SetMemoryLimit(before)
 	const mib = 1 << 20
