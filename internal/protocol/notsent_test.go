@@ -23,15 +23,6 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// unusedAddress is one where nobody listens.
-func unusedAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	testkit.Must(t, err)
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // tcpServer takes connections, and does to each what handle does.
 func tcpServer(t *testing.T, handle func(net.Conn)) string {
 	t.Helper()
@@ -83,11 +74,11 @@ func TestARequestWithoutAConnectionWasNotSent(t *testing.T) {
 		unsent, reached bool
 		say             string
 	}{
-		"nobody listens":         {Config{Endpoint: "http://" + unusedAddress(t)}, true, false, "nothing listens at 127.0.0.1:"},
+		"nobody listens":         {Config{Endpoint: "http://" + testkit.FreeAddr(t)}, true, false, "nothing listens at 127.0.0.1:"},
 		"no network":             {Config{Endpoint: "http://[100::1]"}, true, false, ""},
 		"the name is not found":  {Config{Endpoint: "http://sb.example", Resolvers: []string{nameServer(t, 3)}}, true, false, "the name sb.example does not exist"},
 		"the name server fails":  {Config{Endpoint: "http://sb.example", Resolvers: []string{nameServer(t, 2)}}, true, false, "no name server tells the address of sb.example"},
-		"no name server listens": {Config{Endpoint: "http://sb.example", Resolvers: []string{unusedAddress(t)}}, true, false, "no name server tells the address of sb.example"},
+		"no name server listens": {Config{Endpoint: "http://sb.example", Resolvers: []string{testkit.FreeAddr(t)}}, true, false, "no name server tells the address of sb.example"},
 		"TLS hangs":              {Config{Endpoint: "https://" + tcpServer(t, hang)}, true, true, "does not take the connection"},
 		"no certificate we know": {Config{Endpoint: untrusted.URL}, true, true, "no TLS with 127.0.0.1:"},
 		"no TLS":                 {Config{Endpoint: "https://" + strings.TrimPrefix(status.URL, "http://")}, true, true, "no TLS with 127.0.0.1:"},

@@ -278,8 +278,10 @@ func TestAFetchIsOneRequestOnTheWire(t *testing.T) {
 func TestASearchThatIsEndedSaysSo(t *testing.T) {
 	asked := make(chan struct{})
 	address := tcpServer(t, func(conn net.Conn) {
+		defer conn.Close()
 		http.ReadRequest(bufio.NewReader(conn))
 		close(asked)
+		<-t.Context().Done() // the end of the connection would be another reason
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-asked; cancel() }()
