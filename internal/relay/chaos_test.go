@@ -61,7 +61,11 @@ func runChild(text string) {
 		fleetTimes: sharing.StoreConfig{Lease: 1500 * time.Millisecond, Beat: 100 * time.Millisecond, Settle: 500 * time.Millisecond, Spread: 50 * time.Millisecond},
 	}
 	if c.Counts != "" {
-		go http.ListenAndServe(c.Counts, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "go_goroutines", runtime.NumGoroutine()) }))
+		listener, err := net.Listen("tcp", c.Counts)
+		if err != nil {
+			panic(err)
+		}
+		go http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "go_goroutines", runtime.NumGoroutine()) }))
 	}
 	err := Run(context.Background(), cfg, func(listen, _ net.Addr) { fmt.Println("listens", listen) })
 	panic(err)

@@ -236,6 +236,7 @@ func TestARelayWithListsStartsWithoutRedis(t *testing.T) {
 	s.Kill()
 	shows(t, r.admin+"/metrics", "safebrowsing_relay_redis_up 0\n")
 	shows(t, r.admin+"/metrics", "safebrowsing_relay_leader 0\n")
+	testkit.Until(t, "a line about the end of the lease", func() bool { return len(lines.About("This relay no longer fetches lists")) > 0 })
 	lines.Only(t, "This relay no longer fetches lists")
 }
 

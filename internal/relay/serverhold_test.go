@@ -156,6 +156,8 @@ func TestAClientInModeRealtimeHasItsListsAlthoughTheRelayCannotDoMore(t *testing
 	testkit.Long(t)
 	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		time.Sleep(time.Until(time.Date(now.Year(), now.Month(), now.Day()+1, 0, 0, 0, 0, time.Local))) // a whole day follows
 		w := newWorld(t)
 		w.start()
 		c := w.replicaIn(lookup.RealTime, 1, atOnce)
