@@ -47,6 +47,7 @@ func (w *world) left() int {
 func TestABudgetHoldsOverReloadsAndRestarts(t *testing.T) {
 	for _, d := range protocol.Dialects() {
 		t.Run(d.Name, func(t *testing.T) {
+			testkit.SameDay(t)
 			lines := testkit.Capture(t)
 			w := newWorld(t)
 			w.protocol = d
@@ -105,6 +106,7 @@ func (w *world) usedBefore(clients, kept int) {
 
 // One client cannot spend what the others need.
 func TestAClientSpendsItsShareOfTheBudget(t *testing.T) {
+	testkit.SameDay(t)
 	lines := testkit.Capture(t)
 	w := newWorld(t)
 	w.protocol = protocol.DialectWebRisk

@@ -38,6 +38,7 @@ func TestRecipeOfHomeAssistant(t *testing.T) {
 	if !apart(t) {
 		return
 	}
+	testkit.SameDay(t)
 	lines := testkit.Capture(t)
 	w := newWorld(t)
 	w.run("status 127.0.0.1:0", blockList(t, "sb-test.example"))

@@ -111,6 +111,7 @@ func TestStatusJSONIsWhatTheControlSocketSays(t *testing.T) {
 	if !apart(t) { // what was blocked is the process's
 		return
 	}
+	testkit.SameDay(t)
 	lines := testkit.Capture(t)
 	w := newWorld(t)
 	w.threaten("evil.example.com/")

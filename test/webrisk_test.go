@@ -158,6 +158,7 @@ func TestTheNamesThatCostMostAreShown(t *testing.T) {
 	if !apart(t) {
 		return
 	}
+	testkit.SameDay(t)
 	lines := testkit.Capture(t)
 	w := newRiskWorld(t)
 	w.mixed()

@@ -35,6 +35,16 @@ func Long(t testing.TB) {
 	}
 }
 
+// SameDay waits until a day has ended that ends within a minute, for a test of what is counted by the day.
+func SameDay(t testing.TB) {
+	t.Helper()
+	now := time.Now()
+	if left := time.Date(now.Year(), now.Month(), now.Day()+1, 0, 0, 0, 0, time.Local).Sub(now); left < time.Minute {
+		t.Logf("the day ends in %s", left)
+		time.Sleep(left)
+	}
+}
+
 // Must ends a test if something that it needs has failed.
 func Must(t testing.TB, err error) {
 	t.Helper()

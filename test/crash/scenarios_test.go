@@ -74,6 +74,7 @@ func (p place) folders() []string {
 // newPlace returns a new place in which a scenario has been prepared.
 func (s scenario) newPlace(t *testing.T) place {
 	t.Helper()
+	testkit.SameDay(t)
 	p := newPlace(t)
 	for _, folder := range p.folders() {
 		testkit.Must(t, os.MkdirAll(folder, 0o700))

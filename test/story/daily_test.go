@@ -52,6 +52,7 @@ var dailyQuestions = map[string]daily{
 func TestDailyQuestions(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
+	testkit.SameDay(t)
 	ours, paid := startDaily(t, ""), startDaily(t, "protocol webrisk\n\t\tbudget 200\n\t\t")
 	if !ours.blocks("bad.example", "127.0.0.1") || ours.blocks("fine.example.com", "127.0.0.1") {
 		t.Error("bad.example passes, or fine.example.com is blocked")

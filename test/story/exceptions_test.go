@@ -104,6 +104,7 @@ func TestTheServiceManagerIsTold(t *testing.T) {
 func TestProgramsSayWhatTheServerSaysAndThatItIsDead(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
+	testkit.SameDay(t)
 	programs := programs(t)
 	dir := t.TempDir()
 	db := filepath.Join(dir, "db")
