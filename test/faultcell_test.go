@@ -2,6 +2,7 @@ package test
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -138,12 +139,12 @@ func newRelay(settings engine.Settings, address string) (*relay.Relay, error) {
 // relayVariable has a child serve a relay, too: the address, the endpoint and the folder.
 const relayVariable = "SAFEBROWSING_TEST_RELAY"
 
-func serveRelay(address, endpoint, db string) error {
-	r, err := newRelay(relaySettings(endpoint, db), address)
+func serveRelay(l net.Listener, endpoint, db string) error {
+	r, err := newRelay(relaySettings(endpoint, db), l.Addr().String())
 	if err != nil {
 		return err
 	}
-	return http.ListenAndServe(address, r)
+	return http.Serve(l, r)
 }
 
 // forgiving lets a client confirm a name again. A cached answer ends when either clock says so,
