@@ -222,30 +222,45 @@ func (c *Client) dial(ctx context.Context, address string, dialer *net.Dialer, c
 type connection struct {
 	net.Conn
 	guard *guard
-	wrong error // what the guard has found; of the goroutine that reads
+	wrong atomic.Pointer[error] // what the guard has found
 	stop  func() bool
 }
 
 // Read implements net.Conn.
 func (c *connection) Read(p []byte) (n int, err error) {
-	if c.wrong != nil {
-		return 0, c.wrong
+	if c.wrong.Load() != nil {
+		return 0, c.why(net.ErrClosed)
 	}
 	n, err = c.Conn.Read(p)
-	if c.wrong = c.guard.received(p[:n]); c.wrong != nil {
-		_ = c.Close() // the other end is no Redis
-		return 0, c.wrong
+	if wrong := c.guard.received(p[:n]); wrong != nil {
+		return 0, c.refuse(wrong) // the other end is no Redis
 	}
-	return n, err
+	return n, c.why(err)
 }
 
 // Write implements net.Conn.
 func (c *connection) Write(p []byte) (int, error) {
 	if err := c.guard.sent(p); err != nil {
-		_ = c.Close()
-		return 0, err
+		return 0, c.refuse(err)
 	}
-	return c.Conn.Write(p)
+	n, err := c.Conn.Write(p)
+	return n, c.why(err)
+}
+
+// refuse closes the connection for what the guard has found.
+func (c *connection) refuse(wrong error) error {
+	c.wrong.Store(&wrong)
+	_ = c.Close()
+	return wrong
+}
+
+// why returns what the guard has found instead of an error that follows from it: one goroutine reads, another one
+// writes, and the library tells the first error.
+func (c *connection) why(err error) error {
+	if wrong := c.wrong.Load(); err != nil && wrong != nil {
+		return *wrong
+	}
+	return err
 }
 
 // Close implements net.Conn.
