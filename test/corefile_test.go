@@ -202,7 +202,7 @@ func TestCorefilesThatCannotBeMeantAreRefused(t *testing.T) {
 // one line with the text, or none if it is "".
 var doubtfulCorefiles = []struct{ text, want string }{
 	{"allow foo.example.org until 2020-01-01", "[WARNING] plugin/safebrowsing: Corefile:5: allow foo.example.org until 2020-01-01 has ended: foo.example.org is not allowed any more; remove it, or write a later date"},
-	{"allow foo.example.org until 2097-01-31T18:00:00Z", "[INFO] plugin/safebrowsing: Corefile:5: foo.example.org is allowed until 2097-01-31 18:00:00 UTC"},
+	{"allow foo.example.org until 2097-01-31T18:00:00Z", testkit.LocalTimes("[INFO] plugin/safebrowsing: Corefile:5: foo.example.org is allowed until 2097-01-31T18:00:00Z")},
 	{"allow foo.example.org until 2097-01-31", "[INFO] plugin/safebrowsing: Corefile:5: foo.example.org is allowed until 2097-02-01 00:00:00 " + time.Date(2097, 2, 1, 0, 0, 0, 0, time.Local).Format("MST")},
 	{"allow https://localhost:1/cart", "[INFO] plugin/safebrowsing: Corefile:5: https://localhost:1/cart is fetched as a list of names that are allowed; to allow that host write localhost"},
 	{"allow example.org", "[WARNING] plugin/safebrowsing: Corefile:5: allow example.org is for the host of that name, and not for the file: write example.org. to say so, or ./example.org for the file"},
