@@ -254,7 +254,7 @@ func LockFolder(ctx context.Context, dir string) (unlock func(), err error) {
 	lock := flock.New(dir, flock.SetFlag(os.O_RDONLY))
 	_, err = lock.TryLockContext(ctx, 5*time.Millisecond)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return nil, fmt.Errorf("another program has locked %s for %v: try again when it has ended", dir, lockTimeout)
+		return nil, fmt.Errorf("another program has locked %s: try again when it has ended", dir)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("locking %s: %w", dir, err)
