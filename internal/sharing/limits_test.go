@@ -120,6 +120,7 @@ func decide(bucket lookup.Limiter, shares *lookup.Shares, now time.Time, n int) 
 
 func TestLimitsHoldOverAllRelays(t *testing.T) {
 	t.Parallel()
+	testkit.SameDay(t)
 	s := testkit.StartRedis(t)
 	slow := Rule{Bucket: lookup.LeakyBucket{Rate: 0.001, Capacity: 4}}
 	for _, tt := range []struct {
@@ -158,6 +159,7 @@ func TestLimitsHoldOverAllRelays(t *testing.T) {
 
 func TestASearchThatIsNotSentIsGivenBackToAllRelays(t *testing.T) {
 	t.Parallel()
+	testkit.SameDay(t)
 	s := testkit.StartRedis(t)
 	one, two := NewLimits(openRedis(t, s.URL()), Rule{}, walled(2)), NewLimits(openRedis(t, s.URL()), Rule{}, walled(2))
 	client := addr("192.0.2.1")
@@ -176,6 +178,7 @@ func TestASearchThatIsNotSentIsGivenBackToAllRelays(t *testing.T) {
 // Without Redis a relay continues from what it has admitted itself.
 func TestWithoutRedisEachRelayHasItsOwnLimits(t *testing.T) {
 	t.Parallel()
+	testkit.SameDay(t)
 	s := testkit.StartRedis(t)
 	one, two := NewLimits(openRedis(t, s.URL()), Rule{}, walled(3)), NewLimits(openRedis(t, s.URL()), Rule{}, walled(3))
 	client := addr("192.0.2.1")
