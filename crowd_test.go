@@ -187,6 +187,9 @@ func FuzzServeDNS(f *testing.F) {
 	}
 	add := func(name string, qtype uint16, records ...string) {
 		m := new(dns.Msg).SetQuestion(name, qtype)
+		if strings.HasSuffix(name, ".why.safebrowsing.") {
+			m.Question[0].Qclass = dns.ClassCHAOS
+		}
 		m.SetEdns0(1232, true)
 		m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: 65_000}}
 		query, _ := m.Pack()

@@ -13,13 +13,14 @@ import (
 // TestImportsPointOneWay holds.
 type ForTests struct{ *Registry }
 
-// ServiceForTests returns a service that decides by a checker alone.
+// ServiceForTests returns a service that decides by a checker alone, and has no lists to tell of.
 func ServiceForTests(c *lookup.Checker) *Service {
 	schedule, err := updater.NewSchedule(nil)
 	if err != nil {
 		panic(err)
 	}
-	return &Service{Checker: c, Schedule: schedule, settings: Settings{Protocol: protocol.DialectV5.Name}}
+	none := func() ([]updater.ListStatus, bool, string) { return nil, false, "" }
+	return &Service{Checker: c, Schedule: schedule, settings: Settings{Protocol: protocol.DialectV5.Name}, standing: none}
 }
 
 // Count returns how many engines there are, and how many holds on them.
