@@ -62,28 +62,15 @@ func TestAFileOfRootIsNeverAnothersWhileItIsEdited(t *testing.T) {
 
 // To open a pipe that nobody writes to blocks for ever.
 func TestAPipeThatComesBeforeAFileIsOpenedDoesNotBlock(t *testing.T) {
-	dir := t.TempDir()
-	path, pipe, next, kept := filepath.Join(dir, "list"), filepath.Join(dir, "pipe"), filepath.Join(dir, "next"), filepath.Join(dir, "kept")
-	testkit.Must(t, errors.Join(os.WriteFile(path, []byte("list"), 0o600), syscall.Mkfifo(pipe, 0o600)))
-	var done atomic.Bool
-	ended := make(chan error)
-	go func() {
-		var err error
-		for !done.Load() && err == nil {
-			err = errors.Join(os.Link(path, kept), os.Link(pipe, next), os.Rename(next, path), os.Rename(kept, path))
-		}
-		ended <- err
-	}()
-	found := 0
-	for range 20_000 {
+	pipe, found := filepath.Join(t.TempDir(), "pipe"), 0
+	testkit.Must(t, syscall.Mkfifo(pipe, 0o600))
+	takingTurns(t, func(at string) error { return os.Link(pipe, at) }, func(path string) {
 		if raw, err := Read(path, 100); err == nil && string(raw) == "list" {
 			found++
 		} else if !errors.Is(err, ErrIrregular) {
-			t.Fatalf("%q, %v", raw, err)
+			t.Errorf("%q, %v", raw, err)
 		}
-	}
-	done.Store(true)
-	testkit.Must(t, <-ended)
+	})
 	if found == 0 {
 		t.Error("the file was never read")
 	}
@@ -91,25 +78,33 @@ func TestAPipeThatComesBeforeAFileIsOpenedDoesNotBlock(t *testing.T) {
 
 // Whoever owns the folder may put a link in the place of the file at any time.
 func TestAnEditNeverReadsThroughALink(t *testing.T) {
-	dir := t.TempDir()
-	path, secret, link, kept := filepath.Join(dir, "list"), filepath.Join(dir, "secret"), filepath.Join(dir, "link"), filepath.Join(dir, "kept")
-	testkit.Must(t, errors.Join(os.WriteFile(path, []byte("list"), 0o600), os.WriteFile(secret, []byte("secret"), 0o600)))
-	var done atomic.Bool
-	ended := make(chan error)
-	go func() {
-		var err error
-		for !done.Load() && err == nil {
-			err = errors.Join(os.Link(path, kept), os.Symlink(secret, link), os.Rename(link, path), os.Rename(kept, path))
-		}
-		ended <- err
-	}()
-	for range 20_000 {
+	secret := testkit.Write(t, t.TempDir(), "secret", "secret")
+	takingTurns(t, func(at string) error { return os.Symlink(secret, at) }, func(path string) {
 		_ = EditTarget(t.Context(), path, func(old []byte) ([]byte, error) {
 			if string(old) == "secret" {
 				t.Error("it read the file that the link leads to")
 			}
 			return old, nil
 		})
+	})
+}
+
+// takingTurns does something many times with a path where a file and what makeOther makes take turns.
+func takingTurns(t *testing.T, makeOther func(at string) error, do func(path string)) {
+	t.Helper()
+	dir := t.TempDir()
+	path, next, kept := testkit.Write(t, dir, "list", "list"), filepath.Join(dir, "next"), filepath.Join(dir, "kept")
+	var done atomic.Bool
+	ended := make(chan error)
+	go func() {
+		var err error
+		for !done.Load() && err == nil {
+			err = errors.Join(os.Link(path, kept), makeOther(next), os.Rename(next, path), os.Rename(kept, path))
+		}
+		ended <- err
+	}()
+	for range 20_000 {
+		do(path)
 	}
 	done.Store(true)
 	testkit.Must(t, <-ended)
