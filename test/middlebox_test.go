@@ -157,7 +157,7 @@ func dripping(w http.ResponseWriter, r *http.Request) {
 func newMiddlebox(t *testing.T, next http.Handler, secure bool) (box *middlebox, ca string) {
 	t.Helper()
 	box = new(middlebox)
-	box.Server = mortalServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	box.Server = testkit.MortalServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path := strings.ToLower(r.URL.Path)
 		searches := strings.Contains(path, "hashes:")
 		b := box.broken.Load()

@@ -35,7 +35,7 @@ func newRelays(t *testing.T, expressions ...string) (w *world, second *protocolt
 		for _, e := range expressions {
 			s.AddThreat(e, sbv5.ThreatType_SOCIAL_ENGINEERING)
 		}
-		socket := mortalServer(t, s)
+		socket := testkit.MortalServer(t, s)
 		socket.Start()
 		sockets, urls = append(sockets, socket), append(urls, socket.URL)
 	}

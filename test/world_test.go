@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"net/http/httptest"
 	"os"
 	"runtime"
@@ -150,19 +149,6 @@ func startNameServer(t testing.TB, answer dns.HandlerFunc) string {
 	}
 	started.Wait()
 	return address
-}
-
-// mortalServer returns a server that has not started. Once it has been closed nobody listens at its address: the
-// system would give the port to other tests.
-func mortalServer(t testing.TB, h http.Handler) *httptest.Server {
-	t.Helper()
-	s := httptest.NewUnstartedServer(h)
-	s.Listener.Close()
-	var err error
-	s.Listener, err = net.Listen("tcp", testkit.FreeAddr(t))
-	testkit.Must(t, err)
-	t.Cleanup(s.Close)
-	return s
 }
 
 // publish makes the next version of a list from expressions.

@@ -313,14 +313,10 @@ func TestDoctorOfWebRisk(t *testing.T) {
 
 func TestDoctorSendsWebRiskNoKey(t *testing.T) {
 	var asked []*http.Request
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	server := testkit.MortalServer(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r)
 		rw.WriteHeader(http.StatusNotFound)
 	}))
-	testkit.Must(t, server.Listener.Close())
-	l, err := net.Listen("tcp", testkit.FreeAddr(t)) // nobody is given its port afterwards
-	testkit.Must(t, err)
-	server.Listener = l
 	server.Start()
 	w := newWorld(t)
 	w.endpoint = server.URL

@@ -3,6 +3,8 @@ package testkit
 import (
 	"math/rand/v2"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strconv"
 	"sync"
@@ -81,4 +83,17 @@ func FreePort(t testing.TB) string {
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	return FreeAddress(t, "127.0.0.1")
+}
+
+// MortalServer returns a server that has not started. Once it has been closed nobody listens at its
+// address: the system would give the port to other tests.
+func MortalServer(t testing.TB, h http.Handler) *httptest.Server {
+	t.Helper()
+	s := httptest.NewUnstartedServer(h)
+	s.Listener.Close()
+	var err error
+	s.Listener, err = net.Listen("tcp", FreeAddr(t))
+	Must(t, err)
+	t.Cleanup(s.Close)
+	return s
 }
