@@ -104,9 +104,9 @@ func configureUnbound(t *testing.T, p policy, dir, port, upstream string) (strin
 		"  directory: \"" + dir + "\"\n  module-config: \"respip iterator\"\n"
 	for _, zone := range []string{exceptions, own, list} {
 		name := strings.TrimSuffix(filepath.Base(zone), ".zone")
-		text += "rpz:\n  name: \"" + name + ".rpz\"\n  zonefile: \"" + zone + "\"\n"
+		text += "rpz:\n  name: \"" + name + ".rpz\"\n  zonefile: \"" + filepath.Base(zone) + "\"\n"
 	}
-	file := testkit.Write(t, dir, "unbound.conf", text+"forward-zone:\n  name: \".\"\n  forward-addr: "+strings.Replace(upstream, ":", "@", 1)+"\n")
+	file := testkit.Write(t, t.TempDir(), "unbound.conf", text+"forward-zone:\n  name: \".\"\n  forward-addr: "+strings.Replace(upstream, ":", "@", 1)+"\n")
 	return file, []string{file}
 }
 

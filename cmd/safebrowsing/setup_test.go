@@ -195,8 +195,8 @@ func TestSetupConfiguresThePackage(t *testing.T) {
 		t.Errorf("The key: %v, %v", info, err)
 	}
 	copies, _ := filepath.Glob(i.path("Corefile.*"))
-	if len(copies) != 1 || read(t, copies[0]) != before {
-		t.Errorf("Expected a copy of the old Corefile, got %q", copies)
+	if len(copies) != 1 || read(t, copies[0]) != before || !strings.Contains(out, "Corefile. The old one is "+copies[0]+".") {
+		t.Errorf("Expected a copy of the old Corefile, got %q and\n%s", copies, out)
 	}
 	corefile := read(t, i.path("Corefile"))
 	testkit.WantParts(t, corefile, "\n. {\n", "\tbind 192.168.1.2\n", "allow net 127.0.0.0/8 192.168.1.0/24\n", "\tforward . 9.9.9.9\n")

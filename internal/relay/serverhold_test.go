@@ -233,17 +233,20 @@ func TestARelayWithoutItsFirstListsDoesNotSayThatItHasNone(t *testing.T) {
 		w := newWorld(t)
 		w.cfg.Edge.FirstContact = func() time.Duration { return 40 * time.Second }
 		w.start()
-		ask := func() *httptest.ResponseRecorder {
+		ask := func(path string) *httptest.ResponseRecorder {
 			synctest.Wait()
 			answer := httptest.NewRecorder()
-			w.relay.ServeHTTP(answer, httptest.NewRequest("GET", "/v5/hashLists", nil))
+			w.relay.ServeHTTP(answer, httptest.NewRequest("GET", path, nil))
 			return answer
 		}
-		if got := ask(); got.Code != 503 || !strings.Contains(got.Body.String(), "the relay has no lists yet: it fetches them within a minute of its start") {
+		if got := ask("/v5/hashes:search?hashPrefixes=AAAAAA"); got.Code != 503 || got.Header().Get("Retry-After") != "60" || !strings.Contains(got.Body.String(), "the relay has no lists yet") {
+			t.Errorf("Expected that a search waits for the first lists, got %d %v %s", got.Code, got.Header(), got.Body)
+		}
+		if got := ask("/v5/hashLists"); got.Code != 503 || !strings.Contains(got.Body.String(), "the relay has no lists yet: it fetches them within a minute of its start") {
 			t.Errorf("Expected 503 before the first lists, got %d %s", got.Code, got.Body)
 		}
 		time.Sleep(time.Minute)
-		if got := ask(); got.Code != 200 || !strings.Contains(got.Body.String(), "se-4b") {
+		if got := ask("/v5/hashLists"); got.Code != 200 || !strings.Contains(got.Body.String(), "se-4b") {
 			t.Errorf("Expected the lists, got %d %s", got.Code, got.Body)
 		}
 	})
