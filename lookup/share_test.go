@@ -113,6 +113,16 @@ func TestAShareIsGivenBackOnTheSameDayOnly(t *testing.T) {
 	take(tomorrow, 2)
 }
 
+func TestAClientCountsOnceADayAsRefused(t *testing.T) {
+	s, now := walled(1), time.Date(2026, 11, 23, 12, 0, 0, 0, time.Local)
+	takes(s, "192.0.2.1", now, 5)
+	takes(s, "192.0.2.2", now, 3)
+	takes(s, "192.0.2.3", now, 1)
+	if all := s.Uses(now); all[len(all)-1].Refused != 2 {
+		t.Errorf("used as %+v, want two clients that were refused", all[len(all)-1])
+	}
+}
+
 func TestSharesForgetClientsThatAreTooMany(t *testing.T) {
 	s := walled(1)
 	for i := range maxClients + 1 {

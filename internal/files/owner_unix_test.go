@@ -58,6 +58,10 @@ func TestAFileOfRootIsNeverAnothersWhileItIsEdited(t *testing.T) {
 	if edit(fresh, "new"); owner(fresh) != other {
 		t.Errorf("a new file is of user %d", owner(fresh))
 	}
+	testkit.Must(t, os.Chown(path, other, other))
+	if testkit.Must(t, ReplaceLike(path, func(*os.File) error { return nil })); owner(path) != other {
+		t.Errorf("a file of user %d is now of user %d", other, owner(path))
+	}
 }
 
 // To open a pipe that nobody writes to blocks for ever.
