@@ -54,16 +54,6 @@ func Run(ctx context.Context, cfg Config, started func(listen, admin net.Addr)) 
 	if err := say.Notify("READY=1", "STATUS="+serves); err != nil {
 		log.Warningf("The service manager cannot be told that the relay serves: %v", err)
 	}
-	told := make(chan struct{})
-	untold := context.AfterFunc(ctx, func() {
-		_ = say.Notify("STOPPING=1")
-		close(told)
-	})
-	defer func() {
-		if !untold() {
-			<-told // the end of the program would come first
-		}
-	}()
 	return r.serve(ctx, listener, admin)
 }
 
@@ -104,6 +94,7 @@ func (r *Relay) serve(ctx context.Context, listener, admin net.Listener) error {
 	running := len(servers)
 	select {
 	case <-ctx.Done():
+		_ = say.Notify("STOPPING=1") // here, and not beside the rest: the program could end first
 	case err = <-ended:
 		running--
 	}
