@@ -84,9 +84,9 @@ func (s *Server) match(hash []byte, list string) *sbv4.ThreatMatch {
 }
 
 // applyTime is how long a client may take until it sends the state of an answer
-// that it has read: it must check and store the list first. The bound is this
-// project's own choice, not a rule of Google's.
-const applyTime = 5 * time.Second
+// that it has read: it must check the list and wait for a disk first, which takes seconds on a
+// busy machine. The bound is this project's own choice, not a rule of Google's.
+const applyTime = time.Minute
 
 // ruleCacheV4 is the rule of judgeKnown.
 const ruleCacheV4 = "Caching"
