@@ -76,6 +76,18 @@ func (w *watcher) wait(t testing.TB, n int) []string {
 	return w.seen()
 }
 
+// up waits until Redis is used, and returns the number of states until then: on a busy machine the first connection
+// may take too long.
+func (w *watcher) up(t testing.TB) (n int) {
+	t.Helper()
+	testkit.Until(t, "the use of Redis", func() bool {
+		states := w.seen()
+		n = len(states)
+		return n > 0 && states[n-1] == "up"
+	})
+	return n
+}
+
 // open opens a client that a watcher watches.
 func open(t testing.TB, url string, change func(*Config)) (*Client, *watcher) {
 	t.Helper()
@@ -229,7 +241,7 @@ func TestUserAndPassword(t *testing.T) {
 	s.Do("ACL", "SETUSER", "relay", "on", ">secret", "~safebrowsing:*", "&safebrowsing:*", "+@all", "-@admin", "-@dangerous") // as the documents say
 	s.Do("ACL", "SETUSER", "default", "off")
 	c, w := open(t, strings.Replace(s.URL(), "//", "//relay@", 1), func(cfg *Config) { cfg.Password = "secret" })
-	w.wait(t, 1)
+	w.up(t)
 	use(t, c)
 }
 

@@ -241,7 +241,7 @@ func TestARedirectToItselfIsFollowedAFewTimes(t *testing.T) {
 			t.Parallel()
 			l := startLiar(t)
 			c, w := open(t, "redis+cluster://"+l.Addr, nil)
-			w.wait(t, 1)
+			n := w.up(t)
 			lie := tt.kind
 			if strings.Contains(lie, "%s") {
 				lie = fmt.Sprintf(lie, l.Addr)
@@ -256,14 +256,14 @@ func TestARedirectToItselfIsFollowedAFewTimes(t *testing.T) {
 			for range maxFailures {
 				_, _ = c.Fast("increment", increment, []string{c.Key("n")}, "1") // it fails
 			}
-			if got := w.wait(t, 2); !strings.Contains(got[1], strings.Fields(tt.want)[0]) {
+			if got := w.wait(t, n+1); !strings.Contains(got[n], strings.Fields(tt.want)[0]) {
 				t.Errorf("Expected that Redis is left alone because of %s, got %q", tt.want, got)
 			}
 			if _, err := c.Fast("increment", increment, []string{c.Key("n")}, "1"); err != ErrAway {
 				t.Errorf("Expected no call of a Redis that is left alone, got %v", err)
 			}
 			l.lie(nil)
-			if got := w.wait(t, 3); got[2] != "up" {
+			if got := w.wait(t, n+2); got[n+1] != "up" {
 				t.Errorf("Expected a Redis that is up again, got %q", got)
 			}
 		})
