@@ -136,9 +136,7 @@ func TestOneServer(t *testing.T) {
 	t.Parallel()
 	s := testkit.StartRedis(t)
 	c, w := open(t, s.URL()+"/2", nil)
-	if got := w.wait(t, 1); got[0] != "up" {
-		t.Fatalf("Expected a Redis that is up, got %q", got)
-	}
+	w.up(t)
 	use(t, c)
 	testkit.Until(t, "three increments, of which the last one failed", func() bool { // one is noted after its answer
 		return w.count("increment", true) == 2 && w.count("increment", false) == 1
@@ -157,9 +155,7 @@ func TestPasswordsWithSentinels(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "password")
 	testkit.Must(t, os.WriteFile(file, []byte("first"), 0o600))
 	c, w := open(t, "redis+sentinel://"+sentinels[0].Addr+"/main", func(cfg *Config) { cfg.PasswordFile, cfg.Sentinels = file, "sentinel" })
-	if got := w.wait(t, 1); got[0] != "up" {
-		t.Fatalf("Expected a Redis that is up, got %q", got)
-	}
+	w.up(t)
 	use(t, c)
 	master.Kill()
 	testkit.StartRedisAt(t, master.Addr, "--requirepass", "second")
@@ -255,9 +251,7 @@ func TestTLS(t *testing.T) {
 		t.Errorf("Expected an error about a certificate that nobody has signed, got %q", got)
 	}
 	c, w := open(t, url, func(cfg *Config) { cfg.CAFile = ca })
-	if got := w.wait(t, 1); got[0] != "up" {
-		t.Errorf("Expected a Redis that is up, got %q", got)
-	}
+	w.up(t)
 	use(t, c)
 	target, _ := Parse(url)
 	if _, err := Open(Config{Target: target, CAFile: "missing.pem"}); err == nil || !strings.Contains(err.Error(), "missing.pem") {
