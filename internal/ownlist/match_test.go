@@ -155,6 +155,8 @@ func TestUntilEndsInTheZoneItIsMeantIn(t *testing.T) {
 	must(t, err)
 	auckland, err := time.LoadLocation("Pacific/Auckland")
 	must(t, err)
+	santiago, err := time.LoadLocation("America/Santiago")
+	must(t, err)
 	for _, tc := range []struct {
 		name, text string
 		loc        *time.Location
@@ -167,6 +169,8 @@ func TestUntilEndsInTheZoneItIsMeantIn(t *testing.T) {
 		{"a leap day", "2028-02-29", time.UTC, "2028-03-01T00:00:00Z"},
 		{"the day of 23 hours", "2027-03-28", berlin, "2027-03-28T22:00:00Z"},
 		{"the day of 25 hours", "2027-10-31", berlin, "2027-10-31T23:00:00Z"},
+		{"the day before one that has no midnight", "2027-09-04", santiago, "2027-09-05T04:00:00Z"},
+		{"a day that has no midnight", "2027-09-05", santiago, "2027-09-06T03:00:00Z"},
 		{"a time of day", "2027-01-31T18:00", berlin, "2027-01-31T17:00:00Z"},
 		{"a time of day with seconds", "2027-07-31T18:00:30", berlin, "2027-07-31T16:00:30Z"},
 		{"a time in UTC, whatever the zone", "2027-01-31T18:00:00Z", berlin, "2027-01-31T18:00:00Z"},

@@ -429,8 +429,12 @@ func ParseUntil(text string, loc *time.Location) (time.Time, error) {
 	if loc == nil {
 		loc = time.Local
 	}
-	if day, err := time.ParseInLocation(time.DateOnly, text, loc); err == nil {
-		return time.Date(day.Year(), day.Month(), day.Day()+1, 0, 0, 0, 0, loc), nil
+	if day, err := time.Parse(time.DateOnly, text); err == nil { // in UTC: where DST begins at midnight, a day has none
+		end := time.Date(day.Year(), day.Month(), day.Day()+1, 0, 0, 0, 0, loc)
+		if end.Day() == day.Day() { // the next day has none, and Date may go back
+			_, end = end.ZoneBounds()
+		}
+		return end, nil
 	}
 	for _, layout := range untilLayouts {
 		if t, err := time.ParseInLocation(layout, text, loc); err == nil {
