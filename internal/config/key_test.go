@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/coredns/caddy/caddyfile"
+	"github.com/coredns/coredns/core/dnsserver"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
@@ -215,6 +216,24 @@ func TestAResolverThatIsThisCorefileIsSaid(t *testing.T) {
 				t.Errorf("Expected a warning: %v, got %q", tc.warns, got)
 			}
 		})
+	}
+}
+
+// coredns -dns.port says where server blocks without a port listen.
+func TestAServerBlockWithoutAPortListensWhereTheFlagSays(t *testing.T) {
+	t.Cleanup(func() { dnsserver.Port = dnsserver.DefaultPort })
+	dnsserver.Port = "1053"
+	cfg, err := stanza(t, "safebrowsing {\ndb off\napi_key K\n}")
+	testkit.Must(t, err)
+	for system, warns := range map[string]bool{"127.0.0.53:53": false, "127.0.0.1:1053": true} {
+		for _, key := range []string{".", "dns://."} {
+			if got := cfg.LoopWarning(corefileOf(t, key+" {\nwhoami\n}\n"), []string{system}, nil); warns != (got != "") {
+				t.Errorf("%s, resolver %s: expected a warning: %v, got %q", key, system, warns, got)
+			}
+		}
+	}
+	if tls := ListeningOf(corefileOf(t, "tls://. {\nwhoami\n}\n")[0]).Listeners; tls[0].Port != "853" {
+		t.Errorf("the flag is for plain DNS only, got %v", tls)
 	}
 }
 

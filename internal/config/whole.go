@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/coredns/caddy/caddyfile"
+	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/plugin"
 	"github.com/coredns/coredns/plugin/pkg/parse"
 	"github.com/coredns/coredns/plugin/pkg/transport"
@@ -31,9 +32,9 @@ type Listening struct {
 // Listener is one zone of a server block, with the transport and the port where it listens.
 type Listener struct{ Zone, Transport, Port string }
 
-// ports are those of transports, unless a key names another one.
+// ports are those of transports, unless a key names another one. Plain DNS has the one of the flag -dns.port.
 var ports = map[string]string{
-	transport.DNS: transport.Port, transport.TLS: transport.TLSPort, transport.QUIC: transport.QUICPort,
+	transport.TLS: transport.TLSPort, transport.QUIC: transport.QUICPort,
 	transport.GRPC: transport.GRPCPort, transport.HTTPS: transport.HTTPSPort, transport.HTTPS3: transport.HTTPSPort,
 }
 
@@ -46,7 +47,7 @@ func ListeningOf(b caddyfile.ServerBlock) (l Listening) {
 			continue
 		}
 		for _, zone := range plugin.Host(key).NormalizeExact() {
-			l.Listeners = append(l.Listeners, Listener{zone, scheme, cmp.Or(port, ports[scheme])})
+			l.Listeners = append(l.Listeners, Listener{zone, scheme, cmp.Or(port, ports[scheme], dnsserver.Port)})
 		}
 	}
 	for d := caddyfile.NewDispenserTokens("", b.Tokens["bind"]); d.Next(); {
