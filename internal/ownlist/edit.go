@@ -218,7 +218,7 @@ func commentOf(line []byte) string {
 	_, comment, _ := cutComment(bytes.TrimSpace(line))
 	words := slices.DeleteFunc(strings.Fields(string(comment)), func(word string) bool { return word == "#" })
 	for at := 0; at+1 < len(words); at++ { // of several the first one counts: without it the next one would
-		if _, err := ParseUntil(strings.TrimRight(words[at+1], ".,;:)"), nil); err == nil && words[at] == "until" {
+		if _, err := ParseUntil(strings.TrimRight(words[at+1], ".,;:)"), nil); err == nil && isUntil(words[at]) {
 			words = slices.Delete(words, at, at+2)
 			at--
 		}

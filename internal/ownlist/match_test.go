@@ -237,6 +237,22 @@ func TestMatchDoesNotAllocate(t *testing.T) {
 	}
 }
 
+func TestUntilEndsAnEntryHoweverPeopleWriteTheWord(t *testing.T) {
+	for _, comment := range []string{"Until 2026-01-31", "UNTIL 2026-01-31", "until: 2026-01-31", "Ann (until 2026-01-31)", "Ann; Until 2026-01-31, at most"} {
+		f, sum := listOf(t, "a.example # "+comment, true)
+		if _, ok := f.Match(host(t, "a.example"), then); ok || sum.Entries != 1 {
+			t.Errorf("%q: expected an entry that has ended, got %d entries, allowed: %v", comment, sum.Entries, ok)
+		}
+		edited, err := Add([]byte("a.example # "+comment+"\n"), Config{Allow: true}, host(t, "a.example"), time.Time{}, then)
+		if err != nil || strings.Contains(string(edited.Text), "2026") {
+			t.Errorf("%q: made permanent it is %q, %v", comment, edited.Text, err)
+		}
+	}
+	if _, sum := listOf(t, "a.example # Until it is mended", true); sum.Entries != 1 || sum.Bad.Count != 0 {
+		t.Errorf("a sentence makes a bad line: %+v", sum)
+	}
+}
+
 func TestWhatIsNoTimeIsABadLineOfAnAllowList(t *testing.T) {
 	for text, word := range map[string]bool{ // word: alone, and not what follows a date
 		"": true, "tomorrow": true, "2027-02-30": true, "2027-13-01": true, "2027-1-31": true, "31.01.2027": true, "2027-01-31T25:00": true,

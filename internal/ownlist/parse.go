@@ -128,12 +128,12 @@ func cutComment(text []byte) (before, comment []byte, ok bool) {
 // date with ParseUntil, in the time zone of the machine. ok is false if the date is
 // wrong: otherwise the entry would never expire.
 func (p *parser) expiry(comment []byte) (end time.Time, ok bool) {
-	if !p.allow || !bytes.Contains(comment, []byte("until")) {
+	if !p.allow || len(comment) == 0 {
 		return time.Time{}, true
 	}
 	words := bytes.Fields(comment)
 	for i, word := range words {
-		if string(word) != "until" {
+		if !isUntil(string(word)) {
 			continue
 		}
 		date := ""
@@ -143,12 +143,15 @@ func (p *parser) expiry(comment []byte) (end time.Time, ok bool) {
 		if end, err := ParseUntil(date, time.Local); err == nil {
 			return end, true
 		}
-		if i == 0 || date != "" && isDigit(date[0]) {
+		if i == 0 && string(word) == "until" || date != "" && isDigit(date[0]) {
 			return time.Time{}, false // in other places "until" may be part of a sentence
 		}
 	}
 	return time.Time{}, true
 }
+
+// isUntil reports whether a word of a comment is until, as people write it: Until, until: or (until.
+func isUntil(word string) bool { return strings.EqualFold(strings.Trim(word, "(:"), "until") }
 
 // split sets p.fields to the words of text.
 func (p *parser) split(text []byte) {
