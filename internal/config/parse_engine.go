@@ -175,7 +175,7 @@ func resolverAddress(arg string) (string, error) {
 		}
 		return "", fmt.Errorf("%q: resolvers are asked by plain DNS, not by %s: write %s", arg, scheme, address)
 	}
-	if addr, err := netip.ParseAddr(strings.Trim(arg, "[]")); err == nil {
+	if addr, err := netip.ParseAddr(strings.Trim(arg, "[]")); err == nil && !strings.Contains(arg, "]:") { // a zone may be any text
 		return net.JoinHostPort(addr.String(), "53"), nil
 	}
 	host, port, err := net.SplitHostPort(arg)

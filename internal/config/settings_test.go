@@ -265,6 +265,9 @@ func TestParseAcceptsAndKeepsWhatItReads(t *testing.T) {
 		{"limit ema", "safebrowsing {\napi_key K\nlimit ema 2.5\n}", func(c Config) bool { return c.Limiter != nil && admitted(c) > DefaultBurst }},
 		{"a cache by its memory", "safebrowsing {\napi_key K\ncache 3MiB\n}", func(c Config) bool { return c.Engine.Cache == 3<<20/300 }},
 		{"limit off", "safebrowsing {\napi_key K\nlimit off\n}", func(c Config) bool { return c.Limiter == nil }},
+		{"resolvers on a link", "safebrowsing {\napi_key K\nresolver fe80::1%eth0 [fe80::1%eth0] [fe80::1%eth0]:5353\n}", func(c Config) bool {
+			return c.Resolvers == "[fe80::1%eth0]:53 [fe80::1%eth0]:53 [fe80::1%eth0]:5353"
+		}},
 		{"zones", "safebrowsing example.org Example.NET {\napi_key K\n}", func(c Config) bool { return len(c.Zones) == 2 && c.Zones[1] == "example.net." }},
 		{"everything", `safebrowsing {
 			api_key K
