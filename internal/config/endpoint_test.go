@@ -92,6 +92,8 @@ func TestEndpointsThatAreNotOneServiceOfOnesOwnAreRefused(t *testing.T) {
 		{"endpoint https://webrisk.googleapis.com http://10.0.0.1", "cannot be one of several"},
 		{"endpoint http://10.0.0.1 http://10.0.0.1/", "http://10.0.0.1 is given more than once"},
 		{"endpoint http://10.0.0.1, http://10.0.0.2", "without commas"},
+		{"endpoint https://a.example,https://b.example", "without commas"},
+		{"block https://a.example/hosts.txt,http://b.example/hosts.txt", "without commas"},
 		{"endpoint http://10.0.0.1 ftp://10.0.0.2", `"ftp://10.0.0.2": the endpoint must be a URL such as`},
 		{"endpoint http://10.0.0.1 http://10.0.0.2:99999", `"http://10.0.0.2:99999": the port`},
 		{"api_key K\nendpoint https://a.example http://b.example", "would send the API key in clear text"},
@@ -239,9 +241,10 @@ func TestListsByURL(t *testing.T) {
 	}
 	for line, lists := range map[string][]OwnFile{
 		"block " + list: want(false, 24*time.Hour, 256<<20, list),
-		"block refresh 1h " + list + " max_bytes 10MB":     want(false, time.Hour, 10_000_000, list),
-		"block " + list + " " + list + "?b max_bytes 1GiB": want(false, 24*time.Hour, 1<<30, list, list+"?b"),
-		"allow " + list + " refresh 5m host.example":       want(true, 5*time.Minute, 256<<20, list),
+		"block refresh 1h " + list + " max_bytes 10MB":              want(false, time.Hour, 10_000_000, list),
+		"block " + list + " " + list + "?b max_bytes 1GiB":          want(false, 24*time.Hour, 1<<30, list, list+"?b"),
+		"block " + list + "?of=https://a.example,https://b.example": want(false, 24*time.Hour, 256<<20, list+"?of=https://a.example,https://b.example"),
+		"allow " + list + " refresh 5m host.example":                want(true, 5*time.Minute, 256<<20, list),
 	} {
 		c, err := stanza(t, fmt.Sprintf("safebrowsing {\n%s\n%s\ndb %s\nresolver 192.0.2.1\n}", line, listing(t), db))
 		if err != nil || len(c.Own) == 0 || !slices.Equal(c.Own[:len(c.Own)-1], lists) || len(c.Warnings) > 0 || c.Online {

@@ -150,9 +150,11 @@ func unknownProperty(word string, line int) error {
 }
 
 // hasComma reports whether an argument has a comma where a space should be. Inside a
-// path a comma may be part of a name.
+// path a comma may be part of a name, and the query of a URL may have several URLs.
 func hasComma(arg string) bool {
-	return strings.HasSuffix(arg, ",") || strings.HasPrefix(arg, ",") || strings.Contains(arg, ",") && !strings.Contains(arg, "/")
+	before, _, _ := strings.Cut(arg, "?")
+	return strings.HasSuffix(arg, ",") || strings.HasPrefix(arg, ",") || strings.Contains(arg, ",") && !strings.Contains(arg, "/") ||
+		strings.Contains(before, ",https://") || strings.Contains(before, ",http://")
 }
 
 // unlessPlugin returns a hint if a word is a plugin too, else "".
