@@ -18,8 +18,9 @@ import (
 
 // Look-back: what clients asked for and got is remembered, see lookup.Passed, and compared with the
 // lists after each update. Each server block with look_back has a memory of its own, since its
-// zones, its exceptions and its log are its own. A reload that does not change what it depends on
-// keeps it. The operator's own lists have no part in it: they say nothing about when a name became a threat.
+// zones and its log are its own; those that have these in common, as with views, share one. A reload that
+// does not change what it depends on keeps it. The operator's own lists have no part in it: they say nothing
+// about when a name became a threat.
 
 // memoryKey is what a memory depends on.
 type memoryKey struct {
@@ -245,6 +246,12 @@ func (b *Block) lookBackOnce(ctx context.Context, m *memory, s *engine.Service) 
 	b.tellLate(b.lateOf(late, m, time.Now()))
 }
 
+// sharing returns the server blocks that have the memory of this one: any of them may look back, for all.
+func (b *Block) sharing() []*Block {
+	others := slices.DeleteFunc(process.all(), func(other *Block) bool { return other == b || other.memory != b.memory })
+	return append(others, b)
+}
+
 // lateOf returns what is to be told: of names that are kept each one by itself, else how many devices
 // asked. The operator's own lists and needed names pass, whatever a list says.
 func (b *Block) lateOf(late []lookup.Late, m *memory, now time.Time) (all []status.Late) {
@@ -254,13 +261,15 @@ func (b *Block) lateOf(late []lookup.Late, m *memory, now time.Time) (all []stat
 	}
 	devices, told := make(map[lookup.FullHash]map[uint32]bool), make(map[named]bool)
 	of := make(map[lookup.FullHash]int) // index in all
+	blocks := b.sharing()
+	onPage := !slices.ContainsFunc(blocks, func(b *Block) bool { return !b.Config.StatusNames })
 	for _, l := range late {
 		next := status.Late{
-			Devices: 1, Asked: l.Asked, Listed: now, List: l.List, Threat: status.ListedAs(l.Threat), Zones: b.zones(), Named: b.Config.StatusNames,
+			Devices: 1, Asked: l.Asked, Listed: now, List: l.List, Threat: status.ListedAs(l.Threat), Zones: b.zones(), Named: onPage,
 		}
 		if asked, ok := m.names.of(l.Pair); ok {
 			h := lookup.FromQname(asked.name + ".")
-			if key := (named{asked.client, l.Hash}); !told[key] && b.isLate(h, l.Hash) {
+			if key := (named{asked.client, l.Hash}); !told[key] && slices.ContainsFunc(blocks, func(b *Block) bool { return b.isLate(h, l.Hash) }) {
 				told[key] = true
 				next.Name, next.Client = asked.name, asked.client
 				all = append(all, next)

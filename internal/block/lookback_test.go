@@ -85,6 +85,37 @@ func TestLateNamesAreToldWithNamesOrDevices(t *testing.T) {
 	})
 }
 
+// Two server blocks for the same zones, as with views, have one memory, and one of them looks back for both. It does not decide by its
+// own exceptions alone, and the page has no name of a block without names.
+func TestOneBlockTellsForAllThatShareItsMemory(t *testing.T) {
+	before := process
+	process = &Process{devices: newDevices()}
+	t.Cleanup(func() { process = before })
+	synctest.Test(t, func(t *testing.T) {
+		children := lookingBack(t, func(c *config.Config) { c.LogBlocked = true })
+		adults := lookingBack(t, func(c *config.Config) {
+			c.LogBlocked, c.StatusNames = true, true
+			c.Own = []config.OwnFile{{Path: testkit.Write(t, t.TempDir(), "allow.txt", "evil.example\n"), Allow: true}}
+		})
+		testkit.Must(t, adults.ReadOwn())
+		t.Cleanup(adults.End)
+		h, client := lookup.FromQname("evil.example."), netip.MustParseAddr("192.0.2.1")
+		p, _ := children.memory.passed.Note(1, h, lookup.RuleV5)
+		children.memory.names.add(p, client, h, time.Now())
+		late := []lookup.Late{{Pair: p, Client: 1, Asked: time.Now(), Hash: lookup.HashExpression("evil.example/"), List: "se-4b", Threat: lookup.SocialEngineering}}
+		if got := adults.lateOf(late, adults.memory, time.Now()); len(got) != 0 {
+			t.Errorf("Expected nothing of a name that the only block allows, got %+v", got)
+		}
+		process.blocks = []*Block{children, adults}
+		for _, b := range process.blocks {
+			if got := b.lateOf(late, b.memory, time.Now()); len(got) != 1 || got[0].Named {
+				t.Errorf("Expected one name that the page does not show, got %+v", got)
+			}
+		}
+		process.blocks = nil
+	})
+}
+
 // The door says who asked for a name. A page must not: others may look at it.
 func TestTheDoorSaysWhoAskedForAName(t *testing.T) {
 	before := process
