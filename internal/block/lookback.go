@@ -214,7 +214,7 @@ func (b *Block) LookBack() (end func()) {
 	}
 }
 
-// lookBack looks back until ctx ends. While nothing may be asked it waits.
+// lookBack looks back until ctx ends. While nothing may be asked it waits, and in a pause, which sends nothing.
 func (b *Block) lookBack(ctx context.Context, m *memory) {
 	for forgot := time.Now(); ; {
 		select {
@@ -223,7 +223,8 @@ func (b *Block) lookBack(ctx context.Context, m *memory) {
 		case <-time.After(lookBackEvery):
 		}
 		now := time.Now()
-		if s := b.service.Load(); s != nil && !s.SearchHold().Active(now) {
+		_, paused := b.PausedUntil()
+		if s := b.service.Load(); s != nil && !paused && !s.SearchHold().Active(now) {
 			b.lookBackOnce(ctx, m, s)
 		}
 		if now.Sub(forgot) >= forgetEvery {

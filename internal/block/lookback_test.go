@@ -12,6 +12,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -113,6 +114,25 @@ func TestOneBlockTellsForAllThatShareItsMemory(t *testing.T) {
 			}
 		}
 		process.blocks = nil
+	})
+}
+
+// In a pause nothing is sent about a name. What was asked for before is told after it.
+func TestLookBackSendsNothingInAPause(t *testing.T) {
+	lines := testkit.Capture(t)
+	synctest.Test(t, func(t *testing.T) {
+		b := lookingBack(t, func(*config.Config) {})
+		b.memory.passed.Note(1, lookup.FromQname("late.example."), lookup.RuleV5)
+		paused := new(pauseFolder)
+		paused.active.Store(&[]Pause{{Zone: AllBlocks, From: time.Now(), Until: time.Now().Add(10 * time.Minute)}})
+		b.pauses.Store(paused)
+		b.Use(engine.ServiceForTests(checkerOf(t, threats{[]string{"late.example"}}, "late.example")))
+		time.Sleep(9 * time.Minute)
+		if got := lines.About("Listed too late"); len(got) != 0 {
+			t.Errorf("Expected nothing to be asked in a pause, got %q", got)
+		}
+		time.Sleep(2 * time.Minute)
+		lines.Only(t, "Listed too late: 1 device asked")
 	})
 }
 
