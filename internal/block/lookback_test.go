@@ -170,6 +170,28 @@ func TestTheDoorSaysWhoAskedForAName(t *testing.T) {
 	}
 }
 
+// A reload that takes the word names away takes the names off the page, though they are kept for up to a day.
+func TestAPageShowsNoNameOfBeforeAReloadWithoutNames(t *testing.T) {
+	before := process
+	process = &Process{devices: newDevices()}
+	t.Cleanup(func() { process = before })
+	testkit.Capture(t)
+	block := func(names bool) *Block {
+		return New(config.Config{Block: config.Block{Zones: []string{"."}, LogBlocked: true, StatusNames: names}})
+	}
+	b := block(true)
+	b.Blocked(question("evil.example."), "", "192.0.2.1", phished, time.Now())
+	b.tellLate([]status.Late{{Name: "late.example", Client: "192.0.2.1", Devices: 1, Asked: time.Now(), Listed: time.Now(), Zones: ".", Named: true}})
+	b.Heard(&net.UDPAddr{IP: net.IPv4(192, 0, 2, 1)}, SignOf("dns.google."))
+	for _, names := range []bool{true, false} {
+		process.blocks = []*Block{block(names)}
+		r := page{process}.Report()
+		if shown := r.Late[0].Name + r.Late[0].Client; len(r.Names) == 1 != names || shown == "late.example192.0.2.1" != names || len(r.Devices.Told) == 1 != names {
+			t.Errorf("names %v: Expected them on the page only then, got %+v, %+v, %+v", names, r.Names, r.Late, r.Devices.Told)
+		}
+	}
+}
+
 func TestNamesAreKeptForAsLongAsPairs(t *testing.T) {
 	now := time.Now()
 	a := newAskedNames(4)

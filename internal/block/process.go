@@ -139,12 +139,19 @@ func (b *Block) openStatus() (end func()) {
 // page is the process as pages may show it. It implements status.Source.
 type page struct{ *Process }
 
-// Report implements status.Source: names and devices that server blocks do not let the page have are left out.
+// Report implements status.Source: names and devices that server blocks do not let the page have are left out, and those of
+// before a reload that has taken the word names away.
 func (p page) Report() status.Report {
-	r := p.Process.Report()
-	r.Names = slices.DeleteFunc(r.Names, func(b status.Blocked) bool { return !b.Named })
+	r, blocks := p.Process.Report(), p.all()
+	shows := func(zones string) bool {
+		return slices.ContainsFunc(blocks, func(b *Block) bool { return b.Config.StatusNames && b.zones() == zones })
+	}
+	r.Names = slices.DeleteFunc(r.Names, func(b status.Blocked) bool { return !b.Named || !shows(b.Zones) })
+	for i := range r.Late {
+		r.Late[i].Named = r.Late[i].Named && shows(r.Late[i].Zones)
+	}
 	r.Late = status.ForPages(r.Late)
-	r.Devices.Told = slices.DeleteFunc(r.Devices.Told, func(d status.Device) bool { return !d.Named })
+	r.Devices.Told = slices.DeleteFunc(r.Devices.Told, func(d status.Device) bool { return !d.Named || !r.Named })
 	return r
 }
 
