@@ -59,10 +59,11 @@ var fetched = newURLRegistry(limits{whole: 15 * time.Minute, stall: time.Minute,
 type urlSource struct {
 	registry  *urlRegistry
 	name      string
-	path      string // of the list
-	temporary string // directory of the list that ends with the source; "": none
-	broken    error  // why there is no such directory, or nil
-	said      saying // used only by run
+	path      string    // of the list
+	temporary string    // directory of the list that ends with the source; "": none
+	broken    error     // why there is no such directory, or nil
+	said      saying    // used only by run
+	failed    URLConfig // of the last attempt, unless a server refused it; used only by run
 	stop      context.CancelFunc
 	wg        sync.WaitGroup // counts run
 

@@ -29,7 +29,15 @@ func (s *urlSource) run(ctx context.Context) {
 	// The clock may be set back, and a wait that began anew with each look would not end in time.
 	next := func() time.Time { return firstDue(s.current(), refresh(), earlier(start, time.Now()), r) }
 	for s.sleep(ctx, next) {
-		next = func() time.Time { return due(s.current(), refresh(), time.Now()) }
+		next = func() time.Time {
+			c, _ := s.settings()
+			state := s.current()
+			at := due(state, c.Refresh, time.Now())
+			if state.Failing() && s.failed.URL != "" && s.failed != c { // a reload: perhaps it mends what was wrong
+				at = earlier(at, state.Tried.Add(minPause))
+			}
+			return at
+		}
 		if s.adopt() && next().After(time.Now()) {
 			continue
 		}
@@ -83,6 +91,10 @@ func (s *urlSource) attempt(ctx context.Context, slow func()) {
 	if ctx.Err() != nil && o.err != nil {
 		s.giveUp(before)
 		return
+	}
+	s.failed = c
+	if _, refused := errors.AsType[*updater.StatusError](o.err); refused { // the server says when, whatever the settings
+		s.failed = URLConfig{}
 	}
 	state := before.after(o, c, time.Now(), rand.Float64())
 	if err := state.save(s.path); err != nil && o.err == nil {

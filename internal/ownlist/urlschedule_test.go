@@ -283,6 +283,33 @@ func TestAReloadChangesHowAListIsFetchedAndRead(t *testing.T) {
 	})
 }
 
+// The log says what is wrong with a list, and who has mended that need not wait for the back-off.
+func TestAReloadThatChangesAFailingListHasItFetchedSoon(t *testing.T) {
+	withClock(t, names(1000), func(w *clocked) {
+		reload := func(before *URLList, maxBytes int64) (after *URLList, at []float64) {
+			after = w.start(func(c *URLConfig) { c.MaxBytes = maxBytes })
+			if before != nil {
+				before.Close()
+			}
+			at, _ = w.took(3 * time.Minute)
+			return after, at
+		}
+		l, _ := reload(nil, 1<<10)
+		w.took(100 * time.Hour)
+		l, at := reload(l, 1<<10)
+		within(t, "after a reload that changes nothing", at)
+		l, at = reload(l, 1<<11)
+		within(t, "after one that does not mend it", at, [2]float64{0, 2})
+		l, at = reload(l, 1<<20)
+		within(t, "after one that does", at, [2]float64{0, 2})
+		w.answer("wait")
+		w.took(40 * time.Hour)
+		l, at = reload(l, 1<<21)
+		within(t, "where the server has said when", at)
+		l.Close()
+	})
+}
+
 // Two processes that share a db fetch a list once: the second one finds the state of the
 // first.
 func TestAnotherProcessWithTheSameDBIsNotAskedTwice(t *testing.T) {
