@@ -52,6 +52,7 @@ type machine struct {
 	servers   []string     // lines of dnsmasq's files that name resolvers for all names, as FILE: LINE
 	systemd   bool         // it runs, and so a unit can be restarted
 	hasKey    bool         // there is a key from before
+	led       bool         // systemd-resolved asks this server behind it, by an earlier setup
 	blocked   string       // a name that block.txt blocks; "": it has none, or allow.txt lets it pass
 }
 
@@ -181,9 +182,12 @@ func behindResolved(h *holder) place {
 		at: []netip.Addr{loopback}, port: behindPort, front: &front, by: h, unit: "systemd-resolved.service",
 		says: "systemd-resolved is the resolver of this machine. It stays that, and asks this server",
 		// An empty DNS= takes back those of files before: else resolved asks the first that answers, and no other one.
-		file: resolvedFile(fmt.Sprintf("DNS=\nDNS=127.0.0.1:%d\nDomains=~.\nDNSSEC=no\nFallbackDNS=\n", behindPort)),
+		file: resolvedFile("DNS=\n" + resolvedAsks + "Domains=~.\nDNSSEC=no\nFallbackDNS=\n"),
 	}
 }
+
+// resolvedAsks is the line by which systemd-resolved asks this server behind it.
+var resolvedAsks = fmt.Sprintf("DNS=127.0.0.1:%d\n", behindPort)
 
 func resolvedFile(lines string) *setupFile {
 	return &setupFile{path: "/etc/systemd/resolved.conf.d/safebrowsing.conf", text: "[Resolve]\n" + lines, mode: 0o644}
@@ -246,6 +250,10 @@ func planFor(m *machine, a *answers, p place) setupPlan {
 		} else {
 			all.tells = append(all.tells, "Then restart "+strings.TrimSuffix(p.unit, ".service"))
 		}
+	}
+	if m.led && m.systemd && p.port != behindPort && p.file == nil { // nobody answers there any more
+		again := systemctl("try-restart", "systemd-resolved.service")
+		add(step{file: resolvedFile("")}, step{run: again, undo: again})
 	}
 	if a.key == "" && !m.hasKey && a.endpoint == "" && len(a.lists) == 0 {
 		all.tells = append(all.tells, "Without a key and lists only the names in block.txt are blocked: run setup again with one of them")
