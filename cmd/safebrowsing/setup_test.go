@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -238,6 +239,48 @@ func TestSetupThatMovesTheServerTellsSystemdResolved(t *testing.T) {
 	}
 	if i.led = see(i.root).led; i.led {
 		t.Error("setup would do it again and again")
+	}
+}
+
+// runScript runs a script of the package on files below root, with commands of systemd that are noted.
+func runScript(t *testing.T, root, script string, args ...string) (ran string) {
+	t.Helper()
+	note := filepath.Join(root, "ran")
+	write(t, note, "")
+	testkit.Must(t, errors.Join(os.MkdirAll(filepath.Join(root, "bin"), 0o755), os.MkdirAll(filepath.Join(root, "run/systemd/system"), 0o755)))
+	testkit.Must(t, os.WriteFile(filepath.Join(root, "bin/systemctl"), []byte("#!/bin/sh\necho \"$@\" >>"+note+"\n"), 0o755))
+	text := strings.NewReplacer("/etc/", root+"/etc/", "/run/", root+"/run/").Replace(read(t, "../../deploy/package/"+script))
+	c := exec.CommandContext(t.Context(), "sh", append([]string{"-c", text, script}, args...)...)
+	c.Env = []string{"PATH=" + filepath.Join(root, "bin") + ":" + os.Getenv("PATH")}
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Errorf("%s %q: %v\n%s", script, args, err, out)
+	}
+	return read(t, note)
+}
+
+// Without the server a resolver that asks only it would have no names. One that asks a server elsewhere stays.
+func TestARemovedPackageLeavesNoResolverInFront(t *testing.T) {
+	loop := netip.MustParseAddr("127.0.0.1")
+	for _, p := range []place{behindResolved(&holder{}), behindDnsmasq(&holder{unit: "dnsmasq.service"}, loop)} {
+		for _, test := range []struct {
+			text, arg string
+			removed   bool
+		}{
+			{p.file.text, "remove", true},
+			{p.file.text, "0", true}, // of rpm
+			{p.file.text, "upgrade", false},
+			{p.file.text, "1", false},
+			{strings.NewReplacer("127.0.0.1", "192.0.2.53", ":1053", "", "#1053", "").Replace(p.file.text), "remove", false},
+		} {
+			root := t.TempDir()
+			path := filepath.Join(root, p.file.path)
+			testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+			write(t, path, test.text)
+			ran := runScript(t, root, "prerm", test.arg)
+			if told := strings.Contains(ran, "try-restart "+p.unit+"\n"); exists(path) == test.removed || told != test.removed {
+				t.Errorf("%s with %s: it is there: %v; it ran\n%s", p.file.path, test.arg, exists(path), ran)
+			}
+		}
 	}
 }
 
