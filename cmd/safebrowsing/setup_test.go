@@ -249,7 +249,8 @@ func runScript(t *testing.T, root, script string, args ...string) (ran string) {
 	write(t, note, "")
 	testkit.Must(t, errors.Join(os.MkdirAll(filepath.Join(root, "bin"), 0o755), os.MkdirAll(filepath.Join(root, "run/systemd/system"), 0o755)))
 	testkit.Must(t, os.WriteFile(filepath.Join(root, "bin/systemctl"), []byte("#!/bin/sh\necho \"$@\" >>"+note+"\n"), 0o755))
-	text := strings.NewReplacer("/etc/", root+"/etc/", "/run/", root+"/run/").Replace(read(t, "../../deploy/package/"+script))
+	testkit.Must(t, errors.Join(os.RemoveAll(filepath.Join(root, "bin/deb-systemd-invoke")), os.Symlink("systemctl", filepath.Join(root, "bin/deb-systemd-invoke"))))
+	text := strings.NewReplacer("/etc/", root+"/etc/", "/run/", root+"/run/", "/var/", root+"/var/").Replace(read(t, "../../deploy/package/"+script))
 	c := exec.CommandContext(t.Context(), "sh", append([]string{"-c", text, script}, args...)...)
 	c.Env = []string{"PATH=" + filepath.Join(root, "bin") + ":" + os.Getenv("PATH")}
 	if out, err := c.CombinedOutput(); err != nil {
@@ -281,6 +282,24 @@ func TestARemovedPackageLeavesNoResolverInFront(t *testing.T) {
 				t.Errorf("%s with %s: it is there: %v; it ran\n%s", p.file.path, test.arg, exists(path), ran)
 			}
 		}
+	}
+}
+
+// dpkg tells an upgrade and an installation after a removal by the same words: what was enabled starts after both.
+func TestADebThatComesBackStarts(t *testing.T) {
+	root := t.TempDir()
+	link := filepath.Join(root, "etc/systemd/system/multi-user.target.wants", setupUnit)
+	testkit.Must(t, os.MkdirAll(filepath.Dir(link), 0o755))
+	testkit.Must(t, os.Symlink("/lib/systemd/system/"+setupUnit, link))
+	if ran := runScript(t, root, "prerm", "remove"); strings.Contains(ran, "disable") {
+		t.Errorf("The removal ran\n%s", ran)
+	}
+	if ran := runScript(t, root, "postinst", "configure", "1.2.3"); !strings.Contains(ran, "\nstart "+setupUnit+"\n") {
+		t.Errorf("The installation after it ran\n%s", ran)
+	}
+	runScript(t, root, "postrm", "purge")
+	if _, err := os.Lstat(link); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("A purge leaves the link that enables the service: %v", err)
 	}
 }
 
