@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -60,7 +61,7 @@ at 0.`,
 				return err
 			}
 			d := &examination{offline: c.Bool("offline"), resolvConf: config.ResolvConf}
-			d.W, d.JSON, d.Secrets = c.Root().Writer, c.Bool("json"), []string{os.Getenv(config.KeyVariable)}
+			d.W, d.JSON, d.Secrets = c.Root().Writer, c.Bool("json"), []string{strings.TrimSpace(os.Getenv(config.KeyVariable))}
 			switch {
 			case c.IsSet("redis"):
 				return errors.New("-redis is for the relay's program: run safebrowsing-relay doctor with the same flags")
@@ -107,7 +108,7 @@ there is a problem; warnings leave it at 0.`,
 				}
 			}
 			d := &examination{offline: true, before: true, resolvConf: config.ResolvConf}
-			d.W, d.JSON, d.Secrets = c.Root().Writer, c.Bool("json"), []string{os.Getenv(config.KeyVariable)}
+			d.W, d.JSON, d.Secrets = c.Root().Writer, c.Bool("json"), []string{strings.TrimSpace(os.Getenv(config.KeyVariable))}
 			return d.corefile(ctx, corefileOf(c))
 		},
 	}

@@ -85,6 +85,7 @@ func TestKeyComesFromACredentialToo(t *testing.T) {
 		{"a credential goes before the environment", "safebrowsing", "FROMCRED", "FROMENV", "FROMCRED", "", true, ""},
 		{"the Corefile goes before a credential", "safebrowsing {\napi_key MINE\n}", "FROMCRED", "FROMENV", "MINE", "MINE", false, ""},
 		{"no credential", "safebrowsing", "none", "FROMENV", "FROMENV", "FROMENV", false, ""},
+		{"a line break after the key in the environment, as of a secret made by echo", "safebrowsing", "none", "FROMENV\r\n", "FROMENV", "FROMENV", false, ""},
 		{"an empty credential is none", "safebrowsing", "\n", "FROMENV", "FROMENV", "FROMENV", false, ""},
 		{"an empty credential starts with own lists", own, "\n", "", "", "", false, "put the key into the file of the credential safebrowsing.key and restart the service"},
 	} {

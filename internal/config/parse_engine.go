@@ -311,6 +311,6 @@ func KeyOfProcess() (key, file string, err error) {
 			}
 		}
 	}
-	key = os.Getenv(KeyVariable)
+	key = strings.TrimSpace(os.Getenv(KeyVariable))
 	return key, "", say.CheckKeyIn("$"+KeyVariable, key)
 }
