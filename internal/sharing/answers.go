@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"maps"
@@ -96,15 +95,20 @@ end
 return out`)
 
 // store writes values, unless there is a younger one or one of a newer format, and ends claims. One
-// that is younger than ARGV[2] is of a time when the clock of Redis was ahead.
+// that is younger than ARGV[2], in milliseconds, is of a time when the clock of Redis was ahead. Times are
+// compared as numbers: Lua compares strings by the locale of Redis.
 var store = NewScript(`
 local n = #KEYS / 2
+local function at(value)
+  local high, low = struct.unpack('>I4I4', value, 2)
+  return high * 4294967296 + low
+end
 for i = 1, n do
   local value, old = ARGV[2 * i + 1], redis.call('GET', KEYS[i])
   local stays = false
   if value ~= '' and old and #old > 9 then
-    local have, new, at = string.byte(old), string.byte(value), string.sub(old, 2, 9)
-    stays = have > new or have == new and at > string.sub(value, 2, 9) and at <= ARGV[2]
+    local have, new = string.byte(old), string.byte(value)
+    stays = have > new or have == new and at(old) > at(value) and at(old) <= tonumber(ARGV[2])
   end
   if value ~= '' and not stays then
     redis.call('SET', KEYS[i], value, 'PXAT', ARGV[2 * i + 2])
@@ -296,7 +300,7 @@ func (a *Answers) ask(ctx context.Context, prefixes []lookup.Prefix, c redisCloc
 // store writes what the server has told into Redis, and ends the claims of all prefixes.
 func (a *Answers) store(s *asked, c redisClock) {
 	soon := c.redis.Add(time.Since(c.at) + time.Minute) // the clocks of two relays are not read at once
-	args := []string{a.id, string(binary.BigEndian.AppendUint64(nil, uint64(soon.UnixMilli())))}
+	args := []string{a.id, strconv.FormatInt(soon.UnixMilli(), 10)}
 	for _, p := range s.prefixes {
 		value, until := "", ""
 		e, ok := s.about(p)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -182,6 +184,41 @@ func TestAnOlderAnswerDoesNotReplaceAYoungerOne(t *testing.T) {
 	ahead := s.Do("GET", stored(t, s, "jump"))
 	a.store(&asked{prefixes: []lookup.Prefix{"jump"}, answer: srv.answer, received: now}, redisClock{redis: now, at: now})
 	testkit.Until(t, "an answer in the place of one of tomorrow", func() bool { return s.Do("GET", stored(t, s, "jump")) != ahead })
+}
+
+// Redis compares strings by the locale that it was started with.
+func TestTheYoungerAnswerStaysInAnyLocale(t *testing.T) {
+	dir := t.TempDir()
+	if out, err := exec.Command("localedef", "-i", "en_US", "-f", "UTF-8", filepath.Join(dir, "en_US.UTF-8")).CombinedOutput(); err != nil {
+		t.Skipf("no locale can be made: %v %s", err, out)
+	}
+	t.Setenv("LOCPATH", dir)
+	t.Setenv("LC_ALL", "en_US.UTF-8")
+	s := testkit.StartRedis(t)
+	a := NewAnswers(openRedis(t, s.URL()), nil)
+	now := time.Now()
+	write := func(p string, received time.Time) {
+		a.store(&asked{prefixes: []lookup.Prefix{lookup.Prefix(p)}, answer: lookup.Answer{TTL: time.Hour}, received: received}, redisClock{redis: now, at: now})
+	}
+	const pairs = 40
+	for i := range pairs {
+		older := now.Add(-time.Duration(i+1) * 977 * time.Millisecond)
+		write(fmt.Sprintf("old%c", i), older)
+		write(fmt.Sprintf("old%c", i), now)
+		write(fmt.Sprintf("new%c", i), now)
+		write(fmt.Sprintf("new%c", i), older)
+	}
+	write("done", now)
+	stored(t, s, "done")
+	for i := range pairs {
+		for _, p := range []lookup.Prefix{lookup.Prefix(fmt.Sprintf("old%c", i)), lookup.Prefix(fmt.Sprintf("new%c", i))} {
+			v, err := a.client.Do(t.Context(), "read", "GET", a.keysOf([]lookup.Prefix{p})[:1])
+			testkit.Must(t, err)
+			if got, ok, _ := decode(p, v.Bytes()); !ok || got.byRedis.UnixMilli() != now.UnixMilli() {
+				t.Errorf("Expected the younger answer about %q, got one that is %s older", p, now.Sub(got.byRedis))
+			}
+		}
+	}
 }
 
 // Relays that want the same at the same time cause one search.
