@@ -28,8 +28,8 @@ const maxValue = 512 << 10
 
 // beatScript takes or renews the lease, and returns the holder, its token, the time of Redis, the
 // format, three documents, and the heads. Values of a wrong type or size are deleted, and a lease that
-// would last longer than any: the clock of Redis was set back since, and its holder may be dead. The write of
-// KEYS[8] finds out whether Redis is full or only a replica.
+// would last longer than any, or for ever: the clock of Redis was set back since, or a copy of Redis has lost the
+// ends of its keys, and its holder may be dead. The write of KEYS[8] finds out whether Redis is full or only a replica.
 //
 // KEYS: lease, token, format, three documents, heads, alive. ARGV: id, the milliseconds of a
 // lease, whether it is wanted, format and writer, format, milliseconds of the format, most bytes of
@@ -55,10 +55,10 @@ if form and (tonumber(string.match(form, '^%d+')) or 0) > tonumber(ARGV[5]) then
 end
 redis.call('SET', KEYS[8], '1', 'PX', ARGV[2])
 redis.call('SET', KEYS[3], ARGV[4], 'PX', ARGV[6])
-local holder, token = get(KEYS[1], 'GET'), get(KEYS[2], 'GET')
+local holder, token, left = get(KEYS[1], 'GET'), get(KEYS[2], 'GET'), redis.call('PTTL', KEYS[1])
 if holder == ARGV[1] and token and ARGV[3] == '1' then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
-elseif holder == ARGV[1] or holder and redis.call('PTTL', KEYS[1]) > 2 * ARGV[2] then
+elseif holder == ARGV[1] or holder and (left < 0 or left > 2 * ARGV[2]) then
   redis.call('DEL', KEYS[1])
   holder = false
 end

@@ -347,6 +347,9 @@ func TestTroubleOfRedis(t *testing.T) {
 		"a dead relay's lease of before its clock was set back": {func(s *testkit.Redis) {
 			s.Do("SET", key("lease:schedule.json"), "dead", "PX", "31536000000")
 		}, func(*testkit.Redis) {}, ""},
+		"a dead relay's lease that a copy of its Redis keeps for ever": {func(s *testkit.Redis) {
+			s.Do("SET", key("lease:schedule.json"), "dead")
+		}, func(*testkit.Redis) {}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
