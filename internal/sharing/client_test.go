@@ -231,12 +231,30 @@ func TestFilesOfRedisAreRegular(t *testing.T) {
 	}
 }
 
+// documentedUser makes a user with the rights that docs/fleet.md names.
+var documentedUser = []string{"ACL", "SETUSER", "relay", "on", ">secret", "~safebrowsing:*", "&safebrowsing:*", "+@all", "-@admin", "-@dangerous", "+role", "+info"}
+
 func TestUserAndPassword(t *testing.T) {
 	t.Parallel()
 	s := testkit.StartRedis(t)
-	s.Do("ACL", "SETUSER", "relay", "on", ">secret", "~safebrowsing:*", "&safebrowsing:*", "+@all", "-@admin", "-@dangerous") // as the documents say
+	s.Do(documentedUser...)
 	s.Do("ACL", "SETUSER", "default", "off")
 	c, w := open(t, strings.Replace(s.URL(), "//", "//relay@", 1), func(cfg *Config) { cfg.Password = "secret" })
+	w.up(t)
+	use(t, c)
+	if _, err := c.Do(t.Context(), "examine", "INFO", nil); err != nil { // for the doctor
+		t.Error(err)
+	}
+}
+
+// Behind Sentinels the library asks for the role of the server.
+func TestUserAndPasswordWithSentinels(t *testing.T) {
+	testkit.Long(t)
+	t.Parallel()
+	master := testkit.StartRedis(t)
+	sentinels := testkit.StartSentinels(t, master, 1)
+	master.Do(documentedUser...)
+	c, w := open(t, "redis+sentinel://relay@"+sentinels[0].Addr+"/main", func(cfg *Config) { cfg.Password = "secret" })
 	w.up(t)
 	use(t, c)
 }
