@@ -386,6 +386,25 @@ func TestTroubleOfRedis(t *testing.T) {
 	}
 }
 
+// A server that answers runs and can be reached.
+func TestTheCureFitsTheError(t *testing.T) {
+	testkit.Long(t)
+	t.Parallel()
+	private, _ := testkit.StartRedisTLS(t)
+	server := testkit.StartRedis(t, "--databases", "1")
+	poor := testkit.StartRedis(t, "--min-replicas-to-write", "1")
+	for url, cure := range map[string]string{
+		strings.Replace(private.URL(), "redis:", "rediss:", 1): "-redis-ca",
+		server.URL() + "/1": "a database that Redis has",
+		poor.URL():          "min-replicas-to-write",
+	} {
+		_, w := open(t, url, nil)
+		if got := Cure(errors.New(w.wait(t, 1)[0])); !strings.Contains(got, cure) {
+			t.Errorf("%s: Expected a cure with %q, got %q for %q", url, cure, got, w.seen())
+		}
+	}
+}
+
 func TestARelayLeavesANewerFormatAlone(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
