@@ -71,11 +71,12 @@ func live(c *caddy.Controller, s *SafeBrowsing) {
 		encrypted := config.EncryptedOf(blocks)
 		s.block.Designate(config.Designated(encrypted))
 		of.sayOnce(func(text string) { log.Warning(text) }, cfg.Warnings, config.HiddenViews(file, blocks), cfg.Undesignated(encrypted), []string{loop})
-		of.sayOnce(func(text string) { log.Info(text) }, cfg.Notes, []string{s.block.Keeps()})
+		of.sayOnce(func(text string) { log.Info(text) }, cfg.Notes)
 		s.block.Need(block.NeededBy(of.blocks, config.ForwardTargets(blocks))) // all blocks have been read by now
 		if err := serving.start(s, of.generation); err != nil {
 			return plugin.Error(say.Plugin, err)
 		}
+		of.sayOnce(func(text string) { log.Info(text) }, []string{s.block.Keeps()}) // its lists of allow are open now
 		return nil
 	})
 	release := func() error {

@@ -2,6 +2,7 @@ package block
 
 import (
 	_ "embed"
+	"slices"
 	"strings"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
@@ -21,14 +22,13 @@ func (b *Block) Kept(x *Sign, qname string) *answer.Kept {
 		return nil
 	}
 	k := x.kept
-	if b.Config.Keep == config.KeepNothing || k.Canary && b.Config.Keep != config.KeepCanaries || !b.InScope(qname) {
+	if b.Config.Keep == config.KeepNothing || k.Canary && b.Config.Keep != config.KeepCanaries {
 		return nil
 	}
 	if _, paused := b.PausedUntil(); k.Canary && (paused || b.Config.Monitor) {
 		return nil
 	}
-	var d lookup.Decision
-	if b.checkOwn(lookup.FromQname(qname), &d) && d.By == lookup.ByAllow {
+	if b.leaves(qname) {
 		return nil
 	}
 	return k
@@ -53,9 +53,16 @@ func Canaries() (names []string) {
 	return names
 }
 
-// Keeps says which names are kept, for the log.
+// leaves reports whether a name is forwarded whatever keep_clients says: it is in no zone of the block, in except or in allow.
+func (b *Block) leaves(qname string) bool {
+	var d lookup.Decision
+	return !b.InScope(qname) || b.checkOwn(lookup.FromQname(qname), &d) && d.By == lookup.ByAllow
+}
+
+// Keeps says which names are kept, for the log, once the block has started; "" if it is for none of them.
 func (b *Block) Keeps() string {
-	names, zone := strings.Join(Canaries(), ", "), "resolver.arpa is not forwarded"
+	kept := slices.DeleteFunc(Canaries(), func(name string) bool { return b.leaves(name + ".") })
+	names, zone := strings.Join(kept, ", "), "resolver.arpa is not forwarded"
 	var all []string
 	for _, d := range b.instead {
 		all = append(all, d.String())
@@ -63,10 +70,18 @@ func (b *Block) Keeps() string {
 	if len(all) > 0 {
 		zone = "resolver.arpa leads to this server: " + strings.Join(all, ", ")
 	}
-	switch b.Config.Keep {
-	case config.KeepNothing:
+	led := b.leaves(answer.ResolverZone)
+	if led {
+		zone = "resolver.arpa is forwarded, by the zones, except or allow of the stanza"
+	}
+	switch {
+	case b.Config.Keep == config.KeepNothing:
 		return "keep_clients off: resolver.arpa is forwarded, and an upstream may lead clients to ask it instead of this server"
-	case config.KeepCanaries:
+	case names == "" && led:
+		return ""
+	case names == "":
+		return "Clients are kept here in part: " + zone
+	case b.Config.Keep == config.KeepCanaries:
 		if b.Config.Monitor {
 			return "Clients are kept here in part: " + zone + "; but monitor lets pass " + names
 		}

@@ -43,6 +43,9 @@ func TestWhatIsKeptByTheStanza(t *testing.T) {
 			if led, lets := b.standing().Led, strings.Contains(b.Keeps(), "monitor lets pass"); led != (tc.block.Keep == config.KeepNothing) || lets != tc.block.Monitor {
 				t.Errorf("Expected the log to say what is kept, got %q; status says that clients are led away: %t", b.Keeps(), led)
 			}
+			if says := b.Keeps(); strings.Contains(says, "resolver.arpa is not forwarded") != tc.ddr || !tc.block.Monitor && tc.block.Keep == config.KeepCanaries && strings.Contains(says, "use-application-dns.net") != tc.canary {
+				t.Errorf("Expected the log to name what is answered here only, got %q", says)
+			}
 			verdict := map[bool]string{true: status.VerdictBlocked, false: status.VerdictPasses}[tc.canary]
 			if a := b.Why(lookup.FromQname(canary)); a.Verdict != verdict && a.Verdict != status.VerdictUnknown || (a.List == "keep_clients") != tc.canary {
 				t.Errorf("Expected %s of a canary, got %+v", verdict, a)
