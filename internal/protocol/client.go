@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"golang.org/x/net/idna"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -438,10 +439,33 @@ func (c *caller) messageOf(ctx context.Context, answer *http.Response) string {
 		Error struct{ Message string }
 	}
 	raw, _ := io.ReadAll(answer.Body) // a cut text is no JSON
-	if json.Unmarshal(raw, &body) != nil {
-		return ""
+	text := ""
+	if json.Unmarshal(raw, &body) == nil {
+		text = body.Error.Message
+	} else if isBinary(answer.Header.Get("Content-Type")) {
+		text = statusText(raw)
 	}
-	return c.printable(body.Error.Message, maxMessage)
+	return c.printable(text, maxMessage)
+}
+
+// statusText returns the message in a google.rpc.Status, which is the form of an error for alt=proto,
+// or "". The details behind it may be cut.
+func statusText(raw []byte) string {
+	for {
+		field, kind, n := protowire.ConsumeTag(raw)
+		if n < 0 {
+			return ""
+		}
+		raw = raw[n:]
+		if field == 2 && kind == protowire.BytesType {
+			text, _ := protowire.ConsumeString(raw)
+			return text
+		}
+		if n = protowire.ConsumeFieldValue(field, kind, raw); n < 0 {
+			return ""
+		}
+		raw = raw[n:]
+	}
 }
 
 // relayHeader returns the value of a header of relays, or "". Google's server sends none.

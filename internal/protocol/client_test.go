@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -308,6 +309,34 @@ func TestStatusErrorsSayWhatTheServerSaid(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A server that is asked for alt=proto may write an error as a google.rpc.Status.
+func TestBinaryErrorsSayWhatTheServerSaid(t *testing.T) {
+	valid := []byte("\x08\x03\x12\x14API key not valid.\x1b[\x1a\x02\x0a\x00") // code, message, details
+	long := strings.Repeat("details", 1<<14)
+	for name, test := range map[string]struct {
+		contentType string
+		body        []byte
+		want        string
+	}{
+		"code, message and details":      {"application/x-protobuf", valid, "API key not valid. ["},
+		"long details":                   {"application/x-protobuf", protowire.AppendString(protowire.AppendTag(valid, 3, protowire.BytesType), long), "API key not valid. ["},
+		"no message":                     {"application/x-protobuf", valid[:2], ""},
+		"cut":                            {"application/x-protobuf", valid[:10], ""},
+		"JSON of the type that we want":  {"application/x-protobuf", []byte(`{"error":{"message":"quota"}}`), "quota"},
+		"a page":                         {"text/html", valid, ""},
+		"neither":                        {"application/x-protobuf", []byte("<html>bad gateway</html>"), ""},
+		"the message is another message": {"application/x-protobuf", []byte("\x12\x03\xff\xfe\xfd"), "\ufffd\ufffd\ufffd"},
+	} {
+		c := newClient(t, answering(func(r *http.Request) (*http.Response, error) {
+			return response(r, 400, http.Header{"Content-Type": {test.contentType}}, test.body), nil
+		}))
+		_, err := c.Search(t.Context(), []lookup.Prefix{zeroPrefix})
+		if got, ok := errors.AsType[*updater.StatusError](err); !ok || got.Message != test.want {
+			t.Errorf("%s: Expected %q, got %v", name, test.want, err)
+		}
+	}
 }
 
 // endless is a body that never ends; it counts what was read of it.
