@@ -445,6 +445,9 @@ func (c *caller) messageOf(ctx context.Context, answer *http.Response) string {
 	} else if isBinary(answer.Header.Get("Content-Type")) {
 		text = statusText(raw)
 	}
+	if text == "" {
+		return ""
+	}
 	return c.printable(text, maxMessage)
 }
 
