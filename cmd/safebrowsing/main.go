@@ -79,7 +79,7 @@ Does this configuration work?
    sudo safebrowsing doctor
 
 Each command has examples: safebrowsing COMMAND -h. With -json, all commands
-except completion and setup print one JSON object per line. The exit status is 0
+except completion and setup print one JSON value per line. The exit status is 0
 for good news, 1 for bad news such as a name that is blocked, a problem, or a
 CoreDNS that does not run, and 2 if the command could not do its work. The commands
 read an API key only where CoreDNS does: in the Corefile, its key file, the credential
@@ -158,7 +158,7 @@ func gone(name, where string) *cli.Command {
 
 // jsonFlag returns the flag of all commands with findings.
 func jsonFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "json", Usage: "print one JSON object per line"}
+	return &cli.BoolFlag{Name: "json", Usage: "print one JSON value per line"}
 }
 
 func versionCommand() *cli.Command {
