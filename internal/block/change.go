@@ -338,7 +338,7 @@ func removeFrom(ctx context.Context, candidates []ownlist.Config, c Change) (don
 		case err == nil:
 			done.also(c.Of(f, edited))
 		case edited.Changed:
-			return done, err
+			return done, byHand(err, f.Path, c)
 		case refused == nil && !forbidden(err): // else there is nothing to write
 			unread = cmp.Or(unread, err)
 		}
@@ -347,6 +347,15 @@ func removeFrom(ctx context.Context, candidates []ownlist.Config, c Change) (don
 		return done, nil
 	}
 	return done, unread
+}
+
+// byHand adds to an error who can remove an entry that this process may not: in a package root has the lists.
+func byHand(err error, path string, c Change) error {
+	if !forbidden(err) {
+		return err
+	}
+	word := map[bool]string{true: "allow", false: "block"}[c.Allow]
+	return fmt.Errorf("%w; whoever may write that file runs safebrowsing %s -remove -file %s %s", err, word, path, c.Host)
 }
 
 // editList edits a list and has it read at once.

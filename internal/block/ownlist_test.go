@@ -2,10 +2,14 @@ package block
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -205,6 +209,20 @@ func TestAnEntryThatCannotBeRemovedIsAnError(t *testing.T) {
 		if !wrong && (len(done.Removed) != 1 || filepath.Base(done.File) != "list.txt") {
 			t.Errorf("Expected one entry to be removed, got %+v", done)
 		}
+	}
+}
+
+// In a package root has the lists of the Corefile, and the server that is asked to unblock a name of them may not.
+func TestAnEntryOfRootsListSaysWhoCanRemoveIt(t *testing.T) {
+	host, _ := lookup.ParseHost("a.example")
+	refused := fmt.Errorf("writing list.txt: %w", syscall.EROFS)
+	for allow, want := range map[bool]string{false: "safebrowsing block -remove -file list.txt a.example", true: "safebrowsing allow -remove -file list.txt a.example"} {
+		if got := byHand(refused, "list.txt", Change{Host: host, Allow: allow, Remove: true}); !errors.Is(got, syscall.EROFS) || !strings.HasSuffix(got.Error(), want) {
+			t.Errorf("%v, want %s", got, want)
+		}
+	}
+	if got := byHand(io.ErrShortWrite, "list.txt", Change{}); got != io.ErrShortWrite {
+		t.Errorf("Another error became %v", got)
 	}
 }
 
