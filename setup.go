@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	golog "log"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"github.com/coredns/caddy/caddyfile"
 	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/plugin"
+	clog "github.com/coredns/coredns/plugin/pkg/log"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
@@ -56,6 +58,9 @@ func setup(c *caddy.Controller) error {
 func maskLog() {
 	w := golog.Writer()
 	if _, masked := w.(say.MaskedWriter); !masked && w != io.Discard {
+		if clog.IsJSON() { // coredns -log-format json makes each line of package log a text in an object
+			say.JSONTo = os.Stdout
+		}
 		golog.SetOutput(say.MaskedWriter{W: w})
 	}
 }

@@ -1,13 +1,17 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -52,6 +56,23 @@ func logOfStart(t *testing.T, port uint16, env ...string) string {
 	server.Line("CoreDNS-", 30*time.Second) // the last line of a start
 	defer server.Kill()
 	return server.Output()
+}
+
+// With coredns -log-format json each line of the log is an object with a text. A line of log json is none of these.
+func TestALineOfLogJSONIsOneObjectInAnyFormatOfTheLog(t *testing.T) {
+	dir, at := t.TempDir(), testkit.FreeAddress(t, "127.0.0.1")
+	_, port, _ := net.SplitHostPort(at)
+	own := testkit.Write(t, dir, "own.txt", "blocked.example\n")
+	conf := testkit.Write(t, dir, "Corefile", fmt.Sprintf(".:%s {\n bind 127.0.0.1\n safebrowsing {\n block %s\n log json\n }\n whoami\n}\n", port, own))
+	server := testkit.StartWith(t, []string{asServer + "=1", "SAFEBROWSING_API_KEY=", "STATE_DIRECTORY=" + dir}, os.Args[0], "-conf", conf, "-log-format", "json")
+	server.Line("CoreDNS-", 30*time.Second)
+	_, err := dns.Exchange(new(dns.Msg).SetQuestion("blocked.example.", dns.TypeA), at)
+	testkit.Must(t, err)
+	line := server.Line("blocked.example.", 30*time.Second)
+	var object struct{ Event, Name string }
+	if err := json.Unmarshal([]byte(line), &object); err != nil || object.Event != "blocked" || object.Name != "blocked.example." {
+		t.Errorf("Expected an object with the event and the name, got %+v, %v: %s", object, err, line)
+	}
 }
 
 func TestThePaceIsInTheLogAtDebug(t *testing.T) {

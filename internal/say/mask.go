@@ -8,6 +8,7 @@
 package say
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -178,6 +179,9 @@ func (l Log) Warningf(format string, args ...any) { l.to.Warning(line(fmt.Sprint
 // Errorf logs a line about what does not work.
 func (l Log) Errorf(format string, args ...any) { l.to.Error(line(fmt.Sprintf(format, args...))) }
 
+// JSONTo is where JSON writes; nil: where package log does. It must not change once something may be logged.
+var JSONTo io.Writer
+
 // JSON logs a value as a line that is JSON from its first byte on: where CoreDNS writes its log, without the
 // date, the level and the plugin's name.
 func (l Log) JSON(line any) {
@@ -186,5 +190,5 @@ func (l Log) JSON(line any) {
 		l.Errorf("Cannot log a line as JSON: %v", err)
 		return
 	}
-	golog.New(golog.Writer(), "", 0).Println(Masked(string(text))) // no date in front, whatever the flags
+	golog.New(cmp.Or(JSONTo, golog.Writer()), "", 0).Println(Masked(string(text))) // no date in front, whatever the flags
 }
