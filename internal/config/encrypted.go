@@ -45,11 +45,11 @@ var offered = map[string]struct {
 }
 
 // EncryptedOf returns where server blocks offer encrypted DNS with the plugin, in the order in which
-// clients should try it. Those without the plugin would lead clients past it; those with a view are
-// for some clients only.
+// clients should try it. Those without the plugin would lead clients past it; those with a view, and
+// those that demand a certificate of their clients, are for some clients only.
 func EncryptedOf(blocks []caddyfile.ServerBlock) (all []Encrypted) {
 	for _, b := range blocks {
-		if len(b.Tokens[say.Plugin]) == 0 || len(b.Tokens["view"]) > 0 {
+		if len(b.Tokens[say.Plugin]) == 0 || len(b.Tokens["view"]) > 0 || demandsCertificate(b) {
 			continue
 		}
 		listening := ListeningOf(b)
@@ -71,6 +71,13 @@ func EncryptedOf(blocks []caddyfile.ServerBlock) (all []Encrypted) {
 	}
 	slices.SortStableFunc(all, func(a, b Encrypted) int { return cmp.Compare(a.order, b.order) })
 	return all
+}
+
+// demandsCertificate reports whether clients without a certificate cannot connect.
+func demandsCertificate(b caddyfile.ServerBlock) bool {
+	words := b.Tokens["tls"]
+	i := slices.IndexFunc(words, func(word caddyfile.Token) bool { return word.Text == "client_auth" })
+	return i >= 0 && i+1 < len(words) && strings.HasPrefix(words[i+1].Text, "require")
 }
 
 // readNames reads the certificate of the plugin tls, or the names that it gets one for by ACME.

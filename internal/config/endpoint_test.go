@@ -151,6 +151,8 @@ func TestEncryptedServerBlocksWithThePluginAreDesignated(t *testing.T) {
 		{"without the plugin", "tls://. {\n$TLS\n}", nil, ""},
 		{"for some names", "tls://example.org {\n$TLS\n$US\n}", nil, ""},
 		{"for some clients", "tls://. {\nview a {\nexpr true\n}\n$TLS\n$US\n}", nil, ""},
+		{"for clients with a certificate", "tls://. {\n$TLS {\nclient_auth require_and_verify\n}\n$US\n}", nil, ""},
+		{"for clients with and without a certificate", "tls://. {\n$TLS {\nclient_auth verify_if_given\n}\n$US\n}", []string{"dot dns.home.example:853  []"}, ""},
 		{"gRPC, which clients do not look for", "grpc://. {\n$TLS\n$US\n}", nil, ""},
 		{"ACME", "tls://. {\ntls {\nemail a@example.org\nacme *.acme.example dns.acme.example\n}\n$US\n}", []string{"dot dns.acme.example:853  []"}, ""},
 		{"no name in the certificate", "tls://. {\n$NAMELESS\n$US\n}", nil, "tls://.:853: its certificate has no DNS name"},
