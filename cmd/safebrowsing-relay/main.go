@@ -101,7 +101,7 @@ func command() *cli.Command {
 			&cli.StringFlag{Name: "endpoint-ca", Usage: "trust only the authorities in `FILE` for the server"},
 			&cli.StringFlag{Name: "endpoint-cert", Usage: "the certificate for the server and its key, two `FILES` with a comma"},
 			&cli.StringFlag{Name: "token-file", Usage: "read an access token for Web Risk from `FILE`, instead of an API key"},
-			&cli.StringFlag{Name: "resolver", Usage: "the `ADDRESSES` of name servers for the server's name, separated by commas"},
+			&cli.StringFlag{Name: "resolver", Usage: "the `ADDRESSES` of name servers for the names of the server and of Redis, separated by commas"},
 			&cli.StringFlag{Name: "lists", Usage: "the `NAMES` of lists, separated by commas (default: the plugin's default)"},
 			&cli.StringFlag{Name: "max-entries", Usage: "the most entries of a list, a `COUNT`"},
 			&cli.StringFlag{Name: "budget", Usage: "the most searches a day, `COUNT`[,SHARE%] or unlimited, as in a Corefile"},
