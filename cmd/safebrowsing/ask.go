@@ -74,6 +74,9 @@ func doorsFor(path string, given bool, blocks []serverBlock) []string {
 	if given && len(of) > 0 && !control.Usual(path) {
 		return of
 	}
+	if given { // of two servers that run, its own is asked
+		return append(of, all...)
+	}
 	return append(all, of...)
 }
 

@@ -173,6 +173,20 @@ func TestTheServerOfACorefileIsFound(t *testing.T) {
 }
 
 // A running server edits its own lists: the command line leaves the files of the Corefile alone.
+// Beside a package another CoreDNS may run with its Corefile in a usual place: who names that means its server.
+func TestAGivenCorefileInAUsualPlaceMeansItsOwnServer(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "Corefile")
+	write(t, path, ". {\n safebrowsing {\n  endpoint http://127.0.0.1:1\n  db "+dir+"\n }\n}\n")
+	blocks, err := protectedBlocks(path)
+	testkit.Must(t, err)
+	for given, first := range map[bool]string{true: dir, false: block.Folders()[0]} {
+		if got := doorsFor("/etc/coredns/Corefile", given, blocks); got[0] != first || len(got) != 1+len(block.Folders()) {
+			t.Errorf("given %t: %q, want %s first", given, got, first)
+		}
+	}
+}
+
 func TestAllowAsksTheServerThatRuns(t *testing.T) {
 	dir := ownWorld(t, "endpoint http://127.0.0.1:1\n  allow allow.txt\n  db db")
 	r := new(running)
