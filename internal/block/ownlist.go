@@ -146,7 +146,7 @@ func reasonOf(err error) error {
 func reportFetched(e ownlist.URLEvent) {
 	switch e := e.(type) {
 	case ownlist.URLFailed:
-		log.Warningf("List %s cannot be updated: %s. %s; next attempt at %s. %s", e.Name, e.Error, inForce(e.URLState), say.Time(e.Next), fetchAdvice(e.Doubt))
+		log.Warningf("List %s cannot be updated: %s. %s; next attempt at %s. %s", e.Name, e.Error, inForce(e.URLState), say.Time(e.Next), fetchAdvice(e))
 	case ownlist.URLWaiting:
 		log.Warningf("List %s has waited for a minute to be fetched: the server fetches %s first. %s", e.Name, strings.Join(e.Others, ", "), inForce(e.URLState))
 	case ownlist.URLRecovered:
@@ -163,12 +163,14 @@ func inForce(s ownlist.URLState) string {
 }
 
 // fetchAdvice says what the operator can do about a failure.
-func fetchAdvice(doubt *ownlist.DoubtError) string {
+func fetchAdvice(e ownlist.URLFailed) string {
 	switch {
-	case doubt == nil:
+	case e.Disk:
+		return "Make room there, or name with db a directory that CoreDNS may write"
+	case e.Doubt == nil:
 		return "Check the URL and the network"
-	case doubt.From.IsZero():
+	case e.Doubt.From.IsZero():
 		return "Open the URL in a browser, and correct it in the Corefile if it does not lead to a list"
 	}
-	return "It is believed if it comes again after " + say.Time(doubt.From)
+	return "It is believed if it comes again after " + say.Time(e.Doubt.From)
 }

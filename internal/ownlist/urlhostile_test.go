@@ -273,8 +273,8 @@ func TestAListIsInForceWhenItHasCome(t *testing.T) {
 func TestADirectoryThatCannotBeWrittenIsAFailure(t *testing.T) {
 	f := newFixture(t, nil)
 	must(t, os.WriteFile(filepath.Dir(f.source.path), nil, 0o600)) // a file is where the directory should be
-	if s := f.fetch(send(names(3))); !s.Failing() || !strings.Contains(s.Error, "not a directory") || len(f.events) != 1 {
-		t.Errorf("%+v", s)
+	if s := f.fetch(send(names(3))); !s.Failing() || !strings.Contains(s.Error, "not a directory") || len(f.events) != 1 || !f.events[0].(URLFailed).Disk {
+		t.Errorf("%+v, %+v", s, f.events)
 	}
 }
 

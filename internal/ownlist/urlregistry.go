@@ -240,6 +240,7 @@ type URLEvent interface{ event() }
 type URLFailed struct {
 	URLState             // Error says why, without secrets
 	Doubt    *DoubtError // a list came and is not believed; else nil
+	Disk     bool        // it cannot be saved
 }
 
 // URLRecovered says that a fetch has succeeded after failures.

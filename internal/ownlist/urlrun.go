@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -261,7 +262,9 @@ func (s *urlSource) changes(before, after URLState, err error) []URLEvent {
 	case err == nil:
 		return []URLEvent{URLRecovered{after}}
 	}
-	return []URLEvent{URLFailed{after, doubt}}
+	_, path := errors.AsType[*fs.PathError](err)
+	_, link := errors.AsType[*os.LinkError](err)
+	return []URLEvent{URLFailed{after, doubt, path || link}}
 }
 
 // clean removes unfinished files of a process that died. Another process that downloads now has written to
