@@ -160,11 +160,12 @@ func newProbe(o *block.Block, dial dialer) *probe {
 		secured = new(tls.Config)
 	}
 	return &probe{base: &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         dial,
-		TLSClientConfig:     secured,
-		ForceAttemptHTTP2:   true,
-		TLSHandshakeTimeout: serverTimeout / 2,
+		Proxy:                  http.ProxyFromEnvironment,
+		OnProxyConnectResponse: protocol.ProxyAnswer,
+		DialContext:            dial,
+		TLSClientConfig:        secured,
+		ForceAttemptHTTP2:      true,
+		TLSHandshakeTimeout:    serverTimeout / 2,
 	}}
 }
 

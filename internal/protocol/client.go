@@ -246,6 +246,7 @@ func Transport(resolvers []string, secured *tls.Config) *http.Transport {
 			conn, err := dialer.DialContext(ctx, network, address)
 			return conn, askedOf(err, resolvers)
 		},
+		OnProxyConnectResponse: ProxyAnswer,
 		ForceAttemptHTTP2:      true,
 		TLSClientConfig:        secured,
 		TLSHandshakeTimeout:    10 * time.Second,
@@ -258,6 +259,15 @@ func Transport(resolvers []string, secured *tls.Config) *http.Transport {
 		// time out.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 10 * time.Second, PingTimeout: 5 * time.Second},
 	}
+}
+
+// ProxyAnswer is an http.Transport's OnProxyConnectResponse that says who refuses: net/http says "Forbidden"
+// as if the server had.
+func ProxyAnswer(_ context.Context, proxy *url.URL, _ *http.Request, answer *http.Response) error {
+	if answer.StatusCode == http.StatusOK {
+		return nil
+	}
+	return fmt.Errorf("the proxy %s answers with status %s", proxy.Host, answer.Status)
 }
 
 // Resolver returns a resolver that asks the first of some name servers, each "address:port", and from

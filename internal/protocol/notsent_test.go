@@ -164,6 +164,9 @@ func TestAProxyThatDoesNotReachTheServerHasNotSent(t *testing.T) {
 	if unsent, ok := errors.AsType[*updater.NotSentError](err); !ok || !unsent.Reached {
 		t.Errorf("got %v", err)
 	}
+	if want := "no connection to sb.example: the proxy " + through.Host + " answers with status 502"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want to read %q", err, want)
+	}
 }
 
 // gone is a transport without a network, for the hosts in it.
