@@ -25,7 +25,7 @@ import (
 // memoryKey is what a memory depends on.
 type memoryKey struct {
 	zones  string
-	engine engine.Settings
+	engine engine.Settings // as far as they say which service it is
 	keep   time.Duration
 	names  bool // they are kept: only with log
 }
@@ -199,7 +199,9 @@ func (b *Block) LookBack() (end func()) {
 	if b.Config.LookBack == 0 || !b.Config.Online {
 		return func() {}
 	}
-	m, release := process.memories.acquire(memoryKey{b.zones(), b.Settings, b.Config.LookBack, b.Config.LogBlocked})
+	service := b.Settings
+	service.Budget, service.Share, service.MaxEntries, service.Cache, service.Resolvers = 0, 0, 0, 0, "" // it is the same with others
+	m, release := process.memories.acquire(memoryKey{b.zones(), service, b.Config.LookBack, b.Config.LogBlocked})
 	b.memory = m
 	for _, list := range strings.Fields(b.Settings.Lists) {
 		listedLateTotal.WithLabelValues(list).Add(0) // an alert sees only what grows

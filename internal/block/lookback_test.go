@@ -36,6 +36,9 @@ func TestAReloadThatChangesNothingKeepsWhatWasAsked(t *testing.T) {
 		if first.memory != second.memory || len(lines.About("Look-back")) != 0 {
 			t.Errorf("another memory, %q", lines.About("Look-back"))
 		}
+		if lookingBack(t, func(c *config.Config) { c.Budget, c.Share, c.Cache, c.Resolvers = 400, 50, 1000, "9.9.9.9:53" }).memory != first.memory {
+			t.Error("a raised budget, which confirms what passed, forgets it")
+		}
 		third := lookingBack(t, func(c *config.Config) { c.LookBack = 2 * time.Hour })
 		if third.memory == first.memory {
 			t.Error("the same memory for another duration")
