@@ -150,9 +150,10 @@ func (f *fromAddress) RemoteAddr() net.Addr {
 
 func TestResolversAreDesignatedInOrderWithWhatClientsNeed(t *testing.T) {
 	lan4, lan6, loopback := netip.MustParseAddr("192.168.1.2"), netip.MustParseAddr("fd00::2"), netip.MustParseAddr("127.0.0.1")
+	link := netip.MustParseAddr("fe80::2") // no client can use it without its own zone, which a record does not have
 	all := []Designated{
 		{Name: "dns.home.example", ALPN: "doq", Port: 853, Addresses: []netip.Addr{loopback}},
-		{Name: "dns.home.example", ALPN: "dot", Port: 853, Addresses: []netip.Addr{lan4, lan6}},
+		{Name: "dns.home.example", ALPN: "dot", Port: 853, Addresses: []netip.Addr{link, lan4, lan6}},
 		{Name: "dns.home.example", ALPN: "h2", Port: 8443, Path: DoHPath},
 	}
 	dot := ` alpn="dot" port="853" ipv4hint="192.168.1.2" ipv6hint="fd00::2"`

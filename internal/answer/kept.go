@@ -125,9 +125,13 @@ func (k *Kept) Designate(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, 
 	return m
 }
 
-// reachableBy returns the addresses that a client can reach: loopback from this machine only.
+// reachableBy returns the addresses that a client can reach: loopback from this machine only, and none of a link, since
+// records have no zones.
 func (d *Designated) reachableBy(client netip.Addr) (all []netip.Addr) {
 	for _, a := range d.Addresses {
+		if a.Is6() && a.IsLinkLocalUnicast() {
+			continue
+		}
 		if !a.IsLoopback() || client.Unmap().IsLoopback() {
 			all = append(all, a)
 		}
