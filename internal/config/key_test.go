@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -235,6 +236,25 @@ func TestAServerBlockWithoutAPortListensWhereTheFlagSays(t *testing.T) {
 	}
 	if tls := ListeningOf(corefileOf(t, "tls://. {\nwhoami\n}\n")[0]).Listeners; tls[0].Port != "853" {
 		t.Errorf("the flag is for plain DNS only, got %v", tls)
+	}
+}
+
+// A server block that is bound to an interface leaves the other addresses of the machine to others, such as systemd-resolved.
+func TestAServerBlockOfAnInterfaceListensAtItsAddresses(t *testing.T) {
+	all, err := net.Interfaces()
+	testkit.Must(t, err)
+	i := slices.IndexFunc(all, func(i net.Interface) bool { return i.Flags&net.FlagLoopback != 0 })
+	if i < 0 {
+		t.Skip("this test needs a loopback interface")
+	}
+	for _, tc := range []struct {
+		name, at string
+		want     bool
+	}{{all[i].Name, "127.0.0.1", true}, {all[i].Name, "127.0.0.53", false}, {all[i].Name, "192.0.2.1", false}, {"none0", "127.0.0.53", true}} {
+		l := ListeningOf(corefileOf(t, ".:53 {\nbind "+tc.name+"\n}\n")[0])
+		if got := l.At(netip.MustParseAddr(tc.at), 53); got != tc.want {
+			t.Errorf("Bound to %s, at %s: expected %v, got %v", tc.name, tc.at, tc.want, got)
+		}
 	}
 }
 

@@ -61,16 +61,28 @@ func ListeningOf(b caddyfile.ServerBlock) (l Listening) {
 	return l
 }
 
-// At reports whether the block listens for plain DNS at an address of this machine. It
-// assumes that a block bound to interfaces does.
+// At reports whether the block listens for plain DNS at an address of this machine.
 func (l Listening) At(address netip.Addr, port uint16) bool {
 	listens := slices.ContainsFunc(l.Listeners, func(l Listener) bool {
 		return l.Transport == transport.DNS && l.Port == fmt.Sprint(port)
 	})
 	return listens && (len(l.Bind) == 0 || slices.ContainsFunc(l.Bind, func(word string) bool {
 		bound, err := netip.ParseAddr(word)
-		return err != nil || bound.IsUnspecified() || bound.Unmap() == address
+		return err != nil && hasAddress(word, address) || bound.IsUnspecified() || bound.Unmap() == address
 	}))
+}
+
+// hasAddress reports whether an interface of this machine has an address. One that is not known may have any.
+func hasAddress(name string, address netip.Addr) bool {
+	i, err := net.InterfaceByName(name)
+	if err != nil {
+		return true
+	}
+	all, err := i.Addrs()
+	return err != nil || slices.ContainsFunc(all, func(a net.Addr) bool {
+		prefix, err := netip.ParsePrefix(a.String())
+		return err == nil && prefix.Addr().Unmap() == address
+	})
 }
 
 // MachineAddresses returns the addresses of this machine.
