@@ -86,6 +86,11 @@ func (c *Command) ask(ctx context.Context, client *Client, p *status.Printer) (b
 	case "pause", "resume":
 		return false, c.pause(ctx, client, p)
 	case "allow", "block", "unblock":
+		for _, name := range c.Names { // none is changed unless all are hosts
+			if _, err := block.EntryHost(name); err != nil {
+				return false, err
+			}
+		}
 		return c.each(func(name string) (bool, error) { return c.change(ctx, client, p, name) })
 	}
 	return false, fmt.Errorf("there is no command %q: use %s", c.Word, strings.Join(Words, ", "))

@@ -422,3 +422,30 @@ func TestAServiceManagerThatComesLateIsToldAllTheSame(t *testing.T) {
 	TellManagerEnd()
 	hears("STOPPING=1")
 }
+
+// changing counts changes of own lists.
+type changing struct {
+	protecting
+	changes *int
+}
+
+func (c changing) Change(context.Context, block.Change) (block.Changed, error) {
+	*c.changes++
+	return block.Changed{}, nil
+}
+
+func TestNoListIsChangedUnlessAllNamesAreHosts(t *testing.T) {
+	for _, test := range []struct {
+		names   []string
+		changes int
+	}{{[]string{"a.example", "b.example"}, 2}, {[]string{"a.example", "b.example", "c..example"}, 0}} {
+		d, folder, changes := new(Doors), filepath.Join(t.TempDir(), "db"), 0
+		_, release, err := d.Open(folder, changing{changes: &changes})
+		testkit.Must(t, err)
+		t.Cleanup(release)
+		c := Command{Word: "allow", Tool: "x", Names: test.names, Folders: []string{folder}}
+		if err := c.Run(t.Context(), io.Discard); (err == nil) != (test.changes > 0) || changes != test.changes {
+			t.Errorf("%q: %v, %d changes", test.names, err, changes)
+		}
+	}
+}
