@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -209,7 +210,7 @@ func (s *settingUp) key(ctx context.Context, a *answers) (string, error) {
 		return key, nil
 	}
 	if a.endpoint != "" {
-		return "", nil
+		return "", s.maySend(ctx, a.endpoint)
 	}
 	if a.protocol != "" {
 		s.say("A key of the Web Risk API needs a project with a billing account: %s/apis/credentials", cloudConsole)
@@ -239,6 +240,19 @@ func (s *settingUp) key(ctx context.Context, a *answers) (string, error) {
 	}
 }
 
+// maySend returns an error unless there is no key from before, or the operator wants a server to get it: it may be
+// another server's.
+func (s *settingUp) maySend(ctx context.Context, endpoint string) error {
+	if !s.machine.hasKey {
+		return nil
+	}
+	send, err := s.yes(ctx, "Send the key that is there to "+endpoint, "-key-file or -no-key")
+	if err == nil && !send {
+		err = fmt.Errorf("give the key for %s with -key-file, or take %s away", endpoint, path.Join(setupFolder, "safebrowsing.key"))
+	}
+	return err
+}
+
 // lists returns the public lists to use. They are offered to those who have nothing else.
 func (s *settingUp) lists(ctx context.Context, alone bool) ([]publicList, error) {
 	switch {
@@ -262,12 +276,15 @@ func (s *settingUp) networks(ctx context.Context) ([]network, error) {
 	for i, n := range s.machine.networks {
 		s.say("  %d  %s, on %s, as %s", i+1, n.prefix, n.name, n.address)
 	}
-	byDefault := "0"
-	for i, n := range s.machine.networks { // IPv4 and IPv6 of the first interface
+	// By default the private networks, IPv4 and IPv6, of the first interface that has one. Who is in a public one, as a
+	// provider's, may be anybody.
+	byDefault, name := "0", ""
+	for i, n := range s.machine.networks {
 		switch {
-		case i == 0:
-			byDefault = "1"
-		case n.name == s.machine.networks[0].name:
+		case !n.address.IsPrivate():
+		case name == "":
+			byDefault, name = strconv.Itoa(i+1), n.name
+		case n.name == name:
 			byDefault += fmt.Sprintf(",%d", i+1)
 		}
 	}

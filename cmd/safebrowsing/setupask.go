@@ -101,9 +101,10 @@ func chosenNetworks(m *machine, text string) ([]network, error) {
 	})
 }
 
-// chosen returns the things that are chosen by number, from 1, by name, or by "all"; none for a word of none.
+// chosen returns the things that are chosen by number, from 1, by name, or by "all"; none for a word of none, which stands alone.
 func chosen[T comparable](text string, from []T, none []string, named func(T, string) bool, wrong func(word string) error) (all []T, err error) {
-	for _, word := range words(text) {
+	given := words(text)
+	for _, word := range given {
 		n, notNumber := strconv.Atoi(word)
 		if notNumber != nil {
 			n = slices.IndexFunc(from, func(x T) bool { return named(x, word) }) + 1
@@ -111,7 +112,7 @@ func chosen[T comparable](text string, from []T, none []string, named func(T, st
 		switch {
 		case word == "all" && len(from) > 0:
 			return from, nil
-		case slices.Contains(none, word):
+		case slices.Contains(none, word) && len(given) == 1:
 			return nil, nil
 		case n < 1 || n > len(from):
 			return nil, wrong(word)

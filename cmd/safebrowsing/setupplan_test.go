@@ -134,6 +134,50 @@ func TestSetupServesAddressesOfIPv6ThatStay(t *testing.T) {
 	}
 }
 
+// Who is in a provider's network may be anybody: it is served if the operator wants it.
+func TestSetupServesPrivateNetworksByDefault(t *testing.T) {
+	public := network{"wan", netip.MustParseAddr("203.0.113.5"), netip.MustParsePrefix("203.0.113.0/24")}
+	for _, test := range []struct {
+		networks []network
+		typed    string
+		want     string
+	}{
+		{[]network{public}, "\n", "Whom [0]: "},
+		{append([]network{public}, home()...), "\n", "Whom [2]: "},
+		{append([]network{public}, home()...), "0,1\n1\n", "no address in \"0\""},
+		{append([]network{public}, home()...), "0,1\n1\n", "DNS server 203.0.113.5"},
+	} {
+		i := newInstalled(t)
+		i.networks = test.networks
+		out, err := i.setup(test.typed, "-no-key", "-lists", "all", "-upstream", "9.9.9.9", "-yes")
+		if err != nil || !strings.Contains(out, test.want) {
+			t.Errorf("%v, want %q\n%s", err, test.want, out)
+		}
+	}
+}
+
+// A key that is there may be Google's: another server gets it only if the operator says so.
+func TestSetupSendsNoKeyToAnotherServerUnasked(t *testing.T) {
+	for _, test := range []struct {
+		hasKey       bool
+		typed, flags string
+		want         string // of an error; "": none
+	}{
+		{false, "", "", ""},
+		{true, "", "", "-key-file or -no-key"},
+		{true, "no\n", "", "give the key for http://192.168.1.3:8099 with -key-file, or take /etc/coredns-safebrowsing/safebrowsing.key away"},
+		{true, "yes\n", "", ""},
+		{true, "", "-no-key", ""},
+	} {
+		i := newInstalled(t)
+		i.hasKey = test.hasKey
+		_, err := i.setup(test.typed, append(strings.Fields(test.flags), "-endpoint", "http://192.168.1.3:8099", "-upstream", "9.9.9.9", "-serve", "machine", "-yes")...)
+		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%+v: %v", test, err)
+		}
+	}
+}
+
 // Upstreams are written as *forward* reads them; our own connections ask the same machines by plain DNS.
 func TestSetupForwardsByTLS(t *testing.T) {
 	for text, want := range map[string]string{
