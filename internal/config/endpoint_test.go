@@ -101,6 +101,8 @@ func TestEndpointsThatAreNotOneServiceOfOnesOwnAreRefused(t *testing.T) {
 		{"endpoint https://a.example http://u:s3cret@b.example/x?key=s3cret", "http://b.example: http to several servers is for your own network"},
 		{"endpoint https://a.example https://u:s3cret@b.example/x?key=s3cret", `"https://b.example/x": the endpoint must be a URL such as`},
 		{"endpoint https://a.example https://b.example/%zz?key=s3cret", `"https://b.example/%zz": the endpoint must be a URL such as`},
+		{"endpoint https://a.example u:s3cret@b.example", `"b.example": the endpoint must be a URL such as`},
+		{"endpoint https://a.example https://u:s3cret?@b.example", `"https://b.example": the endpoint must be a URL such as`},
 		{"api_key K\nendpoint https://10.0.0.1 https://10.0.0.2\nprotocol webrisk\nbudget 5", "protocol webrisk asks one server"},
 		{"endpoint https://a.example\ntls /no/such/file", "no such file"},
 		{"endpoint https://a.example\ntls /dev/null", "/dev/null is not a regular file"},

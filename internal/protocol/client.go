@@ -141,12 +141,16 @@ func ParseEndpoint(endpoint string) (*url.URL, error) {
 
 // openly returns what is meant for an endpoint, which may be no URL, without the parts that may be secret.
 func openly(text string) string {
-	text, _, _ = strings.Cut(text, "?")
-	scheme, rest, ok := strings.Cut(text, "://")
-	if at := strings.LastIndexByte(rest, '@'); ok && at >= 0 {
-		text = scheme + "://" + rest[at+1:]
+	begin := 0 // of what may be a user and a password
+	if i := strings.Index(text, "://"); i >= 0 {
+		begin = i + len("://")
 	}
-	return text
+	rest := text[begin:]
+	rest = rest[strings.LastIndexByte(rest, '@')+1:]
+	if end := strings.IndexAny(rest, "?#"); end >= 0 {
+		rest = rest[:end]
+	}
+	return text[:begin] + rest
 }
 
 // CheckEndpoints returns why the servers at one or more URLs cannot be asked, the first one
