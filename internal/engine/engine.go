@@ -63,8 +63,11 @@ func newEngine(s Settings, key string, edge Edge, before past, onReady func()) (
 	store := e.openStore(key, edge.Share)
 	schedule := before.schedules.next(s.Identity(), store, e.reporter.report)
 	e.client, e.store, e.Schedule, e.reporter.schedule = client, store, schedule, schedule
+	if store == nil { // without one it does not know yet who asks; nothing is saved
+		_ = schedule.Rekey(s.Origin(key).Asker, func() {})
+	}
 	if s.Token {
-		_ = schedule.Renew(s.Origin(key).Token, func() {}) // without a store it does not know the token yet; nothing is saved
+		_ = schedule.Renew(s.Origin(key).Token, func() {}) // nor the token
 	}
 	e.updater, err = updater.New(updater.Config{
 		Source:       client,

@@ -89,6 +89,29 @@ func TestANewTokenIsTriedAtOnce(t *testing.T) {
 	}
 }
 
+// The back-off after a wrong key is that key's, with db off, too.
+func TestANewKeyIsTriedAtOnce(t *testing.T) {
+	for name, db := range map[string]string{"a directory": t.TempDir(), "db off": ""} {
+		t.Run(name, func(t *testing.T) {
+			lines := testkit.Capture(t)
+			synctest.Test(t, func(t *testing.T) {
+				file := filepath.Join(t.TempDir(), "key")
+				google := listing(t, time.Hour)
+				google.SetKey("NEW")
+				testkit.Must(t, os.WriteFile(file, []byte("OLD"), 0o600))
+				s := Settings{Endpoint: "http://key.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b", DB: db, KeyFile: file}
+				e := started(t, s, "OLD", Edge{Transport: google, FirstContact: func() time.Duration { return 0 }})
+				defer e.stop()
+				time.Sleep(time.Minute)
+				testkit.WantParts(t, lines.Only(t, "Cannot update lists se-4b"), "403", "a new one is tried within a minute")
+				testkit.Must(t, os.WriteFile(file, []byte("NEW"), 0o600))
+				time.Sleep(2 * keyInterval)
+				lines.Only(t, "List se-4b now has 1 entry")
+			})
+		})
+	}
+}
+
 func TestAdviceNamesTheServiceAndTheCredential(t *testing.T) {
 	v5 := Settings{Protocol: protocol.DialectV5.Name}
 	own := Settings{Protocol: protocol.DialectV5.Name, Endpoint: "http://relay.example"}
