@@ -251,7 +251,10 @@ func (r *reporter) longWait(e updater.Event) {
 // storeFailed and stored log when the directory cannot be written and when it can be
 // written again.
 func (r *reporter) storeFailed(e updater.Event) {
-	if len(r.unsaved) == 0 {
+	switch others := len(r.unsaved); {
+	case e.List == updater.BudgetFile && others == 0:
+		log.Errorf("Cannot save the count of searches in db %s: %v. Searches are counted in memory meanwhile, and a restart may forget them", r.settings.DB, e.Err)
+	case e.List != updater.BudgetFile && (others == 0 || others == 1 && r.unsaved[updater.BudgetFile]):
 		cure := "Make the directory writable"
 		if file := files.InTheWay(r.settings.DB); file != "" {
 			cure = file + " is not a directory: move it away. " + cure

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -344,6 +345,27 @@ func TestAFolderThatFailsAndRecoversIsTwoLines(t *testing.T) {
 	r.report(updater.Event{Kind: updater.Stored, List: "se-4b"})
 	testkit.WantParts(t, lines.Only(t, "can be written again"), "[INFO]")
 	r.report(updater.Event{Kind: updater.Stored})
+	lines.Only(t, "can be written again")
+}
+
+// The count of searches alone may wait for another process, or for a slow disk: the lists are safe then.
+func TestACountThatCannotBeSavedIsNotSaidOfTheLists(t *testing.T) {
+	lines := testkit.Capture(t)
+	r := newReporter(Settings{DB: "/var/lib/lists", Protocol: protocol.DialectWebRisk.Name}, func() {})
+	for range 3 {
+		r.report(updater.Event{Kind: updater.StoreFailed, List: updater.BudgetFile, Err: errors.New("the disk has not answered within 2s")})
+	}
+	line := lines.Only(t, "Cannot save the count of searches in db /var/lib/lists")
+	testkit.WantParts(t, line, "[ERROR]", "not answered within 2s", "counted in memory")
+	if strings.Contains(line, "Lists") || strings.Contains(line, "off") {
+		t.Errorf("it speaks of the lists: %s", line)
+	}
+	for range 3 {
+		r.report(updater.Event{Kind: updater.StoreFailed, List: "se-4b", Err: errors.New("read-only file system")})
+	}
+	lines.Only(t, "Lists are in memory only")
+	r.report(updater.Event{Kind: updater.Stored, List: updater.BudgetFile})
+	r.report(updater.Event{Kind: updater.Stored, List: "se-4b"})
 	lines.Only(t, "can be written again")
 }
 
