@@ -292,16 +292,21 @@ func (s *Schedule) change(alter func(*scheduleState)) error {
 
 // forward moves all clocks by the duration of a suspend: the monotonic clock, which
 // they follow, stood still meanwhile. The file needs no change: its times are on the wall
-// clock, which ran on.
-func (s *Schedule) forward(suspended time.Duration) {
+// clock, which ran on. search is the clock of searches before the suspend: one that is another
+// by now stays, since it may be of a search after the wake-up, and no wait ends early.
+func (s *Schedule) forward(suspended time.Duration, search Clock) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	now := s.state.clone().Search
 	s.state.move(func(t time.Time) time.Time {
 		if t.IsZero() {
 			return t
 		}
 		return t.Add(-suspended)
 	})
+	if now.held() != search {
+		s.state.Search = now
+	}
 }
 
 // list returns the clock of a list.

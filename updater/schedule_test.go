@@ -271,7 +271,7 @@ func TestASuspendCountsAsTimePassed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScheduleOf(t, nil)
 		success(t, s, begin(t, s, se), 6*time.Hour)
-		s.forward(5 * time.Hour)
+		s.forward(5*time.Hour, s.searchClock())
 		wantDueIn(t, s, time.Hour)
 	})
 }
@@ -310,6 +310,30 @@ func TestASuspendCountsAsTimePassedForSearches(t *testing.T) {
 			<-ended
 		})
 	}
+}
+
+// The updater notices a suspend up to a minute after it. A search may have failed by then.
+func TestAWaitThatBeginsAfterAWakeUpLasts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScheduleOf(t, nil)
+		u, err := New(Config{Source: failingSource{errTest}, Database: new(lookup.Database), Schedule: s})
+		must(t, err)
+		begun, suspended := time.Now(), new(atomic.Int64)
+		u.sinceBoot = func() time.Duration { return time.Since(begun) + time.Duration(suspended.Load()) }
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- u.Run(ctx) }()
+		time.Sleep(10 * time.Second)
+		suspended.Store(int64(8 * time.Hour))
+		time.Sleep(5 * time.Second)
+		s.changeSearch(func(a *asked) { a.Clock = a.failed(time.Now(), 20*time.Minute, 0) }, func(err error) { must(t, err) })
+		time.Sleep(2 * time.Minute)
+		if got := time.Until(s.SearchHold().Until); got != 18*time.Minute {
+			t.Errorf("searches wait for %s, want 18 minutes", got)
+		}
+		cancel()
+		<-ended
+	})
 }
 
 func wantDueIn(t *testing.T, s *Schedule, want time.Duration) {

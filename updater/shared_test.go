@@ -259,7 +259,7 @@ func TestAFollowerTakesOverListsAndClocks(t *testing.T) {
 		}
 		for i, content := range []*Update{next, fullOf("2", 1, 3, 4, 9)} {
 			next = content
-			leader.cfg.Schedule.forward(2 * time.Hour) // the wait is over
+			leader.cfg.Schedule.forward(2*time.Hour, leader.cfg.Schedule.searchClock()) // the wait is over
 			leader.update(t.Context())
 			follower.follow()
 			got, want := follower.lists[se], leader.lists[se]

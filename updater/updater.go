@@ -288,7 +288,7 @@ func (u *Updater) awaitContact(ctx context.Context) error {
 // suspended meanwhile.
 func (u *Updater) sleepUntil(ctx context.Context, due time.Time) (woke bool, err error) {
 	for {
-		before, booted := time.Now(), u.sinceBoot()
+		before, booted, search := time.Now(), u.sinceBoot(), u.cfg.Schedule.searchClock()
 		wait := min(due.Sub(before), u.slice)
 		if wait <= 0 {
 			return false, ctx.Err()
@@ -300,7 +300,7 @@ func (u *Updater) sleepUntil(ctx context.Context, due time.Time) (woke bool, err
 		// clock since boot runs on, and unlike the wall clock it cannot be set.
 		now := time.Now()
 		if suspended := u.sinceBoot() - booted - now.Sub(before); suspended > overshoot {
-			u.cfg.Schedule.forward(suspended)
+			u.cfg.Schedule.forward(suspended, search)
 			return true, nil
 		}
 		// Systems without that clock: the wall clock has advanced too far. It may have been
