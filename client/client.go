@@ -20,6 +20,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -66,6 +67,14 @@ func Open(cfg Config) (*Client, error) {
 	}
 	if cfg.Program == "" {
 		return nil, errors.New(`no Program: it is "name/version", and goes to the server as the User-Agent`)
+	}
+	if cfg.Endpoint = strings.TrimSuffix(cfg.Endpoint, "/"); cfg.Endpoint != "" {
+		if err := protocol.CheckEndpoints([]string{cfg.Endpoint}); err != nil {
+			return nil, err
+		}
+	}
+	if !protocol.DialectV5.Serves(cfg.Endpoint) {
+		return nil, errors.New(cfg.Endpoint + " does not speak version 5")
 	}
 	for _, name := range cfg.Lists {
 		if err := protocol.DialectV5.CheckList(name, protocol.IsGoogle(cfg.Endpoint)); err != nil {

@@ -120,6 +120,9 @@ func TestAClientSaysWhatIsWrongWithItsConfig(t *testing.T) {
 		"http":           {Program: "test/1", Endpoint: "ftp://relay.example"},
 		"clear text":     {Program: "test/1", Key: key, Endpoint: "http://relay.example"},
 		"would send":     {Program: "test/1", Key: key, Endpoint: "http://[2001:db8::1%25eth0]"},
+		"takes no path":  {Program: "test/1", Key: key, Endpoint: "https://safebrowsing.googleapis.com/v5/"},
+		"speak":          {Program: "test/1", Key: key, Endpoint: "https://webrisk.googleapis.com"},
+		"65535":          {Program: "test/1", Key: key, Endpoint: "https://relay.example:80970"},
 		"/dev/null/safe": {Program: "test/1", Key: key, Folder: filepath.Join("/dev/null", "safe")},
 	} {
 		if c, err := Open(cfg); err == nil || !strings.Contains(err.Error(), want) {
