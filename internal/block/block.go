@@ -223,6 +223,9 @@ func (b *Block) check(h lookup.Host, c *Checked) {
 	}
 	s := b.service.Load()
 	if s == nil {
+		if b.Config.Inspect { // a list by URL may have a target in the answer
+			c.Needed = b.needed.What(h)
+		}
 		return
 	}
 	var candidates *lookup.Candidates

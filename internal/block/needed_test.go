@@ -224,3 +224,12 @@ func TestNeededNames(t *testing.T) {
 		t.Errorf("without Safe Browsing: %q", got)
 	}
 }
+
+// The targets in the answer for a needed name are not checked, with or without Safe Browsing.
+func TestANeededNameIsKnownAsOneWithoutSafeBrowsing(t *testing.T) {
+	p := fetching(t, "||cdn.example.com^\n", false, nil)
+	p.Config.Inspect = true
+	if c := p.Check(lookup.FromQname("lists.example.net.")); c.Needed == "" || c.Verdict != lookup.Safe {
+		t.Errorf("%+v", c)
+	}
+}
