@@ -316,15 +316,17 @@ func TestAnImportDoesNotForwardToItself(t *testing.T) {
 // A Corefile that is made has one port, of plain DNS.
 func TestAnImportListensForPlainDNS(t *testing.T) {
 	for text, want := range map[string]string{
-		"interface: 192.0.2.1\n interface: 192.0.2.1@853\n":               "0: x:3: encrypted DNS: 192.0.2.1@853",
-		"interface: 0.0.0.0@443\n port: 5353\n interface: 192.0.2.1\n":    "5353: x:2: encrypted DNS: 0.0.0.0@443",
-		"interface:192.0.2.1\n port:5353\n interface:192.0.2.1@853\n":     "5353: x:4: encrypted DNS: 192.0.2.1@853", // as unbound takes it, too
-		"interface: 192.0.2.1@5353\n interface: 192.0.2.2@5354\n":         "5353: x:3: port: 5354",
-		"interface: 192.0.2.1@5353\n interface: 192.0.2.1@5353\n port: 0": "5353: x:4: port: 0",
+		"interface: 192.0.2.1\n interface: 192.0.2.1@853\n":               "0 [192.0.2.1]: x:3: encrypted DNS: 192.0.2.1@853",
+		"interface: 0.0.0.0@443\n port: 5353\n interface: 192.0.2.1\n":    "5353 [192.0.2.1]: x:2: encrypted DNS: 0.0.0.0@443",
+		"interface:192.0.2.1\n port:5353\n interface:192.0.2.1@853\n":     "5353 [192.0.2.1]: x:4: encrypted DNS: 192.0.2.1@853", // as unbound takes it, too
+		"interface: 192.0.2.1@5353\n interface: 192.0.2.2@5354\n":         "5353 [192.0.2.1]: x:3: port: 5354",
+		"interface: 127.0.0.1@5335\n interface: 192.0.2.1\n":              "53 [192.0.2.1]: x:2: port: 5335",
+		"interface: 192.0.2.1\n interface: 127.0.0.1@53\n port: 5335\n":   "5335 [192.0.2.1]: x:3: port: 53",
+		"interface: 192.0.2.1@5353\n interface: 192.0.2.1@5353\n port: 0": "5353 [192.0.2.1]: x:4: port: 0",
 	} {
 		m := &imported{file: "x"}
 		testkit.Must(t, m.rpz([]byte("server:\n "+text)))
-		if got := fmt.Sprintf("%d: %s", m.port, m.left[0]); !strings.HasPrefix(got, want) || len(m.left) != 1 {
+		if got := fmt.Sprintf("%d %s: %s", m.port, m.bind, strings.Trim(fmt.Sprint(m.left), "[]")); !strings.HasPrefix(got, want) || len(m.left) != 1 {
 			t.Errorf("%q: got %s, %v, want %s", text, got, m.left, want)
 		}
 	}

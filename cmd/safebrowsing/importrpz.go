@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"net/netip"
 	"path/filepath"
 	"regexp"
@@ -31,6 +32,7 @@ func (m *imported) rpz(raw []byte) error {
 		}
 	}
 	u.end()
+	u.listen()
 	u.exceptions()
 	return nil
 }
@@ -62,6 +64,8 @@ type unboundConf struct {
 	dir    string // where relative paths begin
 	tls    bool   // of all upstreams
 	zone   unboundZone
+	at     []unboundLine   // addresses to listen on
+	port   unboundLine     // of those without one
 	closed map[string]bool // zones that block
 	open   []unboundLine   // zones that are resolved, also below one that blocks
 }
@@ -83,6 +87,26 @@ type unboundLine struct {
 	text string
 }
 
+// listen takes the port that addresses without one have, if there is such an address. Another file may say it.
+func (u *unboundConf) listen() {
+	common := u.port.text
+	switch {
+	case common == "" && u.imported.port != 0:
+		common = strconv.Itoa(u.imported.port)
+	case common == "" && slices.ContainsFunc(u.at, func(at unboundLine) bool { return strings.Contains(at.text, "@") }):
+		common = "53"
+	}
+	for _, wanted := range []bool{true, false} {
+		for _, at := range u.at {
+			address, port, _ := strings.Cut(at.text, "@")
+			if port = cmp.Or(port, common); (port == common) == wanted {
+				u.listens(at.line, address, port)
+			}
+		}
+	}
+	u.listens(u.port.line, "", u.port.text)
+}
+
 // set reads one attribute.
 func (u *unboundConf) set(line int, key string, values []string) {
 	value := strings.Join(values, " ")
@@ -96,14 +120,13 @@ func (u *unboundConf) set(line int, key string, values []string) {
 	case "server directory":
 		u.dir = value
 	case "server interface", "server ip-address":
-		address, port, _ := strings.Cut(value, "@")
-		if port == "853" || port == "443" { // tls-port and https-port
+		if _, port, _ := strings.Cut(value, "@"); port == "853" || port == "443" { // tls-port and https-port
 			u.leave(line, "encrypted DNS", value, "see tls of CoreDNS")
 			return
 		}
-		u.listens(line, address, port)
+		u.at = append(u.at, unboundLine{line, value})
 	case "server port":
-		u.listens(line, "", value)
+		u.port = unboundLine{line, value}
 	case "server tls-upstream", "server ssl-upstream":
 		u.tls = value == "yes"
 	case "server local-zone":

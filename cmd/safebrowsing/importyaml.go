@@ -94,7 +94,8 @@ func (m *imported) leaveAll(n *yaml.Node, what, of string) {
 	}
 }
 
-// listens takes addresses to listen on, and a port. Unspecified addresses bind nothing.
+// listens takes an address to listen on, and a port. It leaves out the address if another port is taken.
+// Unspecified addresses bind nothing.
 func (m *imported) listens(line int, address, port string) {
 	switch n, err := strconv.ParseUint(port, 10, 16); {
 	case port == "":
@@ -102,6 +103,7 @@ func (m *imported) listens(line int, address, port string) {
 		m.leave(line, "port", port, "")
 	case m.port != 0 && m.port != int(n):
 		m.leave(line, "port", port, fmt.Sprintf("it listens on port %d only", m.port))
+		return
 	default:
 		m.port = int(n)
 	}
