@@ -103,6 +103,9 @@ func TestRecipeOfNtfyTellsEachChangeOnce(t *testing.T) {
 	if !apart(t) {
 		return
 	}
+	if !strings.Contains(notify(t, "ntfy"), "* * * * * root /usr/local/bin/ntfy ") {
+		t.Error("cron looks for programs in /usr/bin and /bin only")
+	}
 	lines := testkit.Capture(t)
 	w := newWorld(t)
 	w.run("status "+testkit.FreeAddr(t), blockList(t, "sb-test.example"))
