@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -96,6 +97,17 @@ func tryLock(lock *flock.Flock) (locked bool, err error) {
 	return lock.TryLock()
 }
 
+// ErrNoLocks says that a folder has no locks, or that the file of the lock cannot be used.
+var ErrNoLocks = errors.New("locking the folder")
+
+// lockError is an error of locking. Without a file of the lock no file can be made there, and saving says so, too.
+func (s *Store) lockError(err error) error {
+	if _, missing := os.Lstat(s.lock.Path()); missing != nil {
+		return fmt.Errorf("locking the folder: %w", err)
+	}
+	return fmt.Errorf("%w: %w", ErrNoLocks, err)
+}
+
 // temporary reports whether an error will pass, as that of a process without file descriptors: it
 // does not say that there are no locks. A file system that does not answer may say that for days.
 func temporary(err error) bool {
@@ -123,7 +135,7 @@ func (u *Updater) lock(ctx context.Context) (waited bool, err error) {
 		case err != nil:
 			// This file system has no locks. Continue: fresh lists are worth more
 			// than protection from a second process, which is unlikely.
-			u.reportSave("", fmt.Errorf("locking the folder: %w", err))
+			u.reportSave("", u.cfg.Store.lockError(err))
 			return waited, nil
 		default:
 			u.wait(tries)

@@ -251,6 +251,13 @@ func (r *reporter) longWait(e updater.Event) {
 // storeFailed and stored log when the directory cannot be written and when it can be
 // written again.
 func (r *reporter) storeFailed(e updater.Event) {
+	if errors.Is(e.Err, updater.ErrNoLocks) { // each turn to fetch begins with it
+		if line := e.Err.Error(); r.unreadable["lock"] != line {
+			r.unreadable["lock"] = line
+			log.Warningf("db %s: %v. Lists are saved all the same, but no other process may use this db: nothing would keep both from asking the server", r.settings.DB, e.Err)
+		}
+		return
+	}
 	switch others := len(r.unsaved); {
 	case e.List == updater.BudgetFile && others == 0:
 		log.Errorf("Cannot save the count of searches in db %s: %v. Searches are counted in memory meanwhile, and a restart may forget them", r.settings.DB, e.Err)

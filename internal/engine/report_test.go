@@ -369,6 +369,25 @@ func TestACountThatCannotBeSavedIsNotSaidOfTheLists(t *testing.T) {
 	lines.Only(t, "can be written again")
 }
 
+// Lists are saved in a directory without locks, too: only other processes are not kept from it.
+func TestADirectoryWithoutLocksIsNotSaidToBeUnwritable(t *testing.T) {
+	lines := testkit.Capture(t)
+	db := t.TempDir()
+	testkit.Must(t, os.Mkdir(filepath.Join(db, "lock"), 0o700))
+	synctest.Test(t, func(t *testing.T) {
+		_, end := life(t, Settings{Endpoint: "http://locks.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b", DB: db}, listing(t, time.Hour), 0)
+		time.Sleep(time.Minute)
+		end()
+	})
+	if _, err := os.Stat(filepath.Join(db, "se-4b.list")); err != nil {
+		t.Error(err)
+	}
+	testkit.WantParts(t, lines.Only(t, "locking the folder"), "[WARNING]", filepath.Join(db, "lock"), "remove it", "no other process")
+	if got := append(lines.About("in memory only"), lines.About("written again")...); len(got) > 0 {
+		t.Errorf("the lists are saved, and the log says %q", got)
+	}
+}
+
 // "Make it writable" is no cure for a file that stands where the directory was.
 func TestAFileInThePlaceOfDbIsNamedWithWhatToDo(t *testing.T) {
 	lines := testkit.Capture(t)
