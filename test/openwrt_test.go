@@ -185,6 +185,16 @@ func TestOpenWrtServiceLeavesDnsmasqAlone(t *testing.T) {
 	}
 }
 
+// rc.common reads the script after /lib/functions.sh. A function of the same name would replace one with which
+// config_load reads lists.
+func TestOpenWrtScriptReplacesNoFunctionOfTheSystem(t *testing.T) {
+	script, err := fs.ReadFile(repository, openwrt+"safebrowsing.init")
+	testkit.Must(t, err)
+	if m := regexp.MustCompile(`(?m)^(append|prepend|list_contains|config|option|list|config_\w+|get_bool|xor|include|package|debug|board_name)\(\)`).Find(script); m != nil {
+		t.Errorf("It replaces %s", m)
+	}
+}
+
 // The words of a router's owner reach the server that runs, and what it answers is the exit status.
 func TestOpenWrtCommandsAskTheServer(t *testing.T) {
 	testkit.Long(t)

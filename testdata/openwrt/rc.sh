@@ -38,10 +38,6 @@ config_get() {
 	eval "$1=\$value"
 }
 config_get_bool() { config_get "$@"; }
-config_list_foreach() {
-	local value
-	for value in $(uci get "$CONFIG.$1.$2"); do "$3" "$value"; done
-}
 
 # server is the program of the package, which the commands of the script call.
 server() {
