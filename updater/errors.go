@@ -77,6 +77,11 @@ func (e *StatusError) Error() string {
 	return text
 }
 
+// NoKey reports whether Google says that the API key is not one, or has expired: that is status 400, as of a bad request.
+func (e *StatusError) NoKey() bool {
+	return e.Code == http.StatusBadRequest && strings.HasPrefix(e.Message, "API key ")
+}
+
 // NotSentError says that a request was not sent: there was no connection, since a route, a name
 // server, the name, somebody who listens, or TLS was missing. It is no answer, and so no failure
 // of the server: the rules of the server speak of unsuccessful responses.
@@ -124,7 +129,10 @@ func denied(err error) bool { return hasStatus(err, http.StatusUnauthorized, htt
 
 // refusesLists reports whether the server may not know one of the lists asked for. A
 // single unknown list can fail a whole batch.
-func refusesLists(err error) bool { return hasStatus(err, http.StatusBadRequest, http.StatusNotFound) }
+func refusesLists(err error) bool {
+	status := statusOf(err)
+	return hasStatus(err, http.StatusBadRequest, http.StatusNotFound) && !status.NoKey()
+}
 
 // hasStatus reports whether the server has answered with one of the statuses.
 func hasStatus(err error, codes ...int) bool { return slices.Contains(codes, statusOf(err).Code) }

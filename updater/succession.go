@@ -45,7 +45,7 @@ func (l List) versionUnknown() bool { return l.TakenOver && l.Version == nil }
 // a request: it may not know the versions of its predecessor. The next request asks
 // for these lists in full.
 func (u *Updater) doubtful(names []string, err error) (lists []string) {
-	if statusOf(err).Code != http.StatusBadRequest {
+	if status := statusOf(err); status.Code != http.StatusBadRequest || status.NoKey() {
 		return nil
 	}
 	for _, name := range names {

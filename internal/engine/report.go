@@ -213,7 +213,7 @@ func (r *reporter) stays(err error) string {
 // apart says what follows when a request for several lists is refused.
 func apart(e updater.Event) string {
 	status, ok := errors.AsType[*updater.StatusError](e.Err)
-	if !ok || status.Code != http.StatusBadRequest && status.Code != http.StatusNotFound {
+	if !ok || status.NoKey() || status.Code != http.StatusBadRequest && status.Code != http.StatusNotFound {
 		return ""
 	}
 	return ": then each list is requested by itself, to find the one that is refused"
@@ -338,7 +338,11 @@ func (r *reporter) hint(err error, next time.Time) string {
 	if !ok {
 		return ""
 	}
-	switch s := r.settings; status.Code {
+	code := status.Code
+	if status.NoKey() {
+		code = http.StatusForbidden
+	}
+	switch s := r.settings; code {
 	case http.StatusBadRequest, http.StatusNotFound:
 		return fmt.Sprintf(". Check the %s and the names in lists", s.Credential())
 	case http.StatusUnauthorized, http.StatusForbidden:

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -329,6 +331,36 @@ func TestMinimumWaitsOfSearchesAreOneState(t *testing.T) {
 		server.wait = 0
 		searches(r, searcher, 3)
 		lines.Only(t, "Confirmations work again")
+	})
+}
+
+// badKey answers as Google does to a key that there is not.
+type badKey struct{ asked []string }
+
+// RoundTrip implements http.RoundTripper.
+func (b *badKey) RoundTrip(r *http.Request) (*http.Response, error) {
+	b.asked = append(b.asked, r.URL.Path)
+	const body = `{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT"}}`
+	return &http.Response{StatusCode: http.StatusBadRequest, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)), Request: r}, nil
+}
+
+// Google refuses a wrong key with status 400, as it does a list that it lacks.
+func TestAWrongKeyIsNotTakenForAListThatIsRefused(t *testing.T) {
+	lines := testkit.Capture(t)
+	synctest.Test(t, func(t *testing.T) {
+		google := new(badKey)
+		e := started(t, Settings{Protocol: protocol.DialectV5.Name, Lists: "se-4b mw-4b"}, "WRONG", Edge{Transport: google, FirstContact: func() time.Duration { return 0 }})
+		time.Sleep(12 * time.Hour)
+		e.stop()
+		line := lines.Only(t, "Cannot update lists")
+		testkit.WantParts(t, line, "[ERROR]", "se-4b, mw-4b", "API key not valid", "Check the API key", "a new one is tried within a minute")
+		if strings.Contains(line, "by itself") || len(lines.About("refuses list")) > 0 {
+			t.Errorf("it speaks of lists: %s%q", line, lines.About("refuses list"))
+		}
+		if alone := slices.DeleteFunc(google.asked, func(path string) bool { return strings.HasSuffix(path, ":batchGet") }); len(alone) > 0 {
+			t.Errorf("lists are asked for by themselves: %q", alone)
+		}
 	})
 }
 
