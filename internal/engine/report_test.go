@@ -139,7 +139,7 @@ func TestAListThatTheServerDoesNotHaveIsNamed(t *testing.T) {
 		testkit.WantParts(t, lines.Only(t, "Cannot update lists"), "[ERROR]", "se-4b, pha4-4b, mw-4b", "status 400", "each list is requested by itself")
 		time.Sleep(24 * time.Hour)
 		testkit.WantParts(t, lines.Only(t, "refuses list"), "[ERROR]", "The server refuses list pha4-4b: ", "status 400", "Did you mean pha-4b?",
-			"Other lists are updated. This list has 0 entries in force. Next try not before ")
+			"Other lists are asked for without it. This list has 0 entries in force. Next try not before ")
 		lines.Only(t, "List se-4b now has 1 entry")
 		lines.Only(t, "List mw-4b now has 2 entries")
 		lines.Only(t, "Lists are updated again")
