@@ -14,6 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
+
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/sharing"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
@@ -304,6 +306,39 @@ func (r *reloaded) want(when string, clients map[string]*http.Client, statuses m
 		if got, body := codeOf(r.t, c, r.url); got != statuses[name] {
 			r.t.Errorf("%s: client %s: status %d, want %d: %s", when, name, got, statuses[name], body)
 		}
+	}
+}
+
+// A client chooses words of the error that ends its handshake.
+func TestAHandshakeThatFailsMakesNoLineInTheLog(t *testing.T) {
+	lines := testkit.Capture(t)
+	relay, server := &Relay{handler: &handler{metrics: newMetrics()}}, newParty(t)
+	certs := &certificates{cert: server.cert, key: server.key}
+	testkit.Must(t, certs.load())
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	testkit.Must(t, err)
+	s := relay.server(http.NotFoundHandler())
+	s.TLSConfig = certs.config()
+	go s.ServeTLS(listener, "", "") // ends with Close
+	t.Cleanup(func() { s.Close() })
+	c := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http: panic serving"}}
+	if conn, err := tls.Dial("tcp", listener.Addr().String(), c); err == nil {
+		conn.Close()
+		t.Fatal("a protocol that the relay does not speak is served")
+	}
+	var got dto.Metric
+	testkit.Until(t, "the end of the handshake", func() bool {
+		testkit.Must(t, relay.handler.metrics.broken.Write(&got))
+		return got.GetCounter().GetValue() > 0 || len(lines.About("panic")) > 0
+	})
+	if got := lines.About("panic"); len(got) > 0 {
+		t.Errorf("%q", got)
+	}
+	for _, line := range []string{"http: panic serving 192.0.2.1:1: a mistake\n", "http2: panic serving 192.0.2.1:1: a mistake\n"} {
+		s.ErrorLog.Print(line)
+	}
+	if got := lines.About("a mistake"); len(got) != 2 {
+		t.Errorf("Expected both panics, got %q", got)
 	}
 }
 

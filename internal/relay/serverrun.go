@@ -182,9 +182,10 @@ func (c *silent) Read(p []byte) (int, error) {
 // panics.
 type brokenConnections struct{ *metrics }
 
-// Write implements io.Writer.
+// Write implements io.Writer. Only the beginning of a line is net/http's own words: a client may have any word in the
+// rest, as by the protocols that it offers in TLS.
 func (b brokenConnections) Write(line []byte) (int, error) {
-	if strings.Contains(string(line), "panic") {
+	if _, what, _ := strings.Cut(string(line), ": "); strings.HasPrefix(what, "panic serving ") { // after "http" or "http2"
 		log.Errorf("A request failed: %s", strings.TrimSpace(string(line)))
 	} else {
 		b.broken.Inc()
