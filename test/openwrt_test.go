@@ -185,6 +185,11 @@ func TestOpenWrtServiceLeavesDnsmasqAlone(t *testing.T) {
 	}
 }
 
+// What the Corefile takes for an address is allowed, and nothing that ends a word or a stanza.
+func TestOpenWrtScriptTakesAddressesOfIPv6(t *testing.T) {
+	newRouter(t, nil).do("word '[fd00::1]:8053' && word fe80::1%eth0 && ! word 'a}' && ! word 'a b' && ! word 'a{' && ! word '\"a'")
+}
+
 // rc.common reads the script after /lib/functions.sh. A function of the same name would replace one with which
 // config_load reads lists.
 func TestOpenWrtScriptReplacesNoFunctionOfTheSystem(t *testing.T) {
