@@ -38,7 +38,7 @@ func (s *Schedule) Follow(last *Schedule) {
 // Borrow publishes the lists of another schedule of the same server at once, while
 // another Updater still asks with that schedule. Its clocks are not taken over. If
 // predecessor is set from belongs to one, see Origin, whose versions are not known here.
-// Call Borrow before s is used.
+// Call Borrow before s is used. If s follows another one, too, the lists of that come first.
 func (s *Schedule) Borrow(from *Schedule, predecessor bool) {
 	s.hand.lender, s.hand.lends = from, predecessor
 }
@@ -111,18 +111,23 @@ func (h *handover) remember(l List) {
 // recall returns a list of the schedule before, or else of the lender.
 func (h *handover) recall(name string) (List, bool) {
 	h.mu.Lock()
-	from, succeeds, continues := h.last, h.succeeds, h.continues
-	if from == nil {
-		from, succeeds, continues = h.lender, h.lends, false
-	}
+	last, succeeds, continues, lender, lends := h.last, h.succeeds, h.continues, h.lender, h.lends
 	h.mu.Unlock()
-	if from == nil {
+	if l, ok := last.recalled(name, succeeds, continues); ok {
+		return l, true
+	}
+	return lender.recalled(name, lends, false)
+}
+
+// recalled returns a list that the schedule keeps for another one. The nil Schedule keeps none.
+func (s *Schedule) recalled(name string, succeeds, continues bool) (List, bool) {
+	if s == nil {
 		return List{}, false
 	}
 	// That Updater may still be running, and remember lists.
-	from.hand.mu.Lock()
-	defer from.hand.mu.Unlock()
-	l, ok := from.hand.lists[name]
+	s.hand.mu.Lock()
+	defer s.hand.mu.Unlock()
+	l, ok := s.hand.lists[name]
 	if ok = ok && l.held(); ok && succeeds {
 		l = l.takenOver(continues)
 	}

@@ -46,7 +46,9 @@ func (all schedules) next(id Identity, store *updater.Store, report func(updater
 	case other != nil && (last == nil || last.Over()):
 		schedule.Succeed(other, last, continues)
 	case last != nil:
-		schedule.Follow(last)
+		if schedule.Follow(last); last.Over() { // it has clocks only
+			schedule.Borrow(all.kin(id))
+		}
 	default:
 		schedule.Borrow(all.kin(id))
 	}

@@ -165,6 +165,8 @@ func TestListsComeFromAnEngineThatHasSome(t *testing.T) {
 			Settings{APIKey: "ONE", Protocol: protocol.Dialects()[1].Name}, Settings{APIKey: "ONE", Protocol: protocol.DialectV5.Name}},
 		"another key": {
 			Settings{APIKey: "ONE", Protocol: protocol.DialectV5.Name}, Settings{APIKey: "THREE", Protocol: protocol.DialectV5.Name}},
+		"the same key again, as when a reload is taken back": {
+			Settings{APIKey: "ONE", Protocol: protocol.DialectV5.Name}, Settings{APIKey: "ONE", Protocol: protocol.DialectV5.Name}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 10 { // the order of a map is random
