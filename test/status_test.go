@@ -104,6 +104,25 @@ func TestAStatusPageThatCannotBeServedIsAnErrorAndNamesAreChecked(t *testing.T) 
 	testkit.WantParts(t, lines.Only(t, "There is no status page at "+taken.Addr().String()), "[ERROR]", "address already in use", "Choose another address")
 }
 
+// While a reload starts the new server block, the page of the old one has the port.
+func TestAReloadMovesTheStatusPageToAnotherAddressOfItsPort(t *testing.T) {
+	testkit.Long(t)
+	lines := testkit.Capture(t)
+	w := newWorld(t)
+	_, port, err := net.SplitHostPort(testkit.FreeAddr(t))
+	testkit.Must(t, err)
+	w.run("status 127.0.0.1:"+port, blockList(t, "sb-test.example"))
+	w.pageURL(lines)
+	testkit.Must(t, w.reload(w.corefile("status 0.0.0.0:"+port+" public", blockList(t, "sb-test.example"))))
+	testkit.Until(t, "the page at the new address", func() bool { return len(lines.About("The status page is at ")) == 2 })
+	get(t, "http://127.0.0.1:"+port+"/")
+	testkit.Must(t, w.reload(w.corefile(blockList(t, "sb-test.example"))))
+	if response, err := http.Get("http://127.0.0.1:" + port + "/"); err == nil {
+		response.Body.Close()
+		t.Error("Expected the page to end with the property status")
+	}
+}
+
 // What the page tells programs is what the control socket tells, byte for byte, but for the time at
 // which it was asked.
 func TestStatusJSONIsWhatTheControlSocketSays(t *testing.T) {

@@ -46,6 +46,9 @@ type Block struct {
 	instead []answer.Designated            // set by Designate, before Start
 	ends    []func()                       // what End does
 
+	pageless  bool   // there is no status page at the address that the stanza names; guarded by Process.changing after Start
+	closePage func() // guarded as pageless
+
 	finding sync.Mutex // held while the line of an entry is looked for
 	spared  say.Daily  // needed names that were not blocked
 	shares  engine.ShareLog

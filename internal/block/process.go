@@ -41,7 +41,7 @@ type Process struct {
 	memories    memories
 	unconfirmed unconfirmed
 
-	changing   sync.Mutex // held while lists of the server are opened
+	changing   sync.Mutex // held while lists of the server are opened, or pages
 	unusable   say.Daily  // of these lists
 	confirming sync.Mutex // held while a program has prefixes confirmed
 
@@ -95,8 +95,8 @@ func (p *Process) add(b *Block) {
 	}
 }
 
-// remove takes a block out, and waits until whoever opens lists of the server has done so, but not for a disk that
-// hangs: from then on the block gets none.
+// remove takes a block out, and waits until whoever opens lists of the server or a page has done so, but not for a disk
+// that hangs: from then on the block gets none.
 func (p *Process) remove(b *Block) {
 	p.mu.Lock()
 	p.blocks = slices.DeleteFunc(p.blocks, func(other *Block) bool { return other == b })
@@ -122,18 +122,38 @@ func (p *Process) all() []*Block {
 // openStatus serves the status page that the Corefile names, if it does. The result ends
 // that. A page that cannot be served is logged: it must not keep CoreDNS from serving.
 func (b *Block) openStatus() (end func()) {
+	b.closePage = func() {}
 	if b.Config.Status == "" {
-		return func() {}
+		return b.closePage
 	}
+	if err := b.servePage(); err != nil {
+		b.pageless = true
+		log.Errorf("There is no status page at %s: %v. Names are checked as always. It is tried again every %s. Choose another address for status, then reload CoreDNS", b.Config.Status, err, watchInterval)
+	}
+	return func() { b.closePage() }
+}
+
+func (b *Block) servePage() error {
 	at, release, err := process.pages.Open(b.Config.Status, page{process})
 	if err != nil {
-		log.Errorf("There is no status page at %s: %v. Names are checked as always. Choose another address for status, then restart CoreDNS", b.Config.Status, err)
-		return func() {}
+		return err
 	}
-	if at != nil {
+	if b.closePage, b.pageless = release, false; at != nil {
 		log.Infof("The status page is at http://%s/", at)
 	}
-	return release
+	return nil
+}
+
+// openPages serves pages that could not be served before: a reload may move a page to another address of its port,
+// which the page of before has until it ends.
+func (p *Process) openPages() {
+	p.changing.Lock()
+	defer p.changing.Unlock()
+	for _, b := range p.all() {
+		if b.pageless {
+			_ = b.servePage()
+		}
+	}
 }
 
 // page is the process as pages may show it. It implements status.Source.
@@ -301,7 +321,7 @@ func (p *Process) Report() status.Report {
 }
 
 // watchInterval is how often a state is looked at, so that reports say when it began, and to which
-// hour names belong, and for lists that another process has written.
+// hour names belong, for pages that are still to be served, and for lists that another process has written.
 const watchInterval = 5 * time.Second
 
 // watch notes changes of the state until ctx ends.
@@ -309,6 +329,7 @@ func (p *Process) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		p.Report()
 		p.sweepDevices()
+		p.openPages()
 		p.lookForServerLists()
 		select {
 		case <-ctx.Done():
