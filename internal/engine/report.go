@@ -184,8 +184,10 @@ func (r *reporter) fetched(e updater.Event) {
 	kind := outcomeOf(e.Err)
 	if status, ok := errors.AsType[*updater.StatusError](e.Err); ok {
 		kind = status.Error()
-	} else if _, ok := errors.AsType[*updater.NotSentError](e.Err); ok {
-		kind = "not sent"
+	} else if away, ok := errors.AsType[*updater.NotSentError](e.Err); ok {
+		if kind = "not sent"; away.Reached {
+			kind = "not accepted"
+		}
 	}
 	if kind == r.fetchTrouble {
 		log.Debugf("Lists %s are still not updated, next try not before %s: %v", e.List, say.Time(e.Due), e.Err)

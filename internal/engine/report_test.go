@@ -364,6 +364,25 @@ func TestAWrongKeyIsNotTakenForAListThatIsRefused(t *testing.T) {
 	})
 }
 
+// At the start of a machine there may be no route yet, and then a clock that no certificate agrees with.
+func TestATryThatReachedTheServerIsOtherTroubleThanOneWithoutAWay(t *testing.T) {
+	lines := testkit.Capture(t)
+	r := reporting(t, Settings{Protocol: protocol.DialectV5.Name, Lists: "se-4b"})
+	fails := func(text string, reached bool) {
+		r.report(updater.Event{Kind: updater.Fetched, List: "se-4b", Err: &updater.NotSentError{Err: errors.New(text), Reached: reached}})
+	}
+	for range 3 {
+		fails("network is unreachable", false)
+		fails("no such host", false)
+	}
+	testkit.WantParts(t, lines.Only(t, "Cannot update lists"), "network is unreachable")
+	lines.Forget()
+	for range 3 {
+		fails("certificate is not yet valid", true)
+	}
+	testkit.WantParts(t, lines.Only(t, "Cannot update lists"), "certificate is not yet valid")
+}
+
 func TestAFolderThatFailsAndRecoversIsTwoLines(t *testing.T) {
 	lines := testkit.Capture(t)
 	r := newReporter(Settings{DB: "/var/lib/lists", Protocol: protocol.DialectV5.Name}, func() {})
