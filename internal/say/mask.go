@@ -45,9 +45,13 @@ var kinds = []struct {
 	{"gocspx-", regexp.MustCompile(`(?i)gocspx-[0-9a-z_-]{10,}`), secret},
 	{"1//", regexp.MustCompile(`\b1//[0-9A-Za-z_-]{20,}`), token},
 	{"-----begin", regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|$)`), secret},
-	{"private_key", regexp.MustCompile(`(\\*"private_key(?:_id)?\\*"\s*:\s*)\\*"[^"]*"?`), "${1}" + secret},
+	{"private_key", regexp.MustCompile(`(\\*"private_key(?:_id)?\\*"\s*:\s*\\*")(?:` + quoted + `(\\*")|\(the secret\)|\S*)`), "${1}" + secret + "${2}"},
 	{"idle http channel", regexp.MustCompile(`(idle HTTP channel starting with )"(?:[^"\\]|\\.)*"`), "${1}(what the server sent)"},
 }
+
+// quoted is a text up to the quote that ends it, whose backslashes are not in it. What is masked must leave that, in JSON
+// that quotes JSON too: a client may ask for a name with the beginning of such a text.
+const quoted = `(?:\\+[^"\\]|[^"\\])*`
 
 // lengthOfKey is the number of bytes of an API key of Google.
 const lengthOfKey = 39

@@ -1,6 +1,7 @@
 package say
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -33,7 +34,10 @@ func TestWhatLooksLikeASecretIsMasked(t *testing.T) {
 		{"zone " + strings.ToLower(aKey) + ".", "zone (the key)."},
 		{"cut off: " + aKey[:20], "cut off: (the key)"},
 		{"open " + aToken + ": no", "open (the token): no"},
-		{`{"private_key_id": "abc", "private_key": "` + strings.ReplaceAll(pem, "\n", `\n`) + `", "a": 1}`, `{"private_key_id": (the secret), "private_key": (the secret), "a": 1}`},
+		{`{"private_key_id": "abc", "private_key": "` + strings.ReplaceAll(pem, "\n", `\n`) + `", "a": 1}`, `{"private_key_id": "(the secret)", "private_key": "(the secret)", "a": 1}`},
+		{`{"text":"{\"private_key_id\":\"abc\",\"private_key\":\"a\\nb\"}"}`, `{"text":"{\"private_key_id\":\"(the secret)\",\"private_key\":\"(the secret)\"}"}`},
+		{`{"private_key": "abc`, `{"private_key": "(the secret)`},
+		{`{"private_key": "a b", "c": "d"}`, `{"private_key": "(the secret)", "c": "d"}`},
 		{"x" + pem + "y", "x(the secret)\ny"},
 		{"GOCSPX-" + strings.Repeat("aB", 10) + " and 1//" + strings.Repeat("0aB", 10), "(the secret) and (the token)"},
 		{`received on idle HTTP channel starting with "a \"key\" of any form"; err=<nil>`, "received on idle HTTP channel starting with (what the server sent); err=<nil>"},
@@ -41,8 +45,28 @@ func TestWhatLooksLikeASecretIsMasked(t *testing.T) {
 		if got := Masked(tc.text); got != tc.want {
 			t.Errorf("%q: %q, want %q", tc.text, got, tc.want)
 		}
+		if again := Masked(tc.want); again != tc.want {
+			t.Errorf("%q became %q", tc.want, again)
+		}
 		if !HasSecret(tc.text) {
 			t.Errorf("%q: nothing was found", tc.text)
+		}
+	}
+}
+
+// A client may ask for any name. What is masked in it ends with it: the JSON around it stays JSON, and who asked is told.
+func TestWhatIsMaskedInANameEndsWithTheName(t *testing.T) {
+	for _, name := range []string{
+		`\"private_key\":\"x.malware.example.`, `\"private_key_id\":\"x\\.malware.example.`, `\"private_key\":\"\ \\\"x.malware.example.`,
+	} {
+		text, err := json.Marshal(map[string]string{"a": name, "b": "192.0.2.1"})
+		testkit.Must(t, err)
+		var got map[string]string
+		if err := json.Unmarshal([]byte(Masked(string(text))), &got); err != nil || got["b"] != "192.0.2.1" || got["a"] == name {
+			t.Errorf("%s became %s: %v", text, Masked(string(text)), err)
+		}
+		if line := Masked("Blocked " + name + " A for 192.0.2.1"); !strings.HasSuffix(line, " for 192.0.2.1") {
+			t.Errorf("%s became %s", name, line)
 		}
 	}
 }
