@@ -40,10 +40,25 @@ func (u *Updater) acquire(ctx context.Context) error {
 	if stale {
 		u.loadAgain()
 	}
+	u.saveRecalled()
 	u.takeOver()
 	// Only now: Load may take lists from the schedule before.
 	schedule.hand.unfollow()
 	return nil
+}
+
+// saveRecalled saves lists in memory that the folder does not have, as when a reload names another folder: the clocks
+// are there, and the next start must not have these only. It knows nothing of what machines share.
+func (u *Updater) saveRecalled() {
+	if u.cfg.Store == nil || u.cfg.Schedule.sharer() != nil {
+		return
+	}
+	for _, name := range u.cfg.Lists {
+		_, err := os.Stat(u.cfg.Store.listPath(name))
+		if l := u.lists[name]; l.held() && !l.TakenOver && errors.Is(err, fs.ErrNotExist) {
+			u.reportSave(name, u.save(l))
+		}
+	}
 }
 
 // acquireNow is acquire without waiting: it returns ErrBusy instead.

@@ -188,6 +188,31 @@ func TestListsComeFromAnEngineThatHasSome(t *testing.T) {
 	}
 }
 
+// A reload that names another folder takes the clocks along. A restart soon after it must not have these only.
+func TestTheFolderThatAReloadNamesHasTheListsAtOnce(t *testing.T) {
+	for name, before := range map[string]string{"instead of another one": t.TempDir(), "instead of none": ""} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				google := server(t)
+				r := ForTests{NewRegistry(Edge{Transport: google})}
+				s := Settings{APIKey: "ONE", Protocol: protocol.DialectV5.Name, Lists: "se-4b", DB: before}
+				_, release := acquire(t, r, s, 0)
+				s.DB = dir
+				_, end := acquire(t, r, s, time.Hour)
+				release()
+				synctest.Wait()
+				end()
+				e, end := acquire(t, ForTests{NewRegistry(Edge{Transport: google})}, s, time.Hour)
+				defer end()
+				if !suspects(e) {
+					t.Error("Expected the list of before after a restart")
+				}
+			})
+		})
+	}
+}
+
 // The versions of lists that came with another key are known to the server; versions of
 // another service are not.
 func TestTheFirstRequestHasTheVersionsThatTheServerKnows(t *testing.T) {
