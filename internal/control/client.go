@@ -122,9 +122,15 @@ const waitFor = callTimeout + 2*time.Second
 // project's packages put it, where others do, and where OpenWrt has it.
 var corefiles = []string{"Corefile", "/etc/coredns-safebrowsing/Corefile", "/etc/coredns/Corefile", "/var/etc/safebrowsing/Corefile"}
 
-// Corefile returns the path of the Corefile of this machine; "": there is none.
+// Corefile returns the path of the Corefile of this machine; "": there is none. Root is led to none in a folder where
+// anybody may put one, as /tmp: a command that tries the key would send it to a server of theirs.
 func Corefile() string {
+	here, err := os.Stat(".")
+	anybodys := err == nil && os.Geteuid() == 0 && here.Mode().Perm()&0o002 != 0
 	for _, path := range corefiles {
+		if anybodys && !filepath.IsAbs(path) {
+			continue
+		}
 		if _, err := os.Stat(path); err == nil {
 			return path
 		}

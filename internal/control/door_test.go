@@ -449,3 +449,20 @@ func TestNoListIsChangedUnlessAllNamesAreHosts(t *testing.T) {
 		}
 	}
 }
+
+// Anybody may put a Corefile into a folder like /tmp, which names a server that gets root's key.
+func TestRootIsLedToNoCorefileOfAnybody(t *testing.T) {
+	defer func(before []string) { corefiles = before }(corefiles)
+	corefiles = []string{"Corefile"}
+	t.Chdir(t.TempDir())
+	testkit.Must(t, os.WriteFile("Corefile", nil, 0o644))
+	for mode, want := range map[os.FileMode]string{0o755: "Corefile", 0o777 | os.ModeSticky: ""} {
+		testkit.Must(t, os.Chmod(".", mode))
+		if os.Geteuid() != 0 {
+			want = "Corefile"
+		}
+		if got := Corefile(); got != want {
+			t.Errorf("%v: %q, want %q", mode, got, want)
+		}
+	}
+}

@@ -43,6 +43,9 @@ func TestClientKeys(t *testing.T) {
 			{"a part", "/v5/hashLists", []string{"X-Goog-Api-Key", "OL"}, 403},
 			{"a comment", "/v5/hashLists", []string{"X-Goog-Api-Key", "# old and new"}, 403},
 			{"nothing there", "/nothing", nil, 403},
+			{"a browser", "/v5/hashLists?key=NEW", []string{"Sec-Fetch-Site", "none"}, 200},
+			{"a page", "/v5/hashLists?key=NEW", []string{"Sec-Fetch-Site", "cross-site"}, 403},
+			{"a page by a name of its own", "/v5/hashLists?key=NEW", []string{"Sec-Fetch-Site", "same-origin"}, 403},
 		} {
 			if got := try(tc.target, tc.header...); got != tc.want {
 				t.Errorf("%s: %d, want %d", tc.name, got, tc.want)

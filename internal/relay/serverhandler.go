@@ -125,6 +125,11 @@ func (h *handler) answer(m method, found bool, w *countingWriter, r *http.Reques
 	if len(r.RequestURI) > maxURL {
 		return reply{}, &failure{code: http.StatusRequestURITooLong, outcome: outcomeInvalid, message: fmt.Sprintf("the URL has more than %d bytes", maxURL)}
 	}
+	// A browser says so of what pages ask for (W3C, Fetch Metadata): any page could spend the budget. Its own requests
+	// have none.
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "none" {
+		return reply{}, &failure{code: http.StatusForbidden, outcome: outcomeDenied, message: "web pages may not ask a relay"}
+	}
 	client, err := h.auth.client(r)
 	if err != nil {
 		h.denied.note(r.RemoteAddr)
