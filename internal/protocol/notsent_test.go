@@ -69,12 +69,16 @@ func TestARequestWithoutAConnectionWasNotSent(t *testing.T) {
 	status := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }))
 	t.Cleanup(status.Close)
 	reset := tcpServer(t, func(conn net.Conn) { conn.(*net.TCPConn).SetLinger(0); conn.Read(make([]byte, 1)); conn.Close() })
+	noProxy := testkit.FreeAddr(t)
+	proxied := http.DefaultTransport.(*http.Transport).Clone()
+	proxied.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: noProxy})
 	for name, test := range map[string]struct {
 		cfg             Config
 		unsent, reached bool
 		say             string
 	}{
 		"nobody listens":         {Config{Endpoint: "http://" + testkit.FreeAddr(t)}, true, false, "nothing listens at 127.0.0.1:"},
+		"no proxy":               {Config{Endpoint: "https://sb.example", Transport: proxied}, true, false, "nothing listens at " + noProxy},
 		"no network":             {Config{Endpoint: "http://[100::1]"}, true, false, ""},
 		"the name is not found":  {Config{Endpoint: "http://sb.example", Resolvers: []string{nameServer(t, 3)}}, true, false, "the name sb.example does not exist"},
 		"the name server fails":  {Config{Endpoint: "http://sb.example", Resolvers: []string{nameServer(t, 2)}}, true, false, "no name server tells the address of sb.example"},

@@ -108,10 +108,13 @@ func isTLS(err error) bool {
 	return certificate || record || alert || host || errors.Is(err, http.ErrSchemeMismatch)
 }
 
-// addressIn returns the address that was dialled, or else the host.
+// addressIn returns the address that was dialled, or else the host. The error of a proxy has the address
+// further in.
 func addressIn(err error, host string) string {
-	if op, ok := errors.AsType[*net.OpError](err); ok && op.Addr != nil {
-		return op.Addr.String()
+	for op, ok := errors.AsType[*net.OpError](err); ok; op, ok = errors.AsType[*net.OpError](op.Err) {
+		if op.Addr != nil {
+			return op.Addr.String()
+		}
 	}
 	return host
 }
