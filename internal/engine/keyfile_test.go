@@ -124,6 +124,7 @@ func TestAdviceNamesTheServiceAndTheCredential(t *testing.T) {
 	}{
 		{v5, 403, ". Check the API key, and that the Safe Browsing API is enabled for it; a new one is tried within a minute"},
 		{own, 403, ". Check the API key: a relay knows those in the file of its -client-key-file; a new one is tried within a minute"},
+		{own, 404, ". Check the API key, the endpoint and the names in lists"},
 		{risk, 401, ". Check the API key, and that the Web Risk API is enabled for it in a project with a billing account; a new one is tried within a minute"},
 		{risk, 429, ". The quota of the API key is used up"},
 		{token, 400, ". Check the token and the names in lists"},

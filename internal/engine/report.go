@@ -346,6 +346,9 @@ func (r *reporter) hint(err error, next time.Time) string {
 	}
 	switch s := r.settings; code {
 	case http.StatusBadRequest, http.StatusNotFound:
+		if !s.Google() {
+			return fmt.Sprintf(". Check the %s, the endpoint and the names in lists", s.Credential())
+		}
 		return fmt.Sprintf(". Check the %s and the names in lists", s.Credential())
 	case http.StatusUnauthorized, http.StatusForbidden:
 		if s.Token && status.Code == http.StatusUnauthorized {
