@@ -255,8 +255,11 @@ func (s State) Idle() bool {
 // Complaint says why no name of a list is in force, as Nothing does, but "" if nothing is wrong
 // with that, see Idle, or if Err says more.
 func (s State) Complaint() string {
-	if s.Idle() || s.Err != nil {
+	switch {
+	case s.Idle() || s.Err != nil:
 		return ""
+	case s.Fetched && s.Modified.IsZero():
+		return "has not been fetched yet"
 	}
 	return s.Nothing()
 }

@@ -94,6 +94,10 @@ func TestAListWithNothingInItSaysWhatItIs(t *testing.T) {
 	if got := f.State().Nothing(); got != "has only entries that have ended" {
 		t.Errorf("%q", got)
 	}
+	never := State{Fetched: true} // the log says why
+	if got := never.Complaint(); got != "has not been fetched yet" {
+		t.Errorf("%q", got)
+	}
 }
 
 func TestEntriesAboutVeryManyNamesAreNamed(t *testing.T) {
