@@ -131,6 +131,8 @@ func (h Hold) cure() string {
 		_, _ = fmt.Sscan(cause, &code) // 0 if it is no number
 	}
 	switch {
+	case strings.HasPrefix(h.Why, "the day's budget"):
+		return "Raise budget to confirm more names a day"
 	case h.Failures == 0:
 		return ""
 	case code == 400 || code == 401 || code == 403 || code == 404:

@@ -84,7 +84,7 @@ func TestJudge(t *testing.T) {
 		{"one of two monitors", func(r *Report) { r.Blocks = append(r.Blocks, Block{Zones: "lan.", Monitor: true}) }, InPart, part, "server block for lan. has monitor"},
 		{"the day is spent, not only a share", func(r *Report) {
 			r.Services[0].Search, r.Services[0].InPart, r.Blocks[0].Own[0].Entries = Hold{Until: now.Add(time.Hour), Why: "the day's budget is spent"}, "1 client has spent its share.", 5000
-		}, InPart, "Protected in part, by own lists", "Confirmations are paused (the day's budget is spent): suspected names pass. Until 2026-11-22T13:00:00Z."},
+		}, InPart, "Protected in part, by own lists", "Confirmations are paused (the day's budget is spent): suspected names pass. Until 2026-11-22T13:00:00Z. Raise budget"},
 		{"two of the same zones", func(r *Report) {
 			r.Blocks = append(r.Blocks, Block{Zones: ".", Place: "Corefile:9", Monitor: true})
 		}, InPart, part, "The server block for . at Corefile:9 has monitor"},
