@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +16,7 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -146,6 +148,7 @@ func TestDoctorOfConfigurations(t *testing.T) {
 		"no such name":     {stanza("endpoint http://sb.example\ndb DB\nresolver 127.0.0.1:1"), 1, "resolve", isProblem, "by 127.0.0.1:1"},
 		"through itself":   {".:5398 {\n safebrowsing {\n endpoint http://sb.example\n resolver 127.0.0.1:5398\n }\n}\n", 1, "loop", isWarning, "where this Corefile listens"},
 		"memory only":      {stanza("endpoint ENDPOINT\ndb off"), 0, "folder", isWarning, "in memory only"},
+		"http for TLS":     {stanza("endpoint " + strings.Replace(encrypted.URL, "https:", "http:", 1)), 1, "server", isProblem, "write https:// in endpoint"},
 		"no folder":        {stanza("endpoint ENDPOINT\ndb " + file + "/db"), 1, "folder", isProblem, "cannot write to"},
 		"a file as folder": {stanza("endpoint ENDPOINT\ndb " + file + "/db"), 1, "folder", isProblem, "move " + file + " away"},
 		"no lists kept":    {stanza("endpoint ENDPOINT\nmode nostorage"), 0, "folder", isOK, "no lists are kept"},
@@ -394,5 +397,16 @@ func TestDoctorWarnsOfAKeyThatOthersMayRead(t *testing.T) {
 	testkit.Must(t, os.Chmod(dir, 0o700))
 	if _, found, _ := examine(t, corefile, "-offline"); found["key file"].Status != "" {
 		t.Errorf("nobody else may enter the folder: %+v", found["key file"])
+	}
+}
+
+func TestAFullDiskIsNoMatterOfRights(t *testing.T) {
+	for err, want := range map[error]string{
+		syscall.ENOSPC: "free some space, or set db to another disk",
+		syscall.EACCES: "make the user of CoreDNS the owner of the folder",
+	} {
+		if got := string(writeAdvice(&fs.PathError{Op: "write", Path: "lists", Err: err})); !strings.HasPrefix(got, want) {
+			t.Errorf("%v: %q, want %q", err, got, want)
+		}
 	}
 }

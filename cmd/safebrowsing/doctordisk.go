@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
@@ -42,8 +43,7 @@ func folderDiagnosis(dir string) diagnosis {
 	}
 	there := existing(dir)
 	if err := tryWriting(there); err != nil {
-		return diagnosis{"folder", isProblem, text(fmt.Sprintf("cannot write to %s: %v", there, err)),
-			"make the user of CoreDNS the owner of the folder, and let its service write there (ReadWritePaths or StateDirectory of systemd)"}
+		return diagnosis{"folder", isProblem, text(fmt.Sprintf("cannot write to %s: %v", there, err)), writeAdvice(err)}
 	}
 	kind, volatile := fileSystem(there)
 	switch {
@@ -53,6 +53,17 @@ func folderDiagnosis(dir string) diagnosis {
 		return diagnosis{"folder", isOK, text(fmt.Sprintf("%s does not exist yet, but can be created in %s", dir, there)), ""}
 	}
 	return diagnosis{"folder", isOK, text(dir + " is writable, and lists there survive a restart"), ""}
+}
+
+// moreSpace is the advice for a disk that is full.
+const moreSpace = "free some space, or set db to another disk"
+
+// writeAdvice says what to do about a folder that cannot be written.
+func writeAdvice(err error) text {
+	if errors.Is(err, syscall.ENOSPC) {
+		return moreSpace
+	}
+	return "make the user of CoreDNS the owner of the folder, and let its service write there (ReadWritePaths or StateDirectory of systemd)"
 }
 
 // existing returns the folder, or the nearest folder above it that exists. The doctor does
@@ -91,7 +102,7 @@ func spaceDiagnosis(dir string) diagnosis {
 		return diagnosis{"space", isSkipped, "not known on this system", ""}
 	}
 	if need := minSpace + heldBytes(dir); free < need {
-		return diagnosis{"space", isProblem, text(fmt.Sprintf("%s free at %s, an update may need %s", say.Size(free), dir, say.Size(need))), "free some space, or set db to another disk"}
+		return diagnosis{"space", isProblem, text(fmt.Sprintf("%s free at %s, an update may need %s", say.Size(free), dir, say.Size(need))), moreSpace}
 	}
 	return diagnosis{"space", isOK, text(say.Size(free) + " free"), ""}
 }

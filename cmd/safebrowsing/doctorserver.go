@@ -250,6 +250,9 @@ func answerDiagnosis(o *block.Block, address string, offered []protocol.ListInfo
 		if known := knownRefusal(status, o.Settings.Dialect()); known != nil && o.Config.Secret != "" && !o.Settings.Token {
 			advice = text(known.Error())
 		}
+		if status.Code == http.StatusBadRequest && status.Message == "" && strings.HasPrefix(address, "http:") { // as a server with TLS answers
+			advice = "if this is a server with TLS, write https:// in endpoint; else correct endpoint"
+		}
 		return diagnosis{"server", isProblem, text(err.Error()), advice}
 	case isTLS(err):
 		return diagnosis{"server", isSkipped, "there is no connection", ""}
