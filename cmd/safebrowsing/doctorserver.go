@@ -131,6 +131,10 @@ func (e *examination) resolve(ctx context.Context, o *block.Block, host string, 
 	defer cancel()
 	addresses, err := protocol.Resolver(strings.Fields(o.Config.Resolvers)).LookupNetIP(ctx, "ip", host)
 	if err != nil {
+		// package net says the first name server of the system, even if it was not asked
+		if name, ok := errors.AsType[*net.DNSError](err); ok && o.Config.Resolvers != "" {
+			err = errors.New(name.Err)
+		}
 		e.tell(diagnosis{"resolve", isProblem, text(fmt.Sprintf("%s, by %s: %v", host, by, err)),
 			"set resolver to one that works, such as 9.9.9.9"})
 		return false
