@@ -236,6 +236,16 @@ func (c *cache) mayThreatenAny(hashes []FullHash) bool {
 	return false
 }
 
+// Inherit takes over what another Checker of the same server has cached: no prefix is asked about again while its
+// answer lives ("Caching"). It is safe for concurrent use.
+func (c *Checker) Inherit(from *Checker) {
+	for _, p := range from.cache.answers.Keys() { // the one used last comes last
+		if answer, ok := from.cache.answers.Peek(p); ok {
+			c.cache.put(p, answer)
+		}
+	}
+}
+
 // Confirmed returns when the server answered about an expression, such as "example.com/".
 // It is the zero time if no such answer is cached and may still be used.
 func (c *Checker) Confirmed(expression string) time.Time {

@@ -149,6 +149,11 @@ func (r *Registry) Acquire(s Settings, key string) (_ *Engine, release func(), e
 			r.waiting.Add(-1)
 			return nil, nil, fmt.Errorf("starting: %w", err)
 		}
+		for other, before := range r.engines { // answers about other lists say nothing about these
+			if other.Identity() == s.Identity() && other.Lists == s.Lists {
+				made.Checker.Inherit(before.Checker)
+			}
+		}
 		made.start(key)
 		e = &shared{Engine: made}
 	}

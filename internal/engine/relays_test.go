@@ -245,6 +245,53 @@ func TestAReloadEndsTheWaitForWhatItRaises(t *testing.T) {
 	}
 }
 
+// Answers are the server's, and live on when an engine has other settings after a reload: to ask again would cost a search
+// of the budget, and what is cached is asked about once ("Caching"). About other lists they say nothing.
+func TestAnswersOutliveAReloadOfOtherSettings(t *testing.T) {
+	for _, dialect := range protocol.Dialects() {
+		for name, test := range map[string]struct {
+			change   func(*Settings)
+			searches int
+		}{
+			"the budget":     {func(s *Settings) { s.Budget = 100 }, 1},
+			"a small cache":  {func(s *Settings) { s.Cache = 1 }, 1},
+			"the lists":      {func(s *Settings) { s.Lists = "mw-4b" + " " + s.Lists }, 2},
+			"the credential": {func(s *Settings) { s.APIKey = "NEW" }, 2},
+		} {
+			t.Run(dialect.Name+", "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					google := server(t)
+					google.AddThreat("evil.example.com/", sbv5.ThreatType_SOCIAL_ENGINEERING)
+					google.Publish("mw-4b", [][]byte{{1, 2, 3, 4}})
+					s := Settings{Endpoint: "http://other.example", Protocol: dialect.Name, Lists: "se-4b", APIKey: "OLD", DB: t.TempDir()}
+					registry := NewRegistry(Edge{Transport: google, FirstContact: func() time.Duration { return 0 }})
+					first, release, err := registry.Acquire(s, s.APIKey)
+					testkit.Must(t, err)
+					time.Sleep(time.Minute)
+					if d := decide(first, "evil.example.com."); d.Verdict != lookup.Unsafe {
+						t.Fatalf("before the reload: %+v", d)
+					}
+					test.change(&s)
+					if test.searches > 1 {
+						google.ClientStarted() // for the referee it is one
+					}
+					second, end, err := registry.Acquire(s, s.APIKey)
+					testkit.Must(t, err)
+					defer end()
+					release()
+					time.Sleep(time.Minute)
+					if d := decide(second, "evil.example.com."); d.Verdict != lookup.Unsafe {
+						t.Errorf("after the reload: %+v", d)
+					}
+					if got := len(google.Requests("search")); got != test.searches {
+						t.Errorf("%d searches, want %d", got, test.searches)
+					}
+				})
+			})
+		}
+	}
+}
+
 // decide returns the decision about a name that a DNS client asks for.
 func decide(e *Engine, qname string) lookup.Decision {
 	d, candidates := e.Checker.Check(lookup.FromQname(qname))
