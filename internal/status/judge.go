@@ -203,7 +203,10 @@ func (r *Report) block(b *Block, j *judgement) {
 	default:
 		s := &r.Services[b.Service]
 		var only []string // it blocks
-		if why = "no list of " + s.Title + " is in force"; s.Search.Active(r.At) {
+		switch why = "no list of " + s.Title + " is in force"; {
+		case slices.ContainsFunc(s.Lists, func(l List) bool { return l.InForce }) && !s.looksUp():
+			why = "the lists of " + s.Title + " are empty"
+		case s.Search.Active(r.At):
 			why = s.Title + " can confirm no name"
 			if s.looksUp() {
 				only = append(only, "threats that were confirmed before") // they are cached
@@ -228,9 +231,9 @@ func (s *Service) works(now time.Time) bool {
 	return !s.Unknown && !s.Search.Active(now) && s.looksUp()
 }
 
-// looksUp reports whether a service suspects names.
+// looksUp reports whether a service suspects names: it has a list that is not empty, or asks the server about each name.
 func (s *Service) looksUp() bool {
-	return len(s.Lists) == 0 || slices.ContainsFunc(s.Lists, func(l List) bool { return l.InForce }) // without lists the server is asked about each name
+	return len(s.Lists) == 0 || slices.ContainsFunc(s.Lists, func(l List) bool { return l.InForce && l.Entries > 0 })
 }
 
 // cause adds a cause, once: server blocks may be alike.

@@ -97,6 +97,11 @@ func TestJudge(t *testing.T) {
 			r.Services[0].Fetch = Hold{}
 			r.Blocks[0].Own = nil
 		}, NotProtected, "NOT protected: no list of Safe Browsing v5 is in force", "Wait a minute"},
+		{"all lists are empty", func(r *Report) {
+			for i := range r.Services[0].Lists {
+				r.Services[0].Lists[i].Entries = 0
+			}
+		}, NotProtected, "NOT protected: the lists of Safe Browsing v5 are empty", "For now the server block for . blocks only the 2 names of its own lists."},
 		{"the key is wrong", func(r *Report) {
 			r.Services[0].Lists = []List{{Name: "se-4b"}, {Name: "mw-4b"}}
 			r.Services[0].Fetch = Hold{now.Add(time.Hour), "back-off after a failure at 00:00: status 403: denied", 1}
