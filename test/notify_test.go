@@ -41,6 +41,7 @@ func TestRecipeOfHomeAssistant(t *testing.T) {
 	testkit.SameDay(t)
 	lines := testkit.Capture(t)
 	w := newWorld(t)
+	w.threaten("evil.example.com/")
 	w.run("status 127.0.0.1:0", blockList(t, "sb-test.example"))
 	w.wantBlocked("sb-test.example.", dns.TypeA, byOwn)
 	url := w.pageURL(lines) + "status.json"
@@ -108,6 +109,7 @@ func TestRecipeOfNtfyTellsEachChangeOnce(t *testing.T) {
 	}
 	lines := testkit.Capture(t)
 	w := newWorld(t)
+	w.threaten("evil.example.com/")
 	w.run("status "+testkit.FreeAddr(t), blockList(t, "sb-test.example"))
 	url := w.pageURL(lines) + "status.json"
 	topic, told := newTopic(t), t.TempDir()
