@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -153,10 +154,17 @@ func TestLookBackKeepsNoNames(t *testing.T) {
 			for i := range secrets {
 				c.query(fmt.Sprintf("%s%04d.secret.example.", label, i))
 			}
-			chaff := func() {
-				for range others {
-					c.query(fmt.Sprintf("other%x.example.", rand.Uint64()))
+			chaff := func() { // many at once: else the stacks of goroutines that have ended stay as they were
+				var wg sync.WaitGroup
+				for range 20 {
+					wg.Go(func() {
+						for range others / 20 {
+							m := new(dns.Msg).SetQuestion(fmt.Sprintf("other%x.example.", rand.Uint64()), dns.TypeA)
+							_, _, _ = (&dns.Client{Timeout: patience}).Exchange(m, c.address)
+						}
+					})
 				}
+				wg.Wait()
 			}
 			chaff()
 			if names {
