@@ -355,7 +355,7 @@ func (s *settingUp) write(f *setupFile) error {
 	if before, err := os.ReadFile(path); err == nil && string(before) == f.text {
 		return nil
 	}
-	copied := path + "." + time.Now().Format("2006-01-02-150405")
+	copied := path + "." + time.Now().Format("2006-01-02-150405.000000")
 	err := os.Link(path, copied)
 	switch info, missing := os.Stat(path); {
 	case errors.Is(err, fs.ErrNotExist):

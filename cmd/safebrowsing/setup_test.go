@@ -518,3 +518,16 @@ func TestSetupNeedsThePackage(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A second setup may follow within the second of the first one.
+func TestSetupKeepsAFileTwiceInASecond(t *testing.T) {
+	i := newInstalled(t)
+	for n, serve := range []string{"192.168.1.0/24", "machine", "192.168.1.0/24", "machine"} {
+		if out, err := i.setup("", "-no-key", "-lists", "all", "-upstream", "9.9.9.9", "-serve", serve, "-yes"); err != nil {
+			t.Fatalf("setup %d: %v\n%s", n, err, out)
+		}
+	}
+	if copies, _ := filepath.Glob(i.path("Corefile.*")); len(copies) != 4 {
+		t.Errorf("Expected 4 copies, got %q", copies)
+	}
+}
