@@ -295,21 +295,26 @@ func TestASuspendCountsAsTimePassedForSearches(t *testing.T) {
 			u, err := New(Config{Source: failingSource{errTest}, Database: new(lookup.Database), Schedule: s, Store: store, Lists: lists,
 				FirstContact: func() time.Duration { return 24 * time.Hour }})
 			must(t, err)
-			begun, suspended := time.Now(), new(atomic.Int64)
-			u.sinceBoot = func() time.Duration { return time.Since(begun) + time.Duration(suspended.Load()) }
-			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan error)
-			go func() { ended <- u.Run(ctx) }()
+			suspended, end := running(t, u)
 			time.Sleep(time.Hour - time.Millisecond) // while it sleeps
 			suspended.Store(int64(4 * time.Hour))
 			time.Sleep(30 * time.Minute)
 			if got := time.Until(s.SearchHold().Until).Round(time.Minute); got != 30*time.Minute {
 				t.Errorf("searches wait for %s, want 30 minutes", got)
 			}
-			cancel()
-			<-ended
+			end()
 		})
 	}
+}
+
+// running runs an Updater on a machine that has been suspended for a time, in nanoseconds, until end.
+func running(t *testing.T, u *Updater) (suspended *atomic.Int64, end func()) {
+	begun, suspended := time.Now(), new(atomic.Int64)
+	u.sinceBoot = func() time.Duration { return time.Since(begun) + time.Duration(suspended.Load()) }
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- u.Run(ctx) }()
+	return suspended, func() { cancel(); <-ended }
 }
 
 // The updater notices a suspend up to a minute after it. A search may have failed by then.
@@ -318,11 +323,7 @@ func TestAWaitThatBeginsAfterAWakeUpLasts(t *testing.T) {
 		s := newScheduleOf(t, nil)
 		u, err := New(Config{Source: failingSource{errTest}, Database: new(lookup.Database), Schedule: s})
 		must(t, err)
-		begun, suspended := time.Now(), new(atomic.Int64)
-		u.sinceBoot = func() time.Duration { return time.Since(begun) + time.Duration(suspended.Load()) }
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- u.Run(ctx) }()
+		suspended, end := running(t, u)
 		time.Sleep(10 * time.Second)
 		suspended.Store(int64(8 * time.Hour))
 		time.Sleep(5 * time.Second)
@@ -331,8 +332,7 @@ func TestAWaitThatBeginsAfterAWakeUpLasts(t *testing.T) {
 		if got := time.Until(s.SearchHold().Until); got != 18*time.Minute {
 			t.Errorf("searches wait for %s, want 18 minutes", got)
 		}
-		cancel()
-		<-ended
+		end()
 	})
 }
 
