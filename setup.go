@@ -74,7 +74,9 @@ func live(c *caddy.Controller, s *SafeBrowsing) {
 		file, blocks := corefileOf(of.generation)
 		loop := cfg.LoopWarning(blocks, config.SystemResolvers(config.ResolvConf), config.MachineAddresses())
 		encrypted := config.EncryptedOf(blocks)
-		s.block.Designate(config.Designated(encrypted))
+		if dnsserver.GetConfig(c).ViewName == "" { // clients of a view would leave its rules
+			s.block.Designate(config.Designated(encrypted))
+		}
 		of.sayOnce(func(text string) { log.Warning(text) }, cfg.Warnings, config.HiddenViews(file, blocks), cfg.Undesignated(encrypted), []string{loop})
 		of.sayOnce(func(text string) { log.Info(text) }, cfg.Notes)
 		s.block.Need(block.NeededBy(of.blocks, config.ForwardTargets(blocks))) // all blocks have been read by now

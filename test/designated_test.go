@@ -198,3 +198,18 @@ func TestAnEncryptedServerWithoutANameIsTold(t *testing.T) {
 	}
 	w.wantKept(designation, true)
 }
+
+// Only the server block of a view has its rules. An encrypted one for everybody has others.
+func TestClientsOfAViewAreNotLedPastItsRules(t *testing.T) {
+	w := newWorld(t)
+	w.upstream = leadingUpstream(t)
+	cert, key := testkit.CertificateAt(t, t.TempDir(), net.ParseIP(w.host), "dns.home.example")
+	tls := strings.Replace(w.corefile(), ".:0 {", fmt.Sprintf("tls://.:%s {\n\ttls %s %s", testkit.FreePort(t), cert, key), 1)
+	children := w.corefile("block " + writeFile(t, t.TempDir(), "own.txt", "blocked.example\n"))
+	w.start(strings.Replace(children, "errors", "errors\n\tview children {\n\t\texpr true\n\t}", 1) + tls)
+	w.updated(1)
+	if m := w.ask("blocked.example.", dns.TypeA); !isBlocked(m) {
+		t.Errorf("Expected the list of the view, got\n%v", m)
+	}
+	w.wantKept(designation, true)
+}
