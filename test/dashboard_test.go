@@ -153,3 +153,14 @@ func TestAListThatWasNeverFetchedHasTheSeriesOfItsAlert(t *testing.T) {
 		}
 	}
 }
+
+// A series that begins with its first event does not grow: no alert would see that event.
+func TestWhatAnAlertCountsIsThereBeforeTheFirstTime(t *testing.T) {
+	w := newWorld(t)
+	w.start(w.corefile())
+	for _, outcome := range []string{"quota", "refused"} {
+		if n := testkit.CountSamples(t, "requests_total", "outcome", outcome); n != 2 {
+			t.Errorf("Expected requests_total of two methods with the outcome %s, got %d", outcome, n)
+		}
+	}
+}

@@ -76,6 +76,11 @@ type collector struct {
 }
 
 func (c *collector) add(e *Engine) {
+	for _, method := range []string{"fetch", "search"} {
+		for _, outcome := range []string{"quota", "refused"} {
+			requestsTotal.WithLabelValues(method, outcome) // from 0 on: an alert sees only what grows
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.engines = append(c.engines, e)

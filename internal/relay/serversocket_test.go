@@ -120,6 +120,7 @@ func TestOperatorsSeeHowTheRelayIs(t *testing.T) {
 		`safebrowsing_relay_searches_total{reason="new"} 1`, `safebrowsing_relay_searches_total{reason="popular"} 0`,
 		`safebrowsing_relay_requests_total{method="search",outcome="success"} 3`, `safebrowsing_relay_requests_total{method="search",outcome="invalid"} 1`,
 		`safebrowsing_relay_requests_total{method="search",outcome="unavailable"} 1`, `safebrowsing_relay_requests_total{method="get",outcome="success"} 1`,
+		`safebrowsing_relay_requests_total{method="search",outcome="denied"} 0`,
 		`safebrowsing_relay_requests_total{method="other",outcome="invalid"} 1`, "safebrowsing_relay_clients 1\n", "safebrowsing_relay_sent_bytes_total ",
 		"coredns_safebrowsing_list_entries{",
 	} {
