@@ -16,6 +16,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
@@ -108,6 +109,8 @@ func TestAListByURLThatCannotBeFetchedIsAWarning(t *testing.T) {
 	testkit.Until(w.t, "the warning", func() bool { return len(lines.About("/list.txt")) > 0 })
 	testkit.WantParts(t, lines.Only(t, "/list.txt"), "[WARNING]", "List "+list.URL+"/list.txt cannot be updated: the server answered status 404",
 		"It was never fetched and has no effect; next attempt at 20", "Check the URL")
+	notes := strings.Join(block.ThisProcess().Report().Notes, " ")
+	testkit.WantParts(t, notes, list.URL+"/list.txt cannot be used: the server answered status 404")
 	for metric, want := range map[string]float64{"own_list_entries": 0, "own_list_failing": 1, "own_list_last_success_timestamp_seconds": 0} {
 		if got := testkit.Metric(t, metric, "file", list.URL+"/list.txt"); got != want {
 			t.Errorf("Expected %s %v, got %v", metric, want, got)

@@ -39,6 +39,18 @@ func (b *Block) OwnLists() (all []ownlist.State) {
 	return all
 }
 
+// unfetched returns why lists by URL are not brought up to date, by their names.
+func (b *Block) unfetched() map[string]string {
+	all := make(map[string]string)
+	if lists := b.own.Load(); lists != nil {
+		for _, l := range lists.fetched {
+			s := l.State()
+			all[s.Name] = s.Error // "" after a success
+		}
+	}
+	return all
+}
+
 // ownList returns how a list is read, by its name in decisions: of two of a name, the one that allows if allow is
 // set, else the other one. If there is none, its path is "".
 func (b *Block) ownList(name string, allow bool) ownlist.Config {

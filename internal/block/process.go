@@ -397,8 +397,9 @@ func (b *Block) zones() string { return strings.Join(b.Config.Zones, " ") }
 func (b *Block) standing() status.Block {
 	s := status.Block{Zones: b.zones(), Place: b.Config.Place, Service: -1, Monitor: b.Config.Monitor, Fails: b.Config.UnsureFails, Led: b.Config.Keep == config.KeepNothing, Own: []status.OwnList{}}
 	s.Paused, _ = b.PausedUntil()
+	unfetched := b.unfetched()
 	for _, own := range b.OwnLists() {
-		o := status.OwnList{Name: own.Named, Allow: own.Allow, Entries: own.InForce(), Updated: own.Modified, Nothing: own.Complaint()}
+		o := status.OwnList{Name: own.Named, Allow: own.Allow, Entries: own.InForce(), Updated: own.Modified, Nothing: own.Complaint(), Trouble: unfetched[own.Named]}
 		if own.Err != nil {
 			o.Trouble = own.Err.Error()
 		}

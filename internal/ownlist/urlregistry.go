@@ -178,6 +178,9 @@ func (r *urlRegistry) release(key id, s *urlSource, l *URLList) {
 // Path returns the file of the list, which may not exist yet.
 func (l *URLList) Path() string { return l.source.path }
 
+// State returns what is known of the list.
+func (l *URLList) State() URLState { return l.source.current() }
+
 // Close ends the fetches of the list. The last Close of a shared list waits until a
 // download has been given up, but not for a write that hangs, see files.Wait. It may be called more than once.
 func (l *URLList) Close() { l.close() }

@@ -163,7 +163,7 @@ type OwnList struct {
 	Allow   bool      `json:"allow"`
 	Entries int       `json:"entries"`
 	Updated time.Time `json:"updated,omitzero"` // when its content changed
-	Trouble string    `json:"trouble"`          // why the file cannot be used; "": it can
+	Trouble string    `json:"trouble"`          // why the file, or what its URL has now, cannot be used; "": it can
 	Nothing string    `json:"nothing"`          // why no name is in force although some should be, such as "is empty"; or ""
 }
 
