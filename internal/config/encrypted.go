@@ -65,6 +65,9 @@ func EncryptedOf(blocks []caddyfile.ServerBlock) (all []Encrypted) {
 					e.Bind = append(e.Bind, a.Unmap().WithZone(""))
 				}
 			}
+			if len(e.Bind) < len(listening.Bind) { // the others are not known here: loopback alone would be nothing for a network
+				e.Bind = slices.DeleteFunc(e.Bind, netip.Addr.IsLoopback)
+			}
 			e.readNames(b)
 			all = append(all, e)
 		}

@@ -149,6 +149,7 @@ func TestEncryptedServerBlocksWithThePluginAreDesignated(t *testing.T) {
 		{"another port, bound", "tls://.:8853 {\nbind 192.168.1.2 fd00::2\n$TLS\n$US\n}", []string{"dot dns.home.example:8853  [192.168.1.2 fd00::2]"}, ""},
 		{"bound to all", "tls://. {\nbind 0.0.0.0 eth0\n$TLS\n$US\n}", []string{"dot dns.home.example:853  []"}, ""},
 		{"bound twice, but not to all", "tls://. {\nbind eth0 192.168.1.3 {\nexcept 192.168.1.9 192.168.1.3\n}\nbind 192.168.1.2\n$TLS\n$US\n}", []string{"dot dns.home.example:853  [192.168.1.2]"}, ""},
+		{"bound to an interface and to loopback", "tls://. {\nbind eth0 127.0.0.1 ::1\n$TLS\n$US\n}", []string{"dot dns.home.example:853  []"}, ""},
 		{"plain and encrypted in one block", ". tls://. {\n$TLS\n$US\n}", []string{"dot dns.home.example:853  []"}, ""},
 		{"without the plugin", "tls://. {\n$TLS\n}", nil, ""},
 		{"for some names", "tls://example.org {\n$TLS\n$US\n}", nil, ""},
