@@ -349,13 +349,14 @@ func (s *settingUp) step(ctx context.Context, step step) error {
 }
 
 // write replaces a file. What was there stays beside it as it was, with its owner and mode, a link as a link; the
-// same text is left alone.
+// same text is left alone. The copy's name ends with ~: dnsmasq reads each other file of its folder (dnsmasq(8),
+// --conf-dir).
 func (s *settingUp) write(f *setupFile) error {
 	path, mode := filepath.Join(s.root, f.path), f.mode
 	if before, err := os.ReadFile(path); err == nil && string(before) == f.text {
 		return nil
 	}
-	copied := path + "." + time.Now().Format("2006-01-02-150405.000000")
+	copied := path + "." + time.Now().Format("2006-01-02-150405.000000~")
 	err := os.Link(path, copied)
 	switch info, missing := os.Stat(path); {
 	case errors.Is(err, fs.ErrNotExist):

@@ -490,6 +490,21 @@ func TestSetupLeavesDnsmasqNoOtherUpstream(t *testing.T) {
 	}
 }
 
+// The file of dnsmasq that setup writes was changed by hand: dnsmasq must not read what is kept of it.
+func TestSetupKeepsAFileWhereDnsmasqDoesNotReadIt(t *testing.T) {
+	i := newInstalled(t)
+	i.holders = []holder{at("dnsmasq", "dnsmasq.service", "::")}
+	file := filepath.Join(i.root, dnsmasqFile)
+	testkit.Must(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	write(t, file, "server=9.9.9.9\n")
+	if out, err := i.setup("", flagsWith(t)...); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if copies, _ := filepath.Glob(file + ".*"); len(copies) != 1 || !strings.HasSuffix(copies[0], "~") || strings.Contains(read(t, file), "9.9.9.9") {
+		t.Errorf("got %q and %q", copies, read(t, file))
+	}
+}
+
 // Who has neither a key nor a list is told so.
 func TestSetupTellsWhatBlocksNothing(t *testing.T) {
 	for lists, want := range map[string]bool{"none": true, "urlhaus": false} {

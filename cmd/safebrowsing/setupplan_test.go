@@ -234,6 +234,7 @@ func TestSetupSeesResolversAndWhoHasPort53(t *testing.T) {
 	put("etc/dnsmasq.conf", "#server=1.1.1.1\n server = 9.9.9.9\nserver=/lan/192.168.1.1\nresolv-file=/x\n")
 	put("etc/dnsmasq.d/isp", "server=1.0.0.1#5353\n")
 	put("etc/dnsmasq.d/safebrowsing.conf", "no-resolv\nserver=127.0.0.1#1053\n")
+	put("etc/dnsmasq.d/safebrowsing.conf.2026-11-20-101112.000000~", "server=9.9.9.9\n")
 	put("etc/coredns-safebrowsing/block.txt", "# a list\n*.below.example\n.allowed.example\n.allowed-there.example\n.Bücher.example # why\n")
 	put("etc/coredns-safebrowsing/allow.txt", "allowed.example\n")
 	put("var/lib/coredns-safebrowsing/allow.txt", "allowed-there.example\n")

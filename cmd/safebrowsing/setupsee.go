@@ -120,11 +120,11 @@ func (m *machine) resolversIn(text string) (all []netip.Addr) {
 }
 
 // dnsmasqServers returns the lines of dnsmasq's files that name a resolver for all names: server=ADDRESS. One for
-// some names is server=/DOMAIN/ADDRESS. The file that setup writes is left out.
+// some names is server=/DOMAIN/ADDRESS. The file that setup writes is left out, and copies that dnsmasq does not read.
 func dnsmasqServers(root string) (all []string) {
 	paths, _ := filepath.Glob(filepath.Join(root, "etc/dnsmasq.d/*"))
 	for _, path := range append([]string{filepath.Join(root, "etc/dnsmasq.conf")}, paths...) {
-		if strings.HasSuffix(path, dnsmasqFile) {
+		if strings.HasSuffix(path, dnsmasqFile) || strings.HasSuffix(path, "~") {
 			continue
 		}
 		text, _ := os.ReadFile(path)
