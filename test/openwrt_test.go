@@ -161,7 +161,7 @@ func TestOpenWrtServiceLeavesDnsmasqAlone(t *testing.T) {
 	}{
 		{"not enabled", map[string][]string{"enabled": {"0"}}, ""},
 		{"neither key nor list", map[string][]string{"api_key": nil}, "neither an api_key nor a list"},
-		{"no resolvers yet", map[string][]string{"upstream": nil}, "starts when an interface is up"},
+		{"no resolvers yet", map[string][]string{"upstream": nil}, "starts when an interface has some"},
 		{"a value that ends the stanza", map[string][]string{"db": {"/tmp/x}"}}, "letter that is not allowed"},
 		{"it does not listen", nil, "does not listen on port 5335"},
 	} {
@@ -182,6 +182,21 @@ func TestOpenWrtServiceLeavesDnsmasqAlone(t *testing.T) {
 				t.Errorf("The key is in an argument or the log:\n%s", called)
 			}
 		})
+	}
+}
+
+// The router itself, which some name as the resolver of an interface, is dnsmasq, which asks the service: queries would
+// go round for ever.
+func TestOpenWrtServiceDoesNotForwardToTheRouter(t *testing.T) {
+	for text, want := range map[string]string{
+		"# Interface wan\nnameserver 127.0.0.1\nnameserver ::1\n":                                          "",
+		"nameserver 127.0.0.1\nnameserver 192.0.2.127\nnameserver fe80::1%pppoe-wan\nsearch 127.example\n": "192.0.2.127 fe80::1%pppoe-wan",
+	} {
+		r := newRouter(t, nil)
+		resolv := writeFile(t, t.TempDir(), "resolv.conf.auto", text)
+		if got := strings.TrimSpace(r.do("RESOLV=" + resolv + "; resolvers; note $list")); got != want {
+			t.Errorf("Expected %q, got %q", want, got)
+		}
 	}
 }
 
