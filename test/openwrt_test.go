@@ -185,6 +185,38 @@ func TestOpenWrtServiceLeavesDnsmasqAlone(t *testing.T) {
 	}
 }
 
+// dnsmasq asks nobody but the service, else half of the names pass: also if its server is an option, of which uci
+// deletes nothing as of a list, and if somebody gives it others while the service runs.
+func TestOpenWrtDnsmasqAsksNobodyElse(t *testing.T) {
+	for _, tc := range []struct {
+		name, option string
+		values       []string
+		back         string
+	}{
+		{"an option", "server", []string{"192.0.2.1"}, "192.0.2.1"},
+		{"another server since", "server", []string{"127.0.0.1#5335", "192.0.2.7", "/lan/192.0.2.2"}, "/lan/192.0.2.2 192.0.2.7 192.0.2.1"},
+		{"the resolvers of the provider since", "noresolv", []string{"0"}, "/lan/192.0.2.2 192.0.2.1"},
+	} {
+		r := newRouter(t, map[string][]string{"port": {"5335"}})
+		udp := writeFile(t, t.TempDir(), "udp", "  1: 0100007F:14D7 00000000:0000\n")
+		commands := "UDP=" + udp + "; RUNNING=1; service_started"
+		if tc.name != "an option" {
+			r.do(commands)
+		}
+		r.set("dhcp.@dnsmasq[0]."+tc.option, tc.values...)
+		r.do(commands)
+		if got := strings.TrimPrefix(r.servers(), "/lan/192.0.2.2 "); got != "127.0.0.1#5335 1" {
+			t.Errorf("%s: expected dnsmasq to ask the service alone, got %q", tc.name, r.servers())
+		}
+		if called := r.do(commands); called != "" {
+			t.Errorf("%s: expected the reload to change nothing, got\n%s", tc.name, called)
+		}
+		if r.do("service_stopped"); r.servers() != tc.back {
+			t.Errorf("%s: expected dnsmasq to have %q again, got %q", tc.name, tc.back, r.servers())
+		}
+	}
+}
+
 // The router itself, which some name as the resolver of an interface, is dnsmasq, which asks the service: queries would
 // go round for ever.
 func TestOpenWrtServiceDoesNotForwardToTheRouter(t *testing.T) {

@@ -1,6 +1,6 @@
 # What an init script of OpenWrt finds: uci, the functions of /lib/functions.sh and of procd, as
 # far as ours uses them. $STATE is a folder: an option is the file CONFIG.SECTION.OPTION, with one
-# value on each line. $STATE/log has what was called.
+# value on each line. It is a list if it has several, or if FILE.list is there. $STATE/log has what was called.
 # shellcheck shell=dash disable=SC2034,SC3043,SC2154
 
 note() { echo "$*" >>"$STATE/log"; }
@@ -15,12 +15,17 @@ uci() {
 		tr '\n' ' ' <"$file" | sed 's/ $//'
 		;;
 	set) if [ -n "$value" ]; then echo "$value" >"$file"; else rm -f "$file"; fi ;;
-	add_list) echo "$value" >>"$file" ;;
+	add_list)
+		echo "$value" >>"$file"
+		touch "$file.list"
+		;;
 	del_list)
 		[ -f "$file" ] || return 1
+		[ -f "$file.list" ] || [ "$(wc -l <"$file")" -gt 1 ] || return 0
+		touch "$file.list"
 		grep -vxF -e "$value" "$file" >"$file.new"
 		mv "$file.new" "$file"
-		[ -s "$file" ] || rm "$file"
+		[ -s "$file" ] || rm "$file" "$file.list"
 		;;
 	delete)
 		[ -f "$file" ] || return 1
