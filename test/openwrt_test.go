@@ -217,6 +217,37 @@ func TestOpenWrtDnsmasqAsksNobodyElse(t *testing.T) {
 	}
 }
 
+// A sysupgrade keeps the configuration, by which dnsmasq asks the service, but not the package. The first boot after it gives
+// dnsmasq its resolvers back; with the package it changes nothing, and is run again.
+func TestOpenWrtDnsmasqHasItsResolversBackWithoutThePackage(t *testing.T) {
+	script, err := fs.ReadFile(repository, openwrt+"safebrowsing.defaults")
+	testkit.Must(t, err)
+	keep, err := fs.ReadFile(repository, "deploy/openwrt/package/keep")
+	testkit.Must(t, err)
+	if !strings.Contains(string(keep), "/etc/uci-defaults/safebrowsing\n") {
+		t.Errorf("A sysupgrade does not keep the script: %s", keep)
+	}
+	dir := t.TempDir()
+	boot := "(. " + writeFile(t, dir, "safebrowsing", strings.ReplaceAll(string(script), "/usr/bin", dir)) + ")"
+	for _, noresolv := range []string{"", "1"} {
+		r := newRouter(t, map[string][]string{"port": {"5335"}})
+		if r.set("dhcp.@dnsmasq[0].noresolv", noresolv); noresolv == "" {
+			r.do("uci delete dhcp.@dnsmasq[0].noresolv")
+		}
+		r.do("UDP=" + writeFile(t, t.TempDir(), "udp", "  1: 0100007F:14D7 00000000:0000\n") + "; RUNNING=1; service_started")
+		program := writeFile(t, dir, "coredns-safebrowsing", "")
+		if called := r.do("! " + boot); called != "" || r.servers() != "/lan/192.0.2.2 127.0.0.1#5335 1" {
+			t.Errorf("Expected a boot to change nothing, got %q after\n%s", r.servers(), called)
+		}
+		testkit.Must(t, os.Remove(program))
+		for _, want := range []string{"commit dhcp\ncommit safebrowsing\n", ""} {
+			if called := r.do(boot); called != want || r.servers() != strings.TrimSpace("/lan/192.0.2.2 192.0.2.1 "+noresolv) {
+				t.Errorf("Expected dnsmasq to have its servers back, got %q after\n%s", r.servers(), called)
+			}
+		}
+	}
+}
+
 // The router itself, which some name as the resolver of an interface, is dnsmasq, which asks the service: queries would
 // go round for ever.
 func TestOpenWrtServiceDoesNotForwardToTheRouter(t *testing.T) {

@@ -76,6 +76,7 @@ func (r *release) openwrtInfo(t target) *nfpm.Info {
 	r.addFile(info, in("files/safebrowsing.init"), "/etc/init.d/safebrowsing", "", 0o755)
 	r.addFile(info, in("files/safebrowsing.config"), openwrtConfig, "config|noreplace", 0o600)
 	r.addFile(info, in("files/safebrowsing.json"), "/etc/capabilities/safebrowsing.json", "", 0o644)
+	r.addFile(info, in("files/safebrowsing.defaults"), "/etc/uci-defaults/safebrowsing", "", 0o755)
 	r.addFile(info, in("package/keep"), "/lib/upgrade/keep.d/coredns-safebrowsing", "", 0o644)
 	return info
 }

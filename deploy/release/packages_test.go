@@ -91,6 +91,23 @@ func TestPackagesOfAPrereleaseAreOlderThanTheRelease(t *testing.T) {
 	}
 }
 
+// What a sysupgrade is to keep must be in the package, else it keeps nothing.
+func TestPackagesOfOpenWrtHaveWhatASysupgradeKeeps(t *testing.T) {
+	r := unbuilt(t, "linux/amd64+router")
+	routerPackages(t, r)
+	ipk := contents(t, strings.NewReader(contents(t, open(t, r.openwrtName("x86_64", ".ipk")))["data.tar.gz"].text))
+	apk := contents(t, open(t, r.openwrtName("x86_64", ".apk")))
+	for path := range strings.Lines(ipk["lib/upgrade/keep.d/coredns-safebrowsing"].text) {
+		name := strings.Trim(path, "\n")[1:] // a folder ends with a slash
+		if ipk[name] == nil || apk[name] == nil {
+			t.Errorf("A package does not have %s", name)
+		}
+	}
+	if f := apk["etc/uci-defaults/safebrowsing"]; f == nil || f.Mode&0o111 == 0 || !strings.Contains(apk["lib/apk/packages/coredns-safebrowsing.list"].text, "/etc/uci-defaults/safebrowsing\n") {
+		t.Errorf("No boot runs the script, got %+v", f)
+	}
+}
+
 // routerPackages writes the packages of all targets, of programs that are only names, and returns
 // their architectures.
 func routerPackages(t *testing.T, r *release) (archs []string) {
