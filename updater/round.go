@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -248,9 +247,9 @@ func (u *Updater) save(l List) error {
 		return nil
 	}
 	err := u.cfg.Store.SaveList(l)
-	if shared := u.cfg.Schedule.sharer(); shared != nil && err == nil {
+	if shared := u.cfg.Schedule.sharer(); shared != nil {
 		now, _ := shared.Now()
-		err = os.Chtimes(u.cfg.Store.listPath(l.Name), now, now)
+		err = u.date(l.Name, now, err)
 	}
 	return err
 }

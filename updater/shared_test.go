@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -337,6 +338,41 @@ func TestAContentFromTheFutureGivesWay(t *testing.T) {
 		}
 		leader.release()
 	}
+}
+
+// The folder of one is read-only since its first content. What it fetches later is not as old as its file.
+func TestAContentThatCannotBeSavedIsNotTakenForAnOldOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, next := newMedium(), fullOf("1", 1, 2, 3)
+		fetch := func() (*Update, error) { return next, nil }
+		broken, _ := sharing(t, m, fetch)
+		other, _ := sharing(t, m, fetch)
+		var saved time.Time
+		for i, leader := range []*Updater{broken, other, broken, broken} {
+			follower := other
+			if leader == other {
+				follower = broken
+			}
+			time.Sleep(2 * time.Hour) // no wait is left
+			next = fullOf(strconv.Itoa(i), 1, 2, uint32(i+3))
+			must(t, leader.acquire(t.Context()))
+			if locked, err := follower.cfg.Store.tryLock(); locked || err != nil {
+				t.Fatal("two have the right to fetch")
+			}
+			leader.update(t.Context())
+			follower.follow()
+			if got := follower.lists[se]; string(got.Version) != strconv.Itoa(i) {
+				t.Errorf("content %d: the other one has version %q", i, got.Version)
+			}
+			follower.cfg.Store.unlock()
+			leader.release()
+			broken.cfg.Store.disk.SyncFile = func(*os.File) error { return errTest }
+			if i == 0 {
+				saved = broken.received(se)
+			}
+			must(t, os.Chtimes(broken.cfg.Store.listPath(se), saved, saved)) // nor can its time be changed
+		}
+	})
 }
 
 func TestAFollowerRefuses(t *testing.T) {

@@ -50,11 +50,27 @@ func (u *Updater) shareLists() {
 
 // received returns when the server sent the content of a list that is in memory.
 func (u *Updater) received(name string) time.Time {
+	if at, ok := u.unsaved[name]; ok {
+		return at
+	}
 	info, err := os.Stat(u.cfg.Store.listPath(name))
 	if err != nil {
 		return u.cfg.Schedule.list(name).Updated
 	}
 	return info.ModTime()
+}
+
+// date notes when the server sent a content, after an attempt to save it: the time of the file, unless that is of an
+// older content.
+func (u *Updater) date(name string, received time.Time, err error) error {
+	delete(u.unsaved, name)
+	if err == nil {
+		err = os.Chtimes(u.cfg.Store.listPath(name), time.Time{}, received)
+	}
+	if err != nil {
+		u.unsaved[name] = received
+	}
+	return err
 }
 
 // outdated reports whether a head is older than the content that is in memory. A content that seems
@@ -84,7 +100,7 @@ func (u *Updater) pull() (changed bool) {
 			pullErr = u.cfg.Store.SaveList(l)
 			u.lists[name], changed = l, true
 			u.published[name] = l
-			_ = os.Chtimes(u.cfg.Store.listPath(name), time.Time{}, head.Received)
+			_ = u.date(name, head.Received, pullErr)
 			u.cfg.Schedule.hand.remember(l)
 		}
 		if pullErr != nil {

@@ -38,8 +38,9 @@ type Updater struct {
 	lists map[string]List // lists in memory, by name; written by Load, Run and Once
 	// What others have of each list, for the difference to the next content; with a Shared only.
 	published   map[string]List
-	contact     bool   // contacted has reported
-	pullTrouble string // why lists of others could not be taken over, as reported; "": they could
+	unsaved     map[string]time.Time // when contents in memory were sent that could not be saved; likewise
+	contact     bool                 // contacted has reported
+	pullTrouble string               // why lists of others could not be taken over, as reported; "": they could
 
 	// sleep waits, at most slice at a time. Tests replace both to simulate a suspend,
 	// or a year.
@@ -55,7 +56,7 @@ func New(cfg Config) (*Updater, error) {
 	if cfg.Source == nil || cfg.Database == nil || cfg.Schedule == nil {
 		return nil, errors.New("an updater needs a source, a database and a schedule")
 	}
-	u := &Updater{cfg: cfg, lists: make(map[string]List), published: make(map[string]List), sleep: sleep, slice: sleepSlice, sinceBoot: SinceBoot}
+	u := &Updater{cfg: cfg, lists: make(map[string]List), published: make(map[string]List), unsaved: make(map[string]time.Time), sleep: sleep, slice: sleepSlice, sinceBoot: SinceBoot}
 	u.cfg.MaxEntries = cmp.Or(cfg.MaxEntries, DefaultMaxEntries)
 	u.cfg.Timeout = cmp.Or(cfg.Timeout, 5*time.Minute)
 	if u.cfg.Report == nil {
@@ -92,6 +93,7 @@ func (u *Updater) Load() bool {
 			continue
 		}
 		u.lists[name] = l
+		delete(u.unsaved, name)
 		loaded += l.Set.Bytes()
 		u.report(Loaded, name, nil)
 		if l.versionUnknown() {

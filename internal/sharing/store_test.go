@@ -428,6 +428,27 @@ func TestARelayLeavesANewerFormatAlone(t *testing.T) {
 	r.lead(t)
 }
 
+// Relays of a newer version fetch since. The one that had the lease before does not go on alone when Redis goes away, however
+// long ago that was.
+func TestTheLastHolderBeforeANewerFormatDoesNotGoOnAlone(t *testing.T) {
+	testkit.Long(t)
+	t.Parallel()
+	server := testkit.StartRedis(t)
+	old := openStore(t, server.URL(), func(c *StoreConfig) { c.Alone = 2 * time.Second })
+	old.lead(t)
+	server.Do("SET", key("format"), "2 v9.1.0")
+	testkit.Until(t, "the event", func() bool { return old.events.count(Newer) == 1 })
+	time.Sleep(2 * time.Second)
+	server.Kill()
+	testkit.Until(t, "that Redis is away", func() bool { return old.events.count(Lost) == 1 })
+	for range 10 {
+		if old.TryLock() {
+			t.Fatalf("Expected no right to fetch, got %+v", old.events.list())
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
 // When Redis stays away, the relay that had the lease last continues, and yields when Redis is
 // back.
 func TestTheLastHolderGoesOnAlone(t *testing.T) {
