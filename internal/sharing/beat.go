@@ -191,12 +191,13 @@ func (s *Store) failed(err error) (events []Event, write func()) {
 		}
 		events = append(events, e)
 	}
+	s.down = err
+	if newer { // Redis works, and those relays fetch
+		s.downAt = time.Time{}
+		return append(events, s.dropLease("")...), s.remember(note{Seen: true})
+	}
 	if s.downAt.IsZero() {
 		s.downAt = now
-	}
-	s.down = err
-	if newer { // those relays fetch
-		return append(events, s.dropLease("")...), nil
 	}
 	events = append(events, s.goAlone(now)...)
 	next := note{Away: s.downAt.Round(0), Until: now.Round(0)}
