@@ -37,7 +37,21 @@ func (f *sharedLists) share(origin updater.Origin) updater.Shared {
 	c.Client, c.Origin, c.Folder, c.Writer, c.Report = f.relay.redis, origin, f.relay.cfg.Settings.DB, say.Version, f.report
 	f.store = sharing.OpenStore(c)
 	f.metrics.age.store = f.store
-	return f.store
+	return fleetStore{f.store, origin, c.Client}
+}
+
+// fleetStore is a Store whose client shares answers and limits with the relays of the same key, too.
+type fleetStore struct {
+	*sharing.Store
+	origin updater.Origin
+	client *sharing.Client
+}
+
+// Rekey implements updater.Shared.
+func (s fleetStore) Rekey(asker string) {
+	s.origin.Asker = asker
+	s.client.SetPrefix(redisPrefix(s.origin))
+	s.Store.Rekey(asker)
 }
 
 // close ends the fleet, after the engine. A nil fleet has nothing to end.

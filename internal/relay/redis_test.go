@@ -169,6 +169,24 @@ func TestKeysInRedisAreOfOneFleet(t *testing.T) {
 	}
 }
 
+// One relay has a new key since its file was replaced, the other one since its start.
+func TestRelaysShareAnswersAfterTheKeyWasReplaced(t *testing.T) {
+	testkit.Long(t)
+	lines := testkit.Capture(t)
+	w := judged(t, 1)
+	w.cfg.Redis, w.cfg.patience = redisOf(t, testkit.StartRedis(t)), time.Minute
+	w.cfg.Settings.KeyFile, w.cfg.Key = testkit.Write(t, t.TempDir(), "key", "one\n"), "one"
+	relays := w.relays(1)
+	put(t, w.cfg.Settings.KeyFile, "two\n")
+	testkit.Until(t, "the new key", func() bool { return len(lines.About("has changed and is in use")) == 1 })
+	w.cfg.Settings.DB, w.cfg.Key = t.TempDir(), "two"
+	relays = append(relays, w.relays(1)...)
+	askTogether(t, relays, 2, hosts(1))
+	if got := len(w.google.Requests("search")); got != 1 {
+		t.Errorf("Expected one search of both, got %d", got)
+	}
+}
+
 // Relays share answers if their searches ask for the same threats, in whatever order the lists are.
 func TestRelaysWithOtherListsShareNoAnswersOfTypedSearches(t *testing.T) {
 	scope := func(d *protocol.Dialect, lists string) string {

@@ -56,7 +56,7 @@ type Observer interface {
 // Config says which Redis to use and how.
 type Config struct {
 	Target       Target
-	Prefix       string        // of all keys; with a hash tag, as Cluster needs, see Key
+	Prefix       string        // of all keys, until SetPrefix; with a hash tag, as Cluster needs, see Key
 	Password     string        // "": the Target's
 	PasswordFile string        // read for each connection; "": none
 	Sentinels    string        // password of the Sentinels; "": none
@@ -74,6 +74,7 @@ type Client struct {
 	breaker  *breaker
 	slots    chan struct{} // one element for each call of Fast under way
 	later    chan write
+	prefix   atomic.Pointer[string]
 
 	fast, bulk atomic.Pointer[valkey.Client] // nil: not connected yet
 	used       string                        // password of these connections; of the goroutine that connects
@@ -99,6 +100,7 @@ func Open(cfg Config) (*Client, error) {
 		cancel()
 		return nil, err
 	}
+	c.SetPrefix(cfg.Prefix)
 	c.breaker = newBreaker(c.cfg.Observer.State)
 	c.wg.Go(func() { c.watch(ctx) })
 	c.wg.Go(func() { c.write(ctx) })
@@ -125,7 +127,10 @@ func (c *Client) disconnect() {
 }
 
 // Key returns the key with a name, which has the prefix of the client.
-func (c *Client) Key(name string) string { return c.cfg.Prefix + name }
+func (c *Client) Key(name string) string { return *c.prefix.Load() + name }
+
+// SetPrefix replaces the prefix of the client.
+func (c *Client) SetPrefix(prefix string) { c.prefix.Store(&prefix) }
 
 const (
 	// dialTimeout bounds a connection from the name's lookup to the end of TLS.
