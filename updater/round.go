@@ -224,7 +224,8 @@ func (u *Updater) accept(results []result) {
 			u.lists[name] = r.list
 			// The version can change while the content does not. Save it then too:
 			// after our restart the server may not know the old one any more.
-			if r.kind == ListUpdated || before.TakenOver || !bytes.Equal(before.Version, r.list.Version) {
+			_, unsaved := u.unsaved[name]
+			if r.kind == ListUpdated || unsaved || before.TakenOver || !bytes.Equal(before.Version, r.list.Version) {
 				u.reportSave(name, u.save(r.list))
 			}
 		}
@@ -246,12 +247,11 @@ func (u *Updater) save(l List) error {
 	if u.cfg.Store == nil {
 		return nil
 	}
-	err := u.cfg.Store.SaveList(l)
+	now := time.Now()
 	if shared := u.cfg.Schedule.sharer(); shared != nil {
-		now, _ := shared.Now()
-		err = u.date(l.Name, now, err)
+		now, _ = shared.Now()
 	}
-	return err
+	return u.date(l.Name, now, u.cfg.Store.SaveList(l))
 }
 
 // clocks returns the new clock of each list of an answer that arrived at now.

@@ -380,6 +380,12 @@ func TestOnADiskThatCannotBeWrittenListsAreStillInForce(t *testing.T) {
 		if len(failed) < 5 || !named {
 			t.Errorf("trouble with the disk was reported as %v", failed)
 		}
+		must(t, os.Remove(dir))
+		must(t, os.Mkdir(dir, 0o750))
+		time.Sleep(time.Hour) // the answer changes nothing
+		if saved, err := updater.Status(dir); err != nil || len(saved) != 1 || saved[0].Entries != 1 {
+			t.Errorf("when the folder can be written again it has %+v, %v", saved, err)
+		}
 		r.stop()
 	})
 }

@@ -64,7 +64,7 @@ func (u *Updater) received(name string) time.Time {
 // older content.
 func (u *Updater) date(name string, received time.Time, err error) error {
 	delete(u.unsaved, name)
-	if err == nil {
+	if err == nil && u.cfg.Schedule.sharer() != nil {
 		err = os.Chtimes(u.cfg.Store.listPath(name), time.Time{}, received)
 	}
 	if err != nil {

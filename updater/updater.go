@@ -38,7 +38,7 @@ type Updater struct {
 	lists map[string]List // lists in memory, by name; written by Load, Run and Once
 	// What others have of each list, for the difference to the next content; with a Shared only.
 	published   map[string]List
-	unsaved     map[string]time.Time // when contents in memory were sent that could not be saved; likewise
+	unsaved     map[string]time.Time // when contents in memory were sent that could not be saved
 	contact     bool                 // contacted has reported
 	pullTrouble string               // why lists of others could not be taken over, as reported; "": they could
 
