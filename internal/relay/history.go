@@ -142,8 +142,6 @@ var errDamaged = errors.New("the file is damaged")
 // saveHistory replaces the file with the history of a list. The file is the magic line, the
 // name with its length in four bytes, the checksum of the content in force, the number of
 // steps, then of each step the id, the time, and both sets; at the end a SHA-256 of all that.
-//
-// A file that is lost in a power failure costs full updates only, so it is not synced.
 func saveHistory(dir string, s *state) (err error) {
 	out := bytes.NewBufferString(historyMagic)
 	binary.Write(out, binary.LittleEndian, uint32(len(s.form())))
