@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/coredns/coredns/plugin"
@@ -22,7 +23,11 @@ import (
 
 // readZones reads the arguments of safebrowsing itself.
 func (p *parser) readZones(args []string) error {
-	p.Zones = plugin.OriginsFromArgsOrServerBlock(nil, p.ServerBlockKeys)
+	for _, zone := range plugin.OriginsFromArgsOrServerBlock(nil, p.ServerBlockKeys) {
+		if !slices.Contains(p.Zones, zone) { // a key for each transport and port
+			p.Zones = append(p.Zones, zone)
+		}
+	}
 	if len(args) == 0 {
 		return nil
 	}

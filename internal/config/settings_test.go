@@ -214,6 +214,16 @@ func stanza(t *testing.T, text string) (Config, error) {
 	return cfg, err
 }
 
+// Its zones are its name in status, in metrics and in what is remembered.
+func TestAServerBlockOfSeveralTransportsHasEachZoneOnce(t *testing.T) {
+	c := caddy.NewTestController("dns", "safebrowsing {\n"+listing(t)+"\n}")
+	c.ServerBlockKeys = []string{"dns://.:53", "dns://example.org.:53", "tls://.:853"}
+	cfg, err := Parse(c, "")
+	if got := strings.Join(cfg.Zones, " "); err != nil || got != ". example.org." {
+		t.Errorf("Expected . and example.org., got %q and %v", got, err)
+	}
+}
+
 func settings(c Config) engine.Settings { return engine.Settings(c.Engine) }
 
 // listing returns the property of an own list, which alone is something to block.
