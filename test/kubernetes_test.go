@@ -121,7 +121,7 @@ func TestTheCorefileOfTheManifestsWorks(t *testing.T) {
 		mountOf(t, c, "clients") + "/client.key", writeFile(t, t.TempDir(), "client.key", "CLIENT\n"),
 		"db " + mountOf(t, c, "db"), "db " + w.db,
 		"9.9.9.9 149.112.112.112", w.upstream,
-		"health :8080", "health " + free["health"], "ready :8181", "ready " + free["ready"], "prometheus :9153", "prometheus " + free["metrics"],
+		"health :8080", "health " + free["health"], "lameduck 5s", "lameduck 1ms", "ready :8181", "ready " + free["ready"], "prometheus :9153", "prometheus " + free["metrics"],
 		mountOf(t, c, "corefile") + "/blocklist.txt", writeFile(t, t.TempDir(), "blocklist.txt", of[corev1.ConfigMap](t, all, "safebrowsing-dns").Data["blocklist.txt"]),
 		"limit off", "limit off\n\t\tconfirm_timeout 10s",
 	}
