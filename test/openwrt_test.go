@@ -263,6 +263,17 @@ func TestOpenWrtServiceDoesNotForwardToTheRouter(t *testing.T) {
 	}
 }
 
+// Where no stick is mounted its folder would be in flash, which the lists would fill.
+func TestOpenWrtListsAreInRAMWithoutTheStick(t *testing.T) {
+	r := newRouter(t, map[string][]string{"enabled": {"1"}, "api_key": {"SECRET"}, "upstream": {"192.0.2.9"}, "db": {"/nowhere/safebrowsing"}})
+	ram := filepath.Join(t.TempDir(), "ram")
+	called := r.do("RAM=" + ram + "; start_service")
+	corefile, err := os.ReadFile(filepath.Join(r.conf, "Corefile"))
+	if _, made := os.Stat("/nowhere"); err != nil || made == nil || !strings.Contains(string(corefile), "db "+ram+"\n") || !strings.Contains(called, "add_jail_mount_rw "+ram+" ") || !strings.Contains(called, "is not there") {
+		t.Errorf("Expected the lists in RAM, and that to be said, got %v\n%s%s", err, corefile, called)
+	}
+}
+
 // What the Corefile takes for an address is allowed, and nothing that ends a word or a stanza.
 func TestOpenWrtScriptTakesAddressesOfIPv6(t *testing.T) {
 	newRouter(t, nil).do("word '[fd00::1]:8053' && word fe80::1%eth0 && ! word 'a}' && ! word 'a b' && ! word 'a{' && ! word '\"a'")
