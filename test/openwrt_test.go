@@ -195,6 +195,7 @@ func TestOpenWrtDnsmasqAsksNobodyElse(t *testing.T) {
 	}{
 		{"an option", "server", []string{"192.0.2.1"}, "192.0.2.1"},
 		{"another server since", "server", []string{"127.0.0.1#5335", "192.0.2.7", "/lan/192.0.2.2"}, "/lan/192.0.2.2 192.0.2.7 192.0.2.1"},
+		{"one for each domain since", "server", []string{"127.0.0.1#5335", "/#/192.0.2.7"}, "/#/192.0.2.7 192.0.2.1"},
 		{"the resolvers of the provider since", "noresolv", []string{"0"}, "/lan/192.0.2.2 192.0.2.1"},
 	} {
 		r := newRouter(t, map[string][]string{"port": {"5335"}})

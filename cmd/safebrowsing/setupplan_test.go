@@ -231,7 +231,7 @@ func TestSetupSeesResolversAndWhoHasPort53(t *testing.T) {
 	put("etc/resolv.conf", "nameserver 127.0.0.53\noptions edns0\n")
 	put("run/systemd/resolve/resolv.conf", "# x\nnameserver 203.0.113.77\nnameserver fe80::1%eth0\nnameserver 203.0.113.78\n")
 	put("run/systemd/system/x", "")
-	put("etc/dnsmasq.conf", "#server=1.1.1.1\n server = 9.9.9.9\nserver=/lan/192.168.1.1\nresolv-file=/x\n")
+	put("etc/dnsmasq.conf", "#server=1.1.1.1\n server = 9.9.9.9\nserver=/lan/192.168.1.1\nserver=/x/#\nserver=/#/8.8.8.8\nresolv-file=/x\n")
 	put("etc/dnsmasq.d/isp", "server=1.0.0.1#5353\n")
 	put("etc/dnsmasq.d/safebrowsing.conf", "no-resolv\nserver=127.0.0.1#1053\n")
 	put("etc/dnsmasq.d/safebrowsing.conf.2026-11-20-101112.000000~", "server=9.9.9.9\n")
@@ -243,7 +243,7 @@ func TestSetupSeesResolversAndWhoHasPort53(t *testing.T) {
 	if !slices.Equal(m.holders, want) {
 		t.Errorf("holders %+v, want %+v", m.holders, want)
 	}
-	if want := []string{root + "/etc/dnsmasq.conf: server = 9.9.9.9", root + "/etc/dnsmasq.d/isp: server=1.0.0.1#5353"}; !slices.Equal(m.servers, want) {
+	if want := []string{root + "/etc/dnsmasq.conf: server = 9.9.9.9", root + "/etc/dnsmasq.conf: server=/#/8.8.8.8", root + "/etc/dnsmasq.d/isp: server=1.0.0.1#5353"}; !slices.Equal(m.servers, want) {
 		t.Errorf("servers of dnsmasq %q, want %q", m.servers, want)
 	}
 	if got := fmt.Sprintln(m.resolvers, m.systemd, m.hasKey, m.blocked); got != "[203.0.113.77 203.0.113.78] true false xn--bcher-kva.example\n" {

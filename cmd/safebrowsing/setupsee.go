@@ -119,8 +119,8 @@ func (m *machine) resolversIn(text string) (all []netip.Addr) {
 	return all
 }
 
-// dnsmasqServers returns the lines of dnsmasq's files that name a resolver for all names: server=ADDRESS. One for
-// some names is server=/DOMAIN/ADDRESS. The file that setup writes is left out, and copies that dnsmasq does not read.
+// dnsmasqServers returns the lines of dnsmasq's files that name a resolver for all names: server=ADDRESS, or
+// server=/#/ADDRESS. One for some names is server=/DOMAIN/ADDRESS. The file that setup writes is left out, and copies that dnsmasq does not read.
 func dnsmasqServers(root string) (all []string) {
 	paths, _ := filepath.Glob(filepath.Join(root, "etc/dnsmasq.d/*"))
 	for _, path := range append([]string{filepath.Join(root, "etc/dnsmasq.conf")}, paths...) {
@@ -130,7 +130,7 @@ func dnsmasqServers(root string) (all []string) {
 		text, _ := os.ReadFile(path)
 		for line := range strings.Lines(string(text)) {
 			word, value, _ := strings.Cut(line, "=")
-			if strings.TrimSpace(word) == "server" && !strings.HasPrefix(strings.TrimSpace(value), "/") {
+			if strings.TrimSpace(word) == "server" && (strings.Contains(value, "/#/") || !strings.HasPrefix(strings.TrimSpace(value), "/")) {
 				all = append(all, path+": "+strings.TrimSpace(line))
 			}
 		}
