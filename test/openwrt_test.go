@@ -300,6 +300,7 @@ func TestOpenWrtCommandsAskTheServer(t *testing.T) {
 		{"allow shop.example -for 1h", "/tmp/x", "server allow shop.example -for 1h", ""},
 		{"allow -for 1h shop.example", "/tmp/x", "server allow -for 1h shop.example", ""},
 		{"allow shop.example", "/tmp/x", "server allow shop.example", "uci add_list safebrowsing.main.allow=shop.example"},
+		{"allow shop.example pay.example", "/tmp/x", "server allow shop.example pay.example", "allow=shop.example; uci add_list safebrowsing.main.allow=pay.example; uci commit"},
 		{"allow shop.example", "/mnt/usb", "server allow shop.example", ""},
 	} {
 		r := newRouter(t, map[string][]string{"db": {tc.db}})
