@@ -275,9 +275,9 @@ func TestOpenWrtListsAreInRAMWithoutTheStick(t *testing.T) {
 	}
 }
 
-// What the Corefile takes for an address is allowed, and nothing that ends a word or a stanza.
-func TestOpenWrtScriptTakesAddressesOfIPv6(t *testing.T) {
-	newRouter(t, nil).do("word '[fd00::1]:8053' && word fe80::1%eth0 && ! word 'a}' && ! word 'a b' && ! word 'a{' && ! word '\"a'")
+// What the Corefile takes for an address or for a host is allowed, and nothing that ends a word or a stanza.
+func TestOpenWrtScriptTakesAddressesAndHosts(t *testing.T) {
+	newRouter(t, nil).do("word '[fd00::1]:8053' && word fe80::1%eth0 && word bücher.example && ! word 'a}' && ! word 'ü}' && ! word 'a b' && ! word 'a{' && ! word '\"a'")
 }
 
 // rc.common reads the script after /lib/functions.sh. A function of the same name would replace one with which
