@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 )
@@ -24,6 +25,8 @@ type List struct {
 	// TakenOver says that the list came from the predecessor of the server, see Origin.
 	// It has no version if the server does not know that version.
 	TakenOver bool
+
+	unsaved time.Time // when the content was sent, if it could not be saved: the folder has an older one, or none
 }
 
 // held reports whether there is content, which a partial update could change.

@@ -1,6 +1,9 @@
 package updater
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // handover passes two things from one Schedule to the next that asks in its place,
 // in a reload for example: the right to ask the server, and the lists in memory.
@@ -116,7 +119,9 @@ func (h *handover) recall(name string) (List, bool) {
 	if l, ok := last.recalled(name, succeeds, continues); ok {
 		return l, true
 	}
-	return lender.recalled(name, lends, false)
+	l, ok := lender.recalled(name, lends, false)
+	l.unsaved = time.Time{} // that is about another folder
+	return l, ok
 }
 
 // recalled returns a list that the schedule keeps for another one. The nil Schedule keeps none.

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
@@ -115,6 +116,12 @@ func (s *Store) loadList(name string) (List, error) {
 		return l.takenOver(true), nil
 	}
 	return List{}, fmt.Errorf("%w: the file came from %s", fs.ErrNotExist, origin)
+}
+
+// savedBefore reports whether the file of a list was written before a time.
+func (s *Store) savedBefore(name string, t time.Time) bool {
+	info, err := os.Stat(s.listPath(name))
+	return err == nil && info.ModTime().Before(t)
 }
 
 // readFile reads the file of a list, of any origin. The error is ErrDamaged if the

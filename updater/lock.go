@@ -55,7 +55,7 @@ func (u *Updater) saveRecalled() {
 	}
 	for _, name := range u.cfg.Lists {
 		_, err := os.Stat(u.cfg.Store.listPath(name))
-		if l := u.lists[name]; l.held() && !l.TakenOver && errors.Is(err, fs.ErrNotExist) {
+		if l := u.lists[name]; l.held() && !l.TakenOver && (errors.Is(err, fs.ErrNotExist) || !l.unsaved.IsZero()) {
 			u.reportSave(name, u.save(l))
 		}
 	}

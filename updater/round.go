@@ -224,8 +224,7 @@ func (u *Updater) accept(results []result) {
 			u.lists[name] = r.list
 			// The version can change while the content does not. Save it then too:
 			// after our restart the server may not know the old one any more.
-			_, unsaved := u.unsaved[name]
-			if r.kind == ListUpdated || unsaved || before.TakenOver || !bytes.Equal(before.Version, r.list.Version) {
+			if r.kind == ListUpdated || !before.unsaved.IsZero() || before.TakenOver || !bytes.Equal(before.Version, r.list.Version) {
 				u.reportSave(name, u.save(r.list))
 			}
 		}

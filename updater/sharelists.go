@@ -50,7 +50,7 @@ func (u *Updater) shareLists() {
 
 // received returns when the server sent the content of a list that is in memory.
 func (u *Updater) received(name string) time.Time {
-	if at, ok := u.unsaved[name]; ok {
+	if at := u.lists[name].unsaved; !at.IsZero() {
 		return at
 	}
 	info, err := os.Stat(u.cfg.Store.listPath(name))
@@ -63,13 +63,15 @@ func (u *Updater) received(name string) time.Time {
 // date notes when the server sent a content, after an attempt to save it: the time of the file, unless that is of an
 // older content.
 func (u *Updater) date(name string, received time.Time, err error) error {
-	delete(u.unsaved, name)
+	l := u.lists[name]
+	l.unsaved = time.Time{}
 	if err == nil && u.cfg.Schedule.sharer() != nil {
 		err = os.Chtimes(u.cfg.Store.listPath(name), time.Time{}, received)
 	}
 	if err != nil {
-		u.unsaved[name] = received
+		l.unsaved = received
 	}
+	u.lists[name] = l
 	return err
 }
 
@@ -101,7 +103,7 @@ func (u *Updater) pull() (changed bool) {
 			u.lists[name], changed = l, true
 			u.published[name] = l
 			_ = u.date(name, head.Received, pullErr)
-			u.cfg.Schedule.hand.remember(l)
+			u.cfg.Schedule.hand.remember(u.lists[name])
 		}
 		if pullErr != nil {
 			err = errors.Join(err, fmt.Errorf("list %s: %w", name, pullErr))

@@ -11,9 +11,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 const (
@@ -179,6 +182,54 @@ func TestAWriteThatFailsLeavesTheOldFile(t *testing.T) {
 	if got := namesIn(t, s.dir); !slices.Equal(got, []string{"se-4b.list"}) {
 		t.Errorf("files %q", got)
 	}
+}
+
+// A reload with other settings, while the disk is full, puts what is in memory in force: the folder has an older list.
+func TestAReloadDoesNotGoBackToWhatWasLastSaved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir, version := t.TempDir(), "1"
+		var last *Schedule
+		start := func() *Updater {
+			schedule := newScheduleOf(t, openStore(t, dir))
+			if last != nil {
+				schedule.Follow(last)
+			}
+			last = schedule
+			fetch := func() (*Update, error) { return fullOf(version, 1, 2, uint32(3+len(version))), nil }
+			u, err := New(Config{Source: single(fetch), Database: new(lookup.Database), Schedule: schedule, Store: schedule.store, Lists: []string{se}})
+			must(t, err)
+			u.Load()
+			return u
+		}
+		u := start()
+		must(t, u.acquireNow())
+		u.update(t.Context())
+		must(t, os.Chtimes(u.cfg.Store.listPath(se), time.Now(), time.Now())) // the bubble's time
+		u.cfg.Store.disk.SyncFile = func(*os.File) error { return errTest }
+		version = "10"
+		time.Sleep(2 * time.Hour)
+		u.update(t.Context())
+		if saved, err := u.cfg.Store.ReadList(se); err != nil || string(saved.Version) != "1" {
+			t.Fatalf("the folder has %q, %v", saved.Version, err)
+		}
+		next := start()
+		if got := string(next.lists[se].Version); got != "10" {
+			t.Errorf("version %q is in force, want 10", got)
+		}
+		u.release()
+		// As another process that had the folder meanwhile. The time of the file is the system's, which is later than the bubble's.
+		must(t, next.cfg.Store.SaveList(heldList(t, se, 7)))
+		if other := start(); other.lists[se].Set.Len() != 1 {
+			t.Errorf("%q is in force, want what another process has saved since", other.lists[se].Version)
+		}
+		must(t, os.Chtimes(u.cfg.Store.listPath(se), time.Now(), time.Now().Add(-time.Hour)))
+		must(t, next.acquire(t.Context()))
+		if saved, err := next.cfg.Store.ReadList(se); err != nil || string(saved.Version) != "10" {
+			t.Errorf("now that it can be written the folder has %q, %v", saved.Version, err)
+		}
+		next.release()
+		next.cfg.Schedule.Flush()
+	})
 }
 
 func TestLeftoversOfDeadWritersAreCleaned(t *testing.T) {

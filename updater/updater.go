@@ -38,9 +38,8 @@ type Updater struct {
 	lists map[string]List // lists in memory, by name; written by Load, Run and Once
 	// What others have of each list, for the difference to the next content; with a Shared only.
 	published   map[string]List
-	unsaved     map[string]time.Time // when contents in memory were sent that could not be saved
-	contact     bool                 // contacted has reported
-	pullTrouble string               // why lists of others could not be taken over, as reported; "": they could
+	contact     bool   // contacted has reported
+	pullTrouble string // why lists of others could not be taken over, as reported; "": they could
 
 	// sleep waits, at most slice at a time. Tests replace both to simulate a suspend,
 	// or a year.
@@ -56,7 +55,7 @@ func New(cfg Config) (*Updater, error) {
 	if cfg.Source == nil || cfg.Database == nil || cfg.Schedule == nil {
 		return nil, errors.New("an updater needs a source, a database and a schedule")
 	}
-	u := &Updater{cfg: cfg, lists: make(map[string]List), published: make(map[string]List), unsaved: make(map[string]time.Time), sleep: sleep, slice: sleepSlice, sinceBoot: SinceBoot}
+	u := &Updater{cfg: cfg, lists: make(map[string]List), published: make(map[string]List), sleep: sleep, slice: sleepSlice, sinceBoot: SinceBoot}
 	u.cfg.MaxEntries = cmp.Or(cfg.MaxEntries, DefaultMaxEntries)
 	u.cfg.Timeout = cmp.Or(cfg.Timeout, 5*time.Minute)
 	if u.cfg.Report == nil {
@@ -93,7 +92,6 @@ func (u *Updater) Load() bool {
 			continue
 		}
 		u.lists[name] = l
-		delete(u.unsaved, name)
 		loaded += l.Set.Bytes()
 		u.report(Loaded, name, nil)
 		if l.versionUnknown() {
@@ -122,17 +120,15 @@ func (u *Updater) join() {
 	}
 }
 
-// load reads a list from disk, or else takes it from the schedule before.
+// load reads a list from disk, or else takes it from the schedule before; likewise if that could not save it since.
 func (u *Updater) load(name string) (List, error) {
 	var l List
 	err := fs.ErrNotExist
 	if u.cfg.Store != nil {
 		l, err = u.cfg.Store.LoadList(name)
 	}
-	if err != nil {
-		if recalled, ok := u.cfg.Schedule.hand.recall(name); ok {
-			l, err = recalled, nil
-		}
+	if recalled, ok := u.cfg.Schedule.hand.recall(name); ok && (err != nil || recalled.TakenOver == l.TakenOver && u.cfg.Store.savedBefore(name, recalled.unsaved)) {
+		l, err = recalled, nil
 	}
 	if err == nil {
 		u.cfg.Schedule.hand.remember(l)
