@@ -111,12 +111,16 @@ func (h *handover) remember(l List) {
 	h.lists[l.Name] = l
 }
 
-// recall returns a list of the schedule before, or else of the lender.
-func (h *handover) recall(name string) (List, bool) {
+// recall returns a list of the schedule before, or else of the lender, for one with a store. What is in another folder
+// is not saved in this one.
+func (h *handover) recall(name string, store *Store) (List, bool) {
 	h.mu.Lock()
 	last, succeeds, continues, lender, lends := h.last, h.succeeds, h.continues, h.lender, h.lends
 	h.mu.Unlock()
 	if l, ok := last.recalled(name, succeeds, continues); ok {
+		if store != nil && (last.store == nil || last.store.dir != store.dir) {
+			l.unsaved = last.list(name).Updated
+		}
 		return l, true
 	}
 	l, ok := lender.recalled(name, lends, false)

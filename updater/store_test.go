@@ -188,20 +188,8 @@ func TestAWriteThatFailsLeavesTheOldFile(t *testing.T) {
 func TestAReloadDoesNotGoBackToWhatWasLastSaved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir, version := t.TempDir(), "1"
-		var last *Schedule
-		start := func() *Updater {
-			schedule := newScheduleOf(t, openStore(t, dir))
-			if last != nil {
-				schedule.Follow(last)
-			}
-			last = schedule
-			fetch := func() (*Update, error) { return fullOf(version, 1, 2, uint32(3+len(version))), nil }
-			u, err := New(Config{Source: single(fetch), Database: new(lookup.Database), Schedule: schedule, Store: schedule.store, Lists: []string{se}})
-			must(t, err)
-			u.Load()
-			return u
-		}
-		u := start()
+		fetch := func() (*Update, error) { return fullOf(version, 1, 2, uint32(3+len(version))), nil }
+		u := startAfter(t, nil, openStore(t, dir), fetch)
 		must(t, u.acquireNow())
 		u.update(t.Context())
 		must(t, os.Chtimes(u.cfg.Store.listPath(se), time.Now(), time.Now())) // the bubble's time
@@ -212,14 +200,14 @@ func TestAReloadDoesNotGoBackToWhatWasLastSaved(t *testing.T) {
 		if saved, err := u.cfg.Store.ReadList(se); err != nil || string(saved.Version) != "1" {
 			t.Fatalf("the folder has %q, %v", saved.Version, err)
 		}
-		next := start()
+		next := startAfter(t, u, openStore(t, dir), fetch)
 		if got := string(next.lists[se].Version); got != "10" {
 			t.Errorf("version %q is in force, want 10", got)
 		}
 		u.release()
 		// As another process that had the folder meanwhile. The time of the file is the system's, which is later than the bubble's.
 		must(t, next.cfg.Store.SaveList(heldList(t, se, 7)))
-		if other := start(); other.lists[se].Set.Len() != 1 {
+		if other := startAfter(t, u, openStore(t, dir), fetch); other.lists[se].Set.Len() != 1 {
 			t.Errorf("%q is in force, want what another process has saved since", other.lists[se].Version)
 		}
 		must(t, os.Chtimes(u.cfg.Store.listPath(se), time.Now(), time.Now().Add(-time.Hour)))
@@ -230,6 +218,42 @@ func TestAReloadDoesNotGoBackToWhatWasLastSaved(t *testing.T) {
 		next.release()
 		next.cfg.Schedule.Flush()
 	})
+}
+
+// startAfter returns an Updater that has loaded its list, and follows another one unless that is nil.
+func startAfter(t *testing.T, last *Updater, store *Store, fetch single) *Updater {
+	t.Helper()
+	schedule := newScheduleOf(t, store)
+	if last != nil {
+		schedule.Follow(last.cfg.Schedule)
+	}
+	u, err := New(Config{Source: fetch, Database: new(lookup.Database), Schedule: schedule, Store: store, Lists: []string{se}})
+	must(t, err)
+	u.Load()
+	return u
+}
+
+// A reload names a folder that was used before.
+func TestAReloadTakesTheYoungerListOfTwoFolders(t *testing.T) {
+	for saved, want := range map[time.Duration]string{-time.Hour: "now", time.Hour: "then"} {
+		before := openStore(t, t.TempDir())
+		then := heldList(t, se, 7)
+		then.Version = []byte("then")
+		must(t, before.SaveList(then))
+		at := time.Now().Add(saved)
+		must(t, os.Chtimes(before.listPath(se), at, at))
+		for name, store := range map[string]*Store{"another folder": openStore(t, t.TempDir()), "db off": nil} {
+			u := startAfter(t, nil, store, func() (*Update, error) { return fullOf("now", 1, 2), nil })
+			must(t, u.acquireNow())
+			u.update(t.Context())
+			next := startAfter(t, u, before, nil)
+			if got := string(next.lists[se].Version); got != want {
+				t.Errorf("saved %s from now, after %s: version %q is in force, want %q", saved, name, got, want)
+			}
+			u.release()
+			u.cfg.Schedule.Flush()
+		}
+	}
 }
 
 func TestLeftoversOfDeadWritersAreCleaned(t *testing.T) {

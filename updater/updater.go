@@ -127,7 +127,7 @@ func (u *Updater) load(name string) (List, error) {
 	if u.cfg.Store != nil {
 		l, err = u.cfg.Store.LoadList(name)
 	}
-	if recalled, ok := u.cfg.Schedule.hand.recall(name); ok && (err != nil || recalled.TakenOver == l.TakenOver && u.cfg.Store.savedBefore(name, recalled.unsaved)) {
+	if recalled, ok := u.cfg.Schedule.hand.recall(name, u.cfg.Store); ok && (err != nil || recalled.TakenOver == l.TakenOver && u.cfg.Store.savedBefore(name, recalled.unsaved)) {
 		l, err = recalled, nil
 	}
 	if err == nil {
