@@ -82,7 +82,9 @@ func ownListDescs() []*prometheus.Desc {
 func collectOwnLists(metrics chan<- prometheus.Metric) {
 	fetched := make(map[string]ownlist.URLState)
 	for _, s := range ownlist.URLStates() {
-		fetched[s.Name] = s
+		if !fetched[s.Name].Failing() { // a list may be fetched into several db
+			fetched[s.Name] = s
+		}
 	}
 	seen := make(map[string]bool)
 	for _, s := range ownlist.States() {

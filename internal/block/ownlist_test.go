@@ -2,6 +2,7 @@ package block
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -157,6 +158,29 @@ func TestMetricsOfListsThatAreOpenedTwiceInDifferentWays(t *testing.T) {
 	}
 	if n := testkit.Metric(t, "own_list_entries", "file", file); n != 1 && n != 2 {
 		t.Errorf("Expected the entries of one of the lists, got %v", n)
+	}
+}
+
+// A list by URL that fails in one db fails, whatever it does in another one: its series has no db.
+func TestAListByURLThatFailsInOneFolderIsMeasured(t *testing.T) {
+	var name string
+	const list = "bad.example\n"
+	for _, failures := range []int{0, 3} {
+		now := time.Now()
+		state := ownlist.URLState{Changed: now, Checked: now, Tried: now, Next: now.Add(time.Hour), Bytes: int64(len(list)), Entries: 1, Failures: failures}
+		fetch := ownlist.URLConfig{URL: "https://lists.example.org/two.txt", DB: t.TempDir()}
+		raw, err := json.Marshal(state)
+		testkit.Must(t, errors.Join(err, os.MkdirAll(filepath.Dir(fetch.Path()), 0o700), os.WriteFile(fetch.Path(), []byte(list), 0o600),
+			os.WriteFile(strings.TrimSuffix(fetch.Path(), ".list")+".json", raw, 0o600)))
+		b, err := opened(&config.Block{Own: []config.OwnFile{{Fetch: fetch}}})
+		testkit.Must(t, err)
+		defer b.End()
+		name = fetch.Name()
+	}
+	for range 30 { // the order is one of a map
+		if got := testkit.Metric(t, "own_list_failing", "file", name); got != 1 {
+			t.Fatalf("Expected 1, got %v", got)
+		}
 	}
 }
 
