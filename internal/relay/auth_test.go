@@ -51,6 +51,11 @@ func TestClientKeys(t *testing.T) {
 				t.Errorf("%s: %d, want %d", tc.name, got, tc.want)
 			}
 		}
+		var denied dto.Metric
+		testkit.Must(t, w.relay.handler.metrics.requests.WithLabelValues("list", outcomeDenied).Write(&denied))
+		if n := denied.GetCounter().GetValue(); n != 4 { // an alert says of these that a client has no valid key
+			t.Errorf("%v requests are counted as denied, want 4", n)
+		}
 		if line := lines.Only(t, "no valid key"); !strings.Contains(line, "192.0.2.1:4000") || strings.Contains(line, "OLDER") {
 			t.Errorf("the line is %s", line)
 		}

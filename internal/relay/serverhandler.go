@@ -128,7 +128,7 @@ func (h *handler) answer(m method, found bool, w *countingWriter, r *http.Reques
 	// A browser says so of what pages ask for (W3C, Fetch Metadata): any page could spend the budget. Its own requests
 	// have none.
 	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "none" {
-		return reply{}, &failure{code: http.StatusForbidden, outcome: outcomeDenied, message: "web pages may not ask a relay"}
+		return reply{}, &failure{code: http.StatusForbidden, outcome: outcomeInvalid, message: "web pages may not ask a relay"}
 	}
 	client, err := h.auth.client(r)
 	if err != nil {
