@@ -84,7 +84,7 @@ func (t *Threats) add(other Threats) {
 type Recent struct {
 	mu      sync.Mutex
 	minutes [hour]minute
-	hours   [24]anHour
+	hours   [25]anHour            // that a day may have
 	checked int64                 // of the last call of Day
 	names   map[key]*list.Element // of order
 	order   list.List             // of *Blocked, the last one first
@@ -158,8 +158,8 @@ func (r *Recent) Unconfirmed(now time.Time) {
 // hour returns the counts of the hour of now. The caller holds mu.
 func (r *Recent) hour(now time.Time) *anHour {
 	local := now.Local()
-	began := time.Date(local.Year(), local.Month(), local.Day(), local.Hour(), 0, 0, 0, local.Location())
-	h := &r.hours[local.Hour()]
+	began := time.Unix(local.Unix()-int64(60*local.Minute()+local.Second()), 0) // not by time.Date: an hour of the clock comes twice on a day of 25
+	h := &r.hours[uint64(began.Unix()/3600)%uint64(len(r.hours))]
 	if !h.began.Equal(began) {
 		*h = anHour{began: began}
 	}

@@ -260,4 +260,12 @@ func TestTheDayOnWhichClocksAreSetBackIsWhole(t *testing.T) {
 	if d := r.Day(0, last); d.Blocked != 1 || last.Sub(first) != 24*time.Hour {
 		t.Errorf("%+v", d)
 	}
+	r = Recent{}
+	for i := range 25 {
+		now := first.Add(time.Duration(i) * time.Hour)
+		r.Blocked(Blocked{Name: "a.example"}, now)
+		if d := r.Day(0, now); d.Blocked != i+1 || d.Hours[23].Blocked != 1 {
+			t.Errorf("At %v: %d of %d, in this hour %d", now, d.Blocked, i+1, d.Hours[23].Blocked)
+		}
+	}
 }
