@@ -243,8 +243,13 @@ func TestAPauseOfConfirmationsIsSaidOnceAndItsEndOnce(t *testing.T) {
 			return testkit.Metric(t, "search_not_before_timestamp_seconds", "endpoint", "http://pause.example")
 		}
 
+		var lists []updater.ListStatus
+		failing := func() string { return failing(r.schedule.SearchHold(), lists, time.Now()) } // of the status
 		searches(r, searcher, 2)
 		testkit.WantParts(t, lines.Only(t, "A confirmation failed"), "[WARNING]", "status 502", "Suspected names pass")
+		if got := failing(); got != "" {
+			t.Errorf("Expected the status to say nothing of two failures without a pause, got %q", got)
+		}
 		if got := lines.About("paused"); len(got) != 0 || gauge() > unixSeconds(time.Now()) {
 			t.Errorf("Expected no pause before the third failure, got %q", got)
 		}
@@ -260,6 +265,11 @@ func TestAPauseOfConfirmationsIsSaidOnceAndItsEndOnce(t *testing.T) {
 		}
 		for range 20 { // the server is down for hours
 			time.Sleep(31 * time.Minute)
+			testkit.WantParts(t, failing(), "failures in a row", "status 502", "suspected names pass until one works") // as the log has said
+			if lists = []updater.ListStatus{{Updated: time.Now()}}; failing() != "" {
+				t.Errorf("Expected nothing once a list has come, got %q", failing())
+			}
+			lists[0].Updated = time.Time{}
 			searches(r, searcher, 5)
 		}
 		lines.Only(t, "paused")
@@ -268,8 +278,8 @@ func TestAPauseOfConfirmationsIsSaidOnceAndItsEndOnce(t *testing.T) {
 		time.Sleep(31 * time.Minute)
 		searches(r, searcher, 5)
 		testkit.WantParts(t, lines.Only(t, "Confirmations work again"), "[INFO]")
-		if hold := r.schedule.SearchHold(); hold.Active(time.Now()) || gauge() > unixSeconds(time.Now()) {
-			t.Errorf("Expected no pause any more, got %v", hold)
+		if hold := r.schedule.SearchHold(); hold.Active(time.Now()) || gauge() > unixSeconds(time.Now()) || failing() != "" {
+			t.Errorf("Expected no pause any more, got %v, %q", hold, failing())
 		}
 		server.err = &updater.StatusError{Code: http.StatusTooManyRequests}
 		searches(r, searcher, 1)

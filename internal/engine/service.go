@@ -70,13 +70,23 @@ func (s *Service) Standing(now time.Time) status.Service {
 		all.Budget, all.Left, all.Spent, all.Paid = set.Budget, s.ledger.Remaining(set.Budget, now), s.ledger.Spent(now), set.Dialect().Paid
 	}
 	lists, follows, inPart := s.standing()
-	all.InPart = cmp.Or(s.InPart(now), inPart)
+	all.InPart = cmp.Or(s.InPart(now), inPart, failing(s.SearchHold(), lists, now))
 	for _, l := range lists {
 		all.Lists = append(all.Lists, status.List{Name: l.Name, Title: say.TitleOf(l.Name), InForce: !l.Missing(), Old: l.Old(now), Entries: l.Entries, Updated: l.Updated, NotBefore: l.NotBefore})
 	}
 	all.Follows = follows
 	all.Unknown = len(all.Lists) == 0 && len(set.Stored()) > 0
 	return all
+}
+
+// failing says in a sentence that a pause of confirmations has ended, and that none has worked since; "": else. It may be over
+// after an hour, if nobody has asked, and once a list has come. A failure without a pause may be the only one.
+func failing(h updater.Hold, lists []updater.ListStatus, now time.Time) string {
+	came := func(l updater.ListStatus) bool { return l.Updated.After(h.Failed) }
+	if h.Failures == 0 || h.Active(now) || h.Until.Sub(h.Failed) < 10*time.Second || now.Sub(h.Until) >= time.Hour || slices.ContainsFunc(lists, came) {
+		return ""
+	}
+	return fmt.Sprintf("The last confirmation failed (%v): suspected names pass until one works.", h)
 }
 
 // InPart says in a sentence that clients were refused today because what is left is kept for
