@@ -228,4 +228,5 @@ func TestMain(m *testing.M) {
 	files.WaitLimit = time.Minute // temporary folders are removed after an end
 	testkit.SideBySide(8)
 	m.Run()
+	os.RemoveAll(os.Getenv("STATE_DIRECTORY")) // of testkit
 }

@@ -15,6 +15,17 @@ import (
 	"time"
 )
 
+// The default folder of the user who tests is left alone: a pause in it would hold for the servers of tests, too.
+func init() {
+	const variable = "STATE_DIRECTORY"
+	if os.Getenv(variable) != "" { // a process that a test has started
+		return
+	}
+	if err := os.Setenv(variable, filepath.Join(os.TempDir(), "safebrowsing-test-"+strconv.Itoa(os.Getpid()))); err != nil {
+		panic(err)
+	}
+}
+
 // Until waits for something that other goroutines bring about, for 40 seconds at least.
 func Until(t testing.TB, what string, done func() bool) {
 	t.Helper()
