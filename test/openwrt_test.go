@@ -218,6 +218,18 @@ func TestOpenWrtDnsmasqAsksNobodyElse(t *testing.T) {
 	}
 }
 
+// On a disk without room uci replaces a file by an empty one, and says nothing. What is not committed is in force, too.
+func TestOpenWrtScriptCommitsNothingToAFullFlash(t *testing.T) {
+	for free, want := range map[string]string{"0": "", "15": "", "16": "commit safebrowsing\ncommit dhcp\n", "20000": "commit safebrowsing\ncommit dhcp\n"} {
+		r := newRouter(t, map[string][]string{"port": {"5335"}})
+		udp := writeFile(t, t.TempDir(), "udp", "  1: 0100007F:14D7 00000000:0000\n")
+		called := r.do("df() { echo Filesystem; echo overlayfs:/overlay 20480 1 " + free + " 1% /; }; UDP=" + udp + "; RUNNING=1; service_started")
+		if got := strings.Join(regexp.MustCompile("(?m)^commit .*\n").FindAllString(called, -1), ""); got != want || r.servers() != "/lan/192.0.2.2 127.0.0.1#5335 1" {
+			t.Errorf("%s KiB: expected %q, got %q after\n%s", free, want, r.servers(), called)
+		}
+	}
+}
+
 // A sysupgrade keeps the configuration, by which dnsmasq asks the service, but not the package. The first boot after it gives
 // dnsmasq its resolvers back; with the package it changes nothing, and is run again.
 func TestOpenWrtDnsmasqHasItsResolversBackWithoutThePackage(t *testing.T) {
