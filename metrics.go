@@ -79,7 +79,7 @@ func (b *blockMetrics) countVerdict(ctx context.Context, d lookup.Decision) {
 
 // count counts a query by the one label of a counter. It is for what happens to few queries.
 func count(ctx context.Context, c *prometheus.CounterVec, label string) {
-	c.WithLabelValues(metrics.WithServer(ctx), metrics.WithView(ctx), label).Inc()
+	c.WithLabelValues(metrics.WithServer(ctx), metrics.WithView(ctx), say.Shown(label)).Inc() // of a file: it may not be UTF-8
 }
 
 func (b *blockMetrics) of(server, view string) *serverMetrics {

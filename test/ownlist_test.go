@@ -184,6 +184,30 @@ func TestHostsLinesWithAnotherAddressDoNotBlock(t *testing.T) {
 	}
 }
 
+// A path may be any bytes, and a variable brings them into a Corefile. A label of a metric may not: each query for a name of the
+// list failed, and nobody could read the metrics.
+func TestAPathThatIsNotUTF8(t *testing.T) {
+	w := newWorld(t)
+	dir := t.TempDir()
+	testkit.Must(t, errors.Join(os.WriteFile(dir+"/l\xe9.txt", []byte("bad.example\n"), 0o600), os.Mkdir(dir+"/d\xe9", 0o700)))
+	t.Setenv("LIST", dir+"/l\xe9.txt")
+	t.Setenv("DB", dir+"/d\xe9")
+	w.db = "{$DB}"
+	w.start(w.corefile("block {$LIST}"))
+	if m := w.ask("bad.example.", dns.TypeA); !isBlocked(m) {
+		t.Errorf("Expected to be blocked, got\n%v", m)
+	}
+	for _, metric := range []string{"blocked_total", "own_list_entries"} {
+		label := map[bool]string{true: "list", false: "file"}[metric == "blocked_total"]
+		if got := testkit.Metric(t, metric, label, dir+"/l%E9.txt"); got != 1 {
+			t.Errorf("Expected %s to be 1, got %v", metric, got)
+		}
+	}
+	if n := testkit.CountSamples(t, "list_entries", "db", dir+"/d%E9"); n != 3 {
+		t.Errorf("Expected three lists, got %d", n)
+	}
+}
+
 func TestDamagedFileIsReportedSetAsideAndFetchedAgain(t *testing.T) {
 	testkit.Long(t)
 	if !apart(t) {

@@ -107,7 +107,7 @@ func collectOwnLists(metrics chan<- prometheus.Metric) {
 }
 
 func gauge(desc *prometheus.Desc, value float64, label string) prometheus.Metric {
-	return prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, label)
+	return prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, say.Shown(label)) // a label is UTF-8, and a path may be not
 }
 
 // seconds returns a time as metrics tell it, 0 for none.
