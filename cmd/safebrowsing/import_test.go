@@ -249,6 +249,15 @@ func TestWhatImportRefuses(t *testing.T) {
 	}
 }
 
+// sqlite3 prints nothing for a table without rows, as of a Pi-hole without domains of its own.
+func TestATableOfPiholeWithoutRowsIsRead(t *testing.T) {
+	inImports(t)
+	for _, from := range []string{"", "-from pihole "} {
+		args := "import -dry-run " + from + "adlist.csv " + testkit.Write(t, t.TempDir(), "domainlist.csv", "")
+		run(t, strings.Fields(args)...).want(0, "domainlist.csv: empty table", "block.txt (0 lines)").quiet()
+	}
+}
+
 func TestUpstreamsOfOthers(t *testing.T) {
 	for written, want := range map[string]string{
 		"9.9.9.9":                            "9.9.9.9",

@@ -128,7 +128,7 @@ func peerOf(path string, raw []byte) (string, error) {
 		return "", errors.New("is a database, and only Pi-hole's own program reads it surely. Run there:\n   " + adlistCommand + "\n   " + domainlistCommand + "\nand import the two files")
 	case strings.HasPrefix(text, "PK\x03\x04"):
 		return "", errors.New("is a backup of Pi-hole 6, which holds a database. Run on the Pi-hole:\n   " + adlistCommand + "\n   " + domainlistCommand + "\nand import the two files")
-	case strings.HasPrefix(text, "\x1f\x8b"), strings.HasPrefix(text, "["), has("PIHOLE_DNS_"), isTable(text), isPiholeTOML(text):
+	case strings.HasPrefix(text, "\x1f\x8b"), strings.HasPrefix(text, "["), has("PIHOLE_DNS_"), isTable(text), isPiholeTOML(text), isEmptyTable(path, raw):
 		return "pihole", nil
 	case has("user_rules:", "whitelist_filters:", "schema_version:"):
 		return "adguardhome", nil

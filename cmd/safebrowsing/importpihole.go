@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -35,9 +36,17 @@ func isTable(text string) bool {
 	return slices.Contains(columns, "address") || slices.Contains(columns, "domain")
 }
 
+// isEmptyTable reports whether a file is of a table without rows: sqlite3 prints no names of columns then.
+func isEmptyTable(path string, raw []byte) bool {
+	return filepath.Ext(path) == ".csv" && len(bytes.TrimSpace(raw)) == 0
+}
+
 // pihole reads a table as CSV or JSON, a backup or setupVars.conf of Pi-hole 5, or pihole.toml of Pi-hole 6.
 func (m *imported) pihole(raw []byte) error {
 	switch {
+	case isEmptyTable(m.file, raw):
+		m.leave(0, "empty table", "", "")
+		return nil
 	case bytes.HasPrefix(raw, []byte("\x1f\x8b")):
 		return m.teleporter(raw)
 	case isPiholeTOML(string(raw)):
