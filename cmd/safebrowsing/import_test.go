@@ -258,6 +258,15 @@ func TestATableOfPiholeWithoutRowsIsRead(t *testing.T) {
 	}
 }
 
+// The unbound.conf of Debian includes others only, and one of these has nothing but remote-control.
+func TestTheFilesOfUnboundOnDebianAreRead(t *testing.T) {
+	inImports(t)
+	dir := t.TempDir()
+	main := testkit.Write(t, dir, "unbound.conf", "# Debian\ninclude-toplevel: \"/etc/unbound/unbound.conf.d/*.conf\"\n")
+	control := testkit.Write(t, dir, "remote-control.conf", "remote-control:\n  control-enable: yes\n  control-interface: /run/unbound.ctl\n")
+	run(t, "import", "-dry-run", main, control, "unbound.conf").want(0, "unbound.conf:2: included file: /etc/unbound/unbound.conf.d/*.conf (import it, too)").quiet()
+}
+
 func TestUpstreamsOfOthers(t *testing.T) {
 	for written, want := range map[string]string{
 		"9.9.9.9":                            "9.9.9.9",

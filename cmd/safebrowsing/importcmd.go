@@ -134,7 +134,7 @@ func peerOf(path string, raw []byte) (string, error) {
 		return "adguardhome", nil
 	case has("blocking:", "upstreams:", "upstream:"):
 		return "blocky", nil
-	case has("rpz:", "server:", "forward-zone:", "$TTL", "$ORIGIN"), ownlistReads(raw):
+	case unboundClause.Match(raw), has("$TTL", "$ORIGIN"), ownlistReads(raw):
 		return "rpz", nil
 	}
 	return "", nil

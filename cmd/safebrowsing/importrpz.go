@@ -38,7 +38,7 @@ func (m *imported) rpz(raw []byte) error {
 }
 
 var (
-	unboundClause = regexp.MustCompile(`(?m)^\s*(server|rpz|forward-zone|stub-zone|auth-zone|remote-control):`)
+	unboundClause = regexp.MustCompile(`(?m)^\s*(server|rpz|forward-zone|stub-zone|auth-zone|remote-control|include|include-toplevel):`)
 	unboundHead   = regexp.MustCompile(`^\s*[a-z][a-z0-9-]*:`)
 	unboundKey    = regexp.MustCompile(`^[a-z][a-z0-9-]*:$`)
 	unboundWord   = regexp.MustCompile(`"[^"]*"|'[^']*'|[^\s"'#:]+:(?:\s|$)|[^\s"']+`)
