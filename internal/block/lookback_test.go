@@ -188,6 +188,9 @@ func TestAPageShowsNoNameOfBeforeAReloadWithoutNames(t *testing.T) {
 	b.Heard(&net.UDPAddr{IP: net.IPv4(192, 0, 2, 1)}, SignOf("dns.google."))
 	for _, names := range []bool{true, false} {
 		process.blocks = []*Block{block(names)}
+		if why := (page{process}).Why(lookup.FromQname("evil.example.")); (why.Last != nil) != names {
+			t.Errorf("names %v: Expected in an answer when it was blocked only then, got %+v", names, why.Last)
+		}
 		r := page{process}.Report()
 		if shown := r.Late[0].Name + r.Late[0].Client; len(r.Names) == 1 != names || shown == "late.example192.0.2.1" != names || len(r.Devices.Told) == 1 != names {
 			t.Errorf("names %v: Expected them on the page only then, got %+v, %+v, %+v", names, r.Names, r.Late, r.Devices.Told)

@@ -162,10 +162,7 @@ type page struct{ *Process }
 // Report implements status.Source: names and devices that server blocks do not let the page have are left out, and those of
 // before a reload that has taken the word names away.
 func (p page) Report() status.Report {
-	r, blocks := p.Process.Report(), p.all()
-	shows := func(zones string) bool {
-		return slices.ContainsFunc(blocks, func(b *Block) bool { return b.Config.StatusNames && b.zones() == zones })
-	}
+	r, shows := p.Process.Report(), p.shows()
 	r.Names = slices.DeleteFunc(r.Names, func(b status.Blocked) bool { return !b.Named || !shows(b.Zones) })
 	for i := range r.Late {
 		r.Late[i].Named = r.Late[i].Named && shows(r.Late[i].Zones)
@@ -178,10 +175,18 @@ func (p page) Report() status.Report {
 // Why implements status.Source.
 func (p page) Why(h lookup.Host) status.Why {
 	w := p.Process.Why(context.Background(), h, false)
-	if w.Last != nil && !w.Last.Named {
+	if w.Last != nil && (!w.Last.Named || !p.shows()(w.Last.Zones)) {
 		w.Last = nil
 	}
 	return w
+}
+
+// shows returns a function that reports whether a server block for these zones lets the page have names now.
+func (p page) shows() func(zones string) bool {
+	blocks := p.all()
+	return func(zones string) bool {
+		return slices.ContainsFunc(blocks, func(b *Block) bool { return b.Config.StatusNames && b.zones() == zones })
+	}
 }
 
 // Passed notes a query for a host that is in no list. It takes no lock and does not allocate.
