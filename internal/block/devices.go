@@ -296,5 +296,5 @@ func (p *Process) sweepDevices() {
 
 // logsNames reports whether one of the blocks logs names, with who asked.
 func logsNames(blocks []*Block) bool {
-	return slices.ContainsFunc(blocks, func(b *Block) bool { return b.Config.LogBlocked })
+	return slices.ContainsFunc(blocks, logsClients)
 }

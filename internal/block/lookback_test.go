@@ -196,6 +196,13 @@ func TestAPageShowsNoNameOfBeforeAReloadWithoutNames(t *testing.T) {
 			t.Errorf("names %v: Expected them on the page only then, got %+v, %+v, %+v", names, r.Names, r.Late, r.Devices.Told)
 		}
 	}
+	quiet := block(true)
+	quiet.Config.LogBlocked = false // a reload has taken log away
+	process.blocks = []*Block{quiet}
+	r, why := process.Report(), process.Why(t.Context(), lookup.FromQname("evil.example."), false)
+	if who := r.Names[0].Client + r.Late[0].Client + r.Late[0].Name + why.Last.Client; who != "" || r.Names[0].Name != "evil.example" {
+		t.Errorf("Expected nobody who asked without log, got %+v, %+v, %+v", r.Names, r.Late, why.Last)
+	}
 }
 
 func TestNamesAreKeptForAsLongAsPairs(t *testing.T) {

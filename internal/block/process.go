@@ -162,7 +162,7 @@ type page struct{ *Process }
 // Report implements status.Source: names and devices that server blocks do not let the page have are left out, and those of
 // before a reload that has taken the word names away.
 func (p page) Report() status.Report {
-	r, shows := p.Process.Report(), p.shows()
+	r, shows := p.Process.Report(), zonesOf(p.all(), showsNames)
 	r.Names = slices.DeleteFunc(r.Names, func(b status.Blocked) bool { return !b.Named || !shows(b.Zones) })
 	for i := range r.Late {
 		r.Late[i].Named = r.Late[i].Named && shows(r.Late[i].Zones)
@@ -175,17 +175,21 @@ func (p page) Report() status.Report {
 // Why implements status.Source.
 func (p page) Why(h lookup.Host) status.Why {
 	w := p.Process.Why(context.Background(), h, false)
-	if w.Last != nil && (!w.Last.Named || !p.shows()(w.Last.Zones)) {
+	if w.Last != nil && (!w.Last.Named || !zonesOf(p.all(), showsNames)(w.Last.Zones)) {
 		w.Last = nil
 	}
 	return w
 }
 
-// shows returns a function that reports whether a server block for these zones lets the page have names now.
-func (p page) shows() func(zones string) bool {
-	blocks := p.all()
+func showsNames(b *Block) bool { return b.Config.StatusNames }
+
+func logsClients(b *Block) bool { return b.Config.LogBlocked }
+
+// zonesOf returns a function that reports whether one of the blocks for these zones is so. What was noted before a reload
+// may be of one that is not so any more.
+func zonesOf(blocks []*Block, is func(*Block) bool) func(zones string) bool {
 	return func(zones string) bool {
-		return slices.ContainsFunc(blocks, func(b *Block) bool { return b.Config.StatusNames && b.zones() == zones })
+		return slices.ContainsFunc(blocks, func(b *Block) bool { return b.zones() == zones && is(b) })
 	}
 }
 
@@ -289,6 +293,17 @@ func (p *Process) Report() status.Report {
 	r := status.Report{At: now, Version: say.Version, Services: []status.Service{}, Blocks: []status.Block{}}
 	r.Hour, r.Names = p.recent.Hour(now)
 	r.Late = p.recent.LastLate(now)
+	logged := zonesOf(blocks, logsClients)
+	for i := range r.Names {
+		if b := &r.Names[i]; b.Client != "" && !logged(b.Zones) {
+			b.Client = ""
+		}
+	}
+	for i := range r.Late {
+		if l := &r.Late[i]; l.Client != "" && !logged(l.Zones) {
+			l.Name, l.Client = "", ""
+		}
+	}
 	r.Devices = p.devices.report(logsNames(blocks), now)
 	services := make(map[engine.Settings]int) // blocks with equal settings have one
 	for _, b := range blocks {
@@ -361,6 +376,9 @@ func (p *Process) Why(ctx context.Context, h lookup.Host, confirm bool) status.W
 		if a.Blocked() {
 			w.Report = cmp.Or(w.Report, b.reportTo(lookup.Decision{By: deciderOf(a.DecidedBy), List: a.List}))
 		}
+	}
+	if w.Last != nil && !zonesOf(p.all(), logsClients)(w.Last.Zones) {
+		w.Last.Client = ""
 	}
 	if w.Answers == nil {
 		w.Answers = []status.Answer{{Zones: "other zones", Verdict: status.VerdictPasses, Text: h.String() + " is not checked: no server block checks its zone"}}
