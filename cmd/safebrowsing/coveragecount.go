@@ -128,7 +128,8 @@ func urlOf(e feedEntry) (lookup.URL, error) {
 	if scheme, _, _ := strings.Cut(u.String(), "://"); !slices.Contains(schemes, scheme) {
 		return u, fmt.Errorf("%s:// is not of the web", scheme)
 	}
-	if !hasScheme(e.URL) && !strings.ContainsAny(u.Host().String(), ".:") {
+	// No browser opens a host with | or ^ (https://url.spec.whatwg.org/#forbidden-host-code-point): it is a rule of a list.
+	if host := u.Host().String(); strings.ContainsAny(host, "|^") || !hasScheme(e.URL) && !strings.ContainsAny(host, ".:") {
 		return u, errors.New("not a URL")
 	}
 	return u, nil

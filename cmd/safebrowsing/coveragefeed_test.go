@@ -97,6 +97,15 @@ func TestALineThatIsTooLongIsOneBadLine(t *testing.T) {
 	}
 }
 
+// A list of rules is no feed: all of it would be not listed.
+func TestARuleIsNoURL(t *testing.T) {
+	for _, line := range []string{"||evil.example^", "|evil.example^", "@@||evil.example^$important"} {
+		if u, err := urlOf(feedEntry{URL: line}); err == nil {
+			t.Errorf("%s is the URL %v", line, u)
+		}
+	}
+}
+
 func TestTimesOfFeeds(t *testing.T) {
 	want := time.Date(2025, 11, 20, 10, 0, 0, 123_000_000, time.UTC)
 	for _, text := range []string{"1763632800.123", "1763632800123", "1763632800123000", "13408106400123000", "2025-11-20T10:00:00.123Z", "2025-11-20T11:00:00.123+01:00"} {
