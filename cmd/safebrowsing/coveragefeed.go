@@ -21,7 +21,7 @@ import (
 //	csv      a column, by the name in the first line or in a comment: URLhaus, PhishTank, sqlite3 -csv
 //	squid    the native access.log of Squid
 //	common   the common log format of proxies, which Squid and Apache write, too
-//	json     each object with a "url": the history of Chrome from Google Takeout, PhishTank, URLhaus
+//	json     each object with a "url": the history of Chrome from Google Takeout, PhishTank, URLhaus; an array of URLs
 
 // feedForms are the names of the forms, which are recognised by the first line.
 var feedForms = []string{"lines", "csv", "squid", "common", "json"}
@@ -300,12 +300,15 @@ func hasScheme(text string) bool {
 	return ok && scheme != "" && len(scheme) <= 12 && !strings.ContainsAny(scheme, " ,;|\t\"/?")
 }
 
-// beginsJSON reports whether a feed begins with an object or an array of objects.
+// beginsJSON reports whether a feed begins with an object or an array of objects or strings.
 func beginsJSON(in *bufio.Reader) bool {
 	begin, _ := in.Peek(4096)
 	begin = bytes.TrimSpace(begin)
 	if rest, ok := bytes.CutPrefix(begin, []byte("[")); ok {
 		begin = bytes.TrimSpace(rest)
+		if bytes.HasPrefix(begin, []byte(`"`)) {
+			return true
+		}
 	}
 	return bytes.HasPrefix(begin, []byte("{"))
 }
@@ -317,8 +320,8 @@ type jsonObject struct {
 	entry feedEntry
 }
 
-// readJSON calls entry for each object with a member url, however deep it is. Its time is the first of
-// timeColumns that it has.
+// readJSON calls entry for each object with a member url, however deep it is, and for each string of an array
+// of URLs. The time of an object is the first of timeColumns that it has.
 func readJSON(in io.Reader, entry func(feedEntry) bool) error {
 	d := json.NewDecoder(in)
 	d.UseNumber()
@@ -351,6 +354,11 @@ func readJSON(in io.Reader, entry func(feedEntry) bool) error {
 				if done.entry.Line = n; !entry(done.entry) {
 					return nil
 				}
+			}
+		}
+		if text, ok := token.(string); ok && len(open) == 1 && open[0].array {
+			if n++; !entry(feedEntry{Line: n, URL: text}) {
+				return nil
 			}
 		}
 		if len(open) > 0 {

@@ -97,6 +97,20 @@ func TestALineThatIsTooLongIsOneBadLine(t *testing.T) {
 	}
 }
 
+// On one line it was taken for CSV with one URL.
+func TestAnArrayOfStringsIsAFeed(t *testing.T) {
+	for _, feed := range []string{`["http://a.example/","http://b.example/"]`, "[\n  \"http://a.example/\",\n  \"http://b.example/\"\n]\n"} {
+		var all []string
+		testkit.Must(t, feedReader{}.read(strings.NewReader(feed), func(e feedEntry) bool {
+			all = append(all, fmt.Sprint(e.Line, " ", e.URL))
+			return true
+		}))
+		if got := strings.Join(all, ", "); got != "1 http://a.example/, 2 http://b.example/" {
+			t.Errorf("%q has %s", feed, got)
+		}
+	}
+}
+
 // A list of rules is no feed: all of it would be not listed.
 func TestARuleIsNoURL(t *testing.T) {
 	for _, line := range []string{"||evil.example^", "|evil.example^", "@@||evil.example^$important"} {
