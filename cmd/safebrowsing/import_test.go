@@ -283,6 +283,8 @@ func TestUpstreamsOfOthers(t *testing.T) {
 		"tls://192.0.2.1":                    "tls://192.0.2.1",
 		"tls://192.0.2.1:8853":               "", // forward wants a name before a port
 		"tcp-tls:192.0.2.1:8853#dns.example": "tls://192.0.2.1%dns.example:8853",
+		"tls://[2001:db8::1]:8853#dns.test":  "tls://[2001:db8::1%dns.test]:8853",
+		"tls://[2001:db8::1]:853#dns.test":   "tls://2001:db8::1%dns.test",
 		"https://dns.google/dns-query":       "tls://8.8.8.8%dns.google tls://8.8.4.4%dns.google",
 		"h3://1.1.1.1/dns-query":             "tls://1.1.1.1%cloudflare-dns.com",
 		"https://192.0.2.1/dns-query":        "",

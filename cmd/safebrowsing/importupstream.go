@@ -91,16 +91,13 @@ func forwardTo(written string) (all []string, why string) {
 		return nil, "not an upstream"
 	}
 	for _, address := range addresses {
-		word := "tls://" + address
-		if name != "" {
-			word += "%" + name
-			if port != "" {
-				word += ":" + port
-			}
-		} else if port != "" {
+		switch {
+		case name != "":
+			address = certified(address, name, port)
+		case port != "":
 			return nil, "forward wants the name in its certificate: write tls://ADDRESS%NAME:PORT with -upstream"
 		}
-		all = append(all, word)
+		all = append(all, "tls://"+address)
 	}
 	return all, changed
 }

@@ -143,16 +143,21 @@ func choose[T any](ctx context.Context, s *settingUp, question, flag, byDefault 
 }
 
 // upstreams reads addresses of resolvers as *forward* has them: with a port or without, or with the
-// name in their certificate, tls://ADDRESS%NAME or tls://ADDRESS%NAME:PORT. There IPv6 has no brackets.
+// name in their certificate, tls://ADDRESS%NAME or tls://ADDRESS%NAME:PORT.
 func upstreams(text string) (all []string, err error) {
 	for _, word := range words(text) {
 		address, byTLS := strings.CutPrefix(word, "tls://")
 		if byTLS {
 			var name string
-			var named bool
-			if address, name, named = strings.Cut(address, "%"); !named || name == "" {
+			address, name, _ = strings.Cut(address, "%")
+			if within, ok := strings.CutPrefix(address, "["); ok && strings.Contains(name, "]:") {
+				address, name = within, strings.Replace(name, "]:", ":", 1)
+			}
+			name, port, _ := strings.Cut(name, ":")
+			if name == "" {
 				return nil, fmt.Errorf("%q needs the name in the resolver's certificate, such as tls://9.9.9.9%%dns.quad9.net", word)
 			}
+			word = "tls://" + certified(address, name, port)
 		}
 		_, notAddress := netip.ParseAddr(address)
 		_, notPort := netip.ParseAddrPort(address)
@@ -167,11 +172,23 @@ func upstreams(text string) (all []string, err error) {
 	return all, nil
 }
 
+// certified returns the address of an upstream by TLS with the name in its certificate, as *forward* reads it: without
+// brackets it takes the port of an address of IPv6 for a part of the name.
+func certified(address, name, port string) string {
+	switch {
+	case port == "":
+		return address + "%" + name
+	case strings.Contains(address, ":"):
+		return "[" + address + "%" + name + "]:" + port
+	}
+	return address + "%" + name + ":" + port
+}
+
 // plain returns the addresses of upstreams for plain DNS.
 func plain(upstreams []string) (all []string) {
 	for _, u := range upstreams {
 		if address, byTLS := strings.CutPrefix(u, "tls://"); byTLS {
-			u, _, _ = strings.Cut(address, "%")
+			u, _, _ = strings.Cut(strings.TrimPrefix(address, "["), "%")
 		}
 		all = append(all, u)
 	}

@@ -185,6 +185,8 @@ func TestSetupForwardsByTLS(t *testing.T) {
 		"tls://9.9.9.9%dns.quad9.net":             "[9.9.9.9]",
 		"tls://9.9.9.9%dns.quad9.net:853 1.1.1.1": "[9.9.9.9 1.1.1.1]",
 		"tls://2620:fe::fe%dns.quad9.net":         "[2620:fe::fe]",
+		"tls://2620:fe::fe%dns.quad9.net:8853":    "[2620:fe::fe]",
+		"tls://[2620:fe::fe%dns.quad9.net]:8853":  "[2620:fe::fe]",
 		"tls://[2620:fe::fe]%dns.quad9.net":       "is no address", // nor to *forward*
 		"[2620:fe::fe]":                           "is no address",
 		"tls://9.9.9.9":                           "needs the name",
@@ -194,6 +196,9 @@ func TestSetupForwardsByTLS(t *testing.T) {
 		"":                                        "a resolver is needed",
 	} {
 		all, err := upstreams(text)
+		if strings.HasSuffix(text, ":8853") && fmt.Sprint(all) != "[tls://[2620:fe::fe%dns.quad9.net]:8853]" { // else *forward* takes the port for a part of the name
+			t.Errorf("%q: forwards to %q", text, all)
+		}
 		got := fmt.Sprint(plain(all))
 		if err != nil {
 			got = err.Error()
