@@ -118,6 +118,7 @@ func TestAClientSaysWhatIsWrongWithItsConfig(t *testing.T) {
 		"gc-32b":         {Program: "test/1", Key: key, Lists: []string{"gc-32b"}},
 		"no-such":        {Program: "test/1", Key: key, Lists: []string{"no-such"}},
 		"http":           {Program: "test/1", Endpoint: "ftp://relay.example"},
+		"a URL such as":  {Program: "test/1", Endpoint: "https://relay.example,https://other.example"},
 		"clear text":     {Program: "test/1", Key: key, Endpoint: "http://relay.example"},
 		"would send":     {Program: "test/1", Key: key, Endpoint: "http://[2001:db8::1%25eth0]"},
 		"takes no path":  {Program: "test/1", Key: key, Endpoint: "https://safebrowsing.googleapis.com/v5/"},

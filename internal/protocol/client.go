@@ -130,7 +130,7 @@ func newCaller(cfg Config, endpoint string) (*caller, error) {
 // name servers know.
 func ParseEndpoint(endpoint string) (*url.URL, error) {
 	u, err := url.Parse(endpoint)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || strings.Contains(u.Hostname(), ",") || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return nil, errors.New("the endpoint must be a URL such as " + DefaultEndpoint)
 	}
 	if ascii, err := idna.Lookup.ToASCII(u.Hostname()); err == nil {
