@@ -116,6 +116,7 @@ func command() *cli.Command {
 			&cli.FloatFlag{Name: "ema", Usage: "instead of -rate: refuse searches of one client that come faster than it used to ask, by a `NUMBER` of deviations"},
 			&cli.FloatFlag{Name: "burst", Usage: "the `NUMBER` of searches that one client may cause at once", Value: relay.DefaultBurst},
 			&cli.IntFlag{Name: "connections", Usage: "the most connections of clients at once, a `COUNT`", Value: relay.DefaultConnections},
+			&cli.DurationFlag{Name: "lameduck", Usage: "serve clients for a `TIME` such as 5s after SIGTERM, while /readyz is 503"},
 			&cli.BoolFlag{Name: "version", Usage: "print the version"},
 			&cli.BoolFlag{Name: "insecure-redis", Usage: "use a Redis on another machine without TLS: who is on the way can read and change what relays share"},
 		}, redisFlags("act as one with other relays over")...),
@@ -142,6 +143,8 @@ func command() *cli.Command {
 		case *cli.IntFlag:
 			f.Local = true
 		case *cli.FloatFlag:
+			f.Local = true
+		case *cli.DurationFlag:
 			f.Local = true
 		}
 	}
@@ -186,7 +189,7 @@ func relayConfig(c *cli.Command) (relay.Config, error) {
 	}
 	cfg := relay.Config{
 		Settings: engine.Settings(stanza.Engine), Key: stanza.Secret,
-		Listen: c.String("listen"), Admin: c.String("admin"), Connections: c.Int("connections"), Insecure: c.Bool("insecure-listen"),
+		Listen: c.String("listen"), Admin: c.String("admin"), Connections: c.Int("connections"), Lameduck: c.Duration("lameduck"), Insecure: c.Bool("insecure-listen"),
 		CertFile: c.String("tls-cert"), CertKeyFile: c.String("tls-key"), ClientCAFile: c.String("tls-client-ca"), ClientKeyFile: c.String("client-key-file"),
 		InsecureRedis: c.Bool("insecure-redis"), Rate: c.Float("rate"), Burst: c.Float("burst"), EMA: c.Float("ema"),
 	}

@@ -269,7 +269,7 @@ func TestTheRelayOfTheManifestsWorks(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "google"), "GOOGLE\n")
 	write(t, filepath.Join(dir, "keys"), "CLIENT\n")
-	replacer := strings.NewReplacer("/var/lib/safebrowsing", w.dir,
+	replacer := strings.NewReplacer("/var/lib/safebrowsing", w.dir, "-lameduck=5s", "-lameduck=1ms",
 		"/etc/safebrowsing/google/safebrowsing.key", filepath.Join(dir, "google"), "/etc/safebrowsing/clients/keys", filepath.Join(dir, "keys"))
 	if strings.Join(c.Command, " ") != "/safebrowsing-relay" {
 		t.Fatalf("the command is %q %q", c.Command, c.Args)

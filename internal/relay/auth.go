@@ -240,6 +240,8 @@ func (c *Config) check() error {
 		return errors.New("the threshold of -ema must be more than 0 deviations, or 0 for none")
 	case c.Connections < 0:
 		return errors.New("the number of connections must be at least 1")
+	case c.Lameduck < 0:
+		return errors.New("-lameduck must be 0 or more, such as 5s")
 	case c.CertFile == "" && c.ClientKeyFile == "" && !c.Insecure && !isLoopback(c.Listen):
 		return fmt.Errorf("%s can be reached by other machines, and any of them could use this relay and its key: "+
 			"give -tls-cert and -tls-key, or -client-key-file, or listen on 127.0.0.1 "+

@@ -29,10 +29,11 @@ type Config struct {
 	Key      string          // of the API; "": none
 	Edge     engine.Edge     // for tests
 
-	Listen      string // "address:port" for clients
-	Admin       string // likewise, for metrics and health; "": none
-	Connections int    // most connections of clients at once; 0: DefaultConnections
-	Insecure    bool   // serve other machines without TLS and without keys
+	Listen      string        // "address:port" for clients
+	Admin       string        // likewise, for metrics and health; "": none
+	Connections int           // most connections of clients at once; 0: DefaultConnections
+	Lameduck    time.Duration // how long clients are served once the relay is to stop and is not ready any more; 0 or more
+	Insecure    bool          // serve other machines without TLS and without keys
 
 	InsecureRedis bool // use a Redis on another machine without TLS
 

@@ -20,7 +20,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// Run runs a relay until ctx ends. Then it gives requests 5 seconds to end. It calls
+// Run runs a relay until ctx ends, and for Lameduck longer. Then it gives requests 5 seconds to end. It calls
 // started when it listens, with the addresses; admin is nil if there is none.
 func Run(ctx context.Context, cfg Config, started func(listen, admin net.Addr)) error {
 	if err := cfg.check(); err != nil {
@@ -95,10 +95,16 @@ func (r *Relay) serve(ctx context.Context, listener, admin net.Listener) error {
 	select {
 	case <-ctx.Done():
 		_ = say.Notify("STOPPING=1") // here, and not beside the rest: the program could end first
+		close(r.handler.stopping)
+		select {
+		case <-time.After(r.cfg.Lameduck):
+		case err = <-ended:
+			running--
+		}
 	case err = <-ended:
 		running--
+		close(r.handler.stopping)
 	}
-	close(r.handler.stopping)
 	shutdown(servers)
 	for range running {
 		<-ended

@@ -181,6 +181,37 @@ func TestTheRelayLetsRequestsEnd(t *testing.T) {
 	}
 }
 
+// Who leads clients to relays that are ready needs a moment to see that one is to stop. A search that nobody answers
+// lets suspected names pass.
+func TestALameRelayServesAndIsNotReady(t *testing.T) {
+	t.Parallel()
+	testkit.Long(t)
+	w := newWorld(t)
+	w.cfg.Admin, w.cfg.Lameduck = "127.0.0.1:0", 3*time.Second
+	r := run(t, w.cfg)
+	c := new(http.Client)
+	ready := func() int { got, _ := codeOf(t, c, r.admin+"/readyz"); return got }
+	testkit.Until(t, "ready", func() bool { return ready() == 200 })
+	search := r.url + "/v5/hashes:search?hashPrefixes=" + param(prefixOf("evil.example/", 4))
+	stopped := make(chan error, 1)
+	go func() { stopped <- r.stop() }()
+	for served := false; ; {
+		before := ready()
+		got, body := codeOf(t, c, search)
+		switch {
+		case before == 503 && got == 200:
+			served = true
+		case got == 0 && !served: // it has stopped
+			t.Fatalf("It was never lame: %s", body)
+		case got == 0:
+			if err := <-stopped; err != nil {
+				t.Error(err)
+			}
+			return
+		}
+	}
+}
+
 // onSearch tells when a search comes, and then waits.
 type onSearch struct {
 	http.RoundTripper
