@@ -176,6 +176,7 @@ func TestARedisThatLiesCostsAConnection(t *testing.T) {
 		{"an array longer than any answer", "*500000000\r\n" + endless + ":1\r\n", "500000000 elements"},
 		{"an array without end", "*?\r\n" + endless + ":1\r\n", "a length"},
 		{"many long strings", "*1000\r\n" + endless + "$1000000\r\n" + strings.Repeat("x", 1000000) + "\r\n", "a string of"},
+		{"many long lines", "*60000\r\n" + endless + "+" + strings.Repeat("x", 16000) + "\r\n", "bytes of lines"},
 		{"nested arrays", endless + "*1\r\n", "nested"},
 		{"a negative length of a string", "$-2\r\n", "a length"},
 		{"a negative length of an array", "*-9000000000000000000\r\n", "a length"},

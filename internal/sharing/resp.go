@@ -11,7 +11,7 @@ const (
 	maxBulk     = 1 << 20  // bytes of one string
 	maxLine     = 16 << 10 // bytes of an error or of another string without a length
 	maxElements = 1 << 16  // of one answer, nested arrays included
-	maxBytes    = 16 << 20 // of all strings of one answer
+	maxBytes    = 16 << 20 // of all strings of one answer, those without a length too
 	maxNesting  = 8
 	// keptWords of a message, keptText bytes of each, are for the guard.
 	keptWords = 3
@@ -139,6 +139,9 @@ func (s *scanner) endLine() error {
 	s.text = s.text[:min(s.size, len(s.text))]
 	switch s.kind {
 	case '+', '-', ':', ',', '(':
+		if s.bytes += s.size; s.bytes > maxBytes {
+			return fmt.Errorf("an answer with more than %d bytes of lines", maxBytes)
+		}
 		return s.endElement()
 	case '_', '#':
 		if s.kind == '_' && s.size != 0 || s.kind == '#' && s.size != 1 {
