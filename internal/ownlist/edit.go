@@ -149,7 +149,7 @@ func (e *editor) each(text []byte, c Config, do func(line []byte, of []entry)) {
 	})
 	for line := range bytes.Lines(text) {
 		of = of[:0]
-		content := bytes.TrimRight(bytes.TrimPrefix(line, []byte("\uFEFF")), "\r\n")
+		content := bytes.TrimRight(bytes.TrimPrefix(line, byteOrderMark), "\r\n")
 		if len(content) <= maxLine {
 			p.line(content)
 		}

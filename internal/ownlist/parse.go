@@ -241,7 +241,7 @@ func eachLine(r io.Reader, skip func(lines []byte) bool, do func(number int, lin
 		looked = max(0, looked-len(line))
 		long := errors.Is(err, bufio.ErrBufferFull)
 		if number == 1 {
-			line = bytes.TrimPrefix(line, []byte("\uFEFF"))
+			line = bytes.TrimPrefix(line, byteOrderMark)
 		}
 		line = bytes.TrimRight(line, "\r\n")
 		if long = long || len(line) > maxLine; long {
@@ -261,6 +261,9 @@ func eachLine(r io.Reader, skip func(lines []byte) bool, do func(number int, lin
 		}
 	}
 }
+
+// byteOrderMark begins texts of some programs, pages of web servers too.
+var byteOrderMark = []byte("\uFEFF")
 
 // sniffBytes is the most bytes that http.DetectContentType uses.
 const sniffBytes = 512
@@ -284,7 +287,7 @@ func notList(head []byte) (e notListError, ok bool) {
 	if len(head) > 10 && string(head[:3]) == "BZh" && string(head[4:10]) == "1AY&SY" { // byte 3 is the level
 		return notListError{"is compressed (bzip2)", "unpack it"}, true
 	}
-	switch detected := http.DetectContentType(head); {
+	switch detected := http.DetectContentType(bytes.TrimPrefix(head, byteOrderMark)); {
 	case strings.HasPrefix(detected, "text/html"), strings.HasPrefix(detected, "text/xml"):
 		return notListError{"looks like an HTML page", "download the list again"}, true
 	case strings.HasPrefix(detected, "text/plain; charset=utf-16"):

@@ -65,6 +65,7 @@ func TestAListWithNothingInItSaysWhatItIs(t *testing.T) {
 		{"comments", "# a.example\n\n! x\n; y\n", "has only comments"},
 		{"line feeds", "\n\n", "has only comments"},
 		{"HTML", "\n<!DOCTYPE html>\n<html><body>\nForbidden\n</body></html>", "looks like an HTML page"},
+		{"HTML with a byte order mark", "\ufeff<!DOCTYPE html>\n<html>\nForbidden\n</html>", "looks like an HTML page"},
 		{"HTML without a type", "<html>\n404\nerror.example\n", "looks like an HTML page"},
 		{"XML", "<?xml version=\"1.0\"?>\n<Error>\nAccessDenied\n", "looks like an HTML page"},
 		{"gzip", "\x1f\x8b\x08\x00\x00\x00\x00\x00\na.example\n", "is compressed (gzip)"},

@@ -102,6 +102,7 @@ var hostile = []struct {
 		io.WriteString(w, names(100))
 	}, "status 206", limits{}},
 	{"HTML", send("\n<!DOCTYPE html><html>host1.example\nsingle\nlogin.example\n"), "not believed: it looks like an HTML page", limits{}},
+	{"HTML with a byte order mark", send("\ufeff<!DOCTYPE html>\r\n<html>\r\nsingle\r\n"), "not believed: it looks like an HTML page", limits{}},
 	{"UTF-16", send("\xff\xfea\x00.\x00"), "it is UTF-16", limits{}},
 	{"empty", send(""), "not believed: it is empty", limits{}},
 	{"only comments", send("# " + names(1)), "only comments", limits{}},
