@@ -201,6 +201,24 @@ func TestWhatDecidesFirst(t *testing.T) {
 	}
 }
 
+// An exception that is as wide as the entry would let a whole top-level domain pass, whatever Safe Browsing says.
+func TestWhatLetsANamePassIsAboutNoWholeSuffix(t *testing.T) {
+	for list, want := range map[string]string{
+		".example.zip\n":  "remove example.zip from the list, or add: allow example.zip",
+		".zip\n":          "remove zip from the list, or add: allow www.example.zip",
+		"* CNAME .\n":     "remove * from the list, or add: allow www.example.zip",
+		"other.example\n": "",
+	} {
+		b := New(config.Config{Block: config.Block{Zones: []string{"."}, Own: []config.OwnFile{{Path: testkit.Write(t, t.TempDir(), "own.txt", list)}}}})
+		testkit.Must(t, b.ReadOwn())
+		defer b.End()
+		h := lookup.FromQname("www.example.zip.")
+		if got := b.Why(h).Unblock; got != want {
+			t.Errorf("%q: %q, want %q", list, got, want)
+		}
+	}
+}
+
 func TestServerBlocksThatNeedTwoEnginesForOneServerOrFolderAreRefused(t *testing.T) {
 	keyed := func(key, db string, cache int) config.Engine { return config.Engine{APIKey: key, DB: db, Cache: cache} }
 	asking := func(key, endpoints string) config.Engine { return config.Engine{APIKey: key, Endpoint: endpoints} }

@@ -1,6 +1,7 @@
 package block
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -127,14 +128,19 @@ func (b *Block) noteOn(h lookup.Host, d lookup.Decision) string {
 	return note
 }
 
-// Unblock says what would let a blocked host pass; "" if the host is not blocked.
-func (e *Explained) Unblock() string {
+// Unblock says what would let a blocked host pass; "" if the host is not blocked. If the entry is about a
+// whole suffix or every name, that is about the host alone.
+func (e *Explained) Unblock(h lookup.Host) string {
 	host := strings.TrimSuffix(e.Expression, "/")
+	entry := cmp.Or(host, "*")
+	if host == "" || ownlist.IsPublicSuffix(host) {
+		host = h.String()
+	}
 	switch {
 	case e.Verdict != lookup.Unsafe:
 		return ""
 	case e.By == lookup.ByBlock:
-		return "remove " + host + " from the list, or add: allow " + host
+		return "remove " + entry + " from the list, or add: allow " + host
 	}
 	return "allow " + host + " in the Corefile"
 }
@@ -230,7 +236,7 @@ const confirmTimeout = 10 * time.Second
 func (b *Block) answerOf(h lookup.Host, e Explained) status.Answer {
 	a := status.Answer{
 		Zones: b.zones(), Place: b.Config.Place, Verdict: b.verdictOf(h, e), List: e.List, Line: b.Line(e.Decision, h), Expression: e.Expression,
-		Threat: e.Threat.String(), Note: e.Note, Confirmed: e.Confirmed, Expires: e.Expires, Unblock: e.Unblock(),
+		Threat: e.Threat.String(), Note: e.Note, Confirmed: e.Confirmed, Expires: e.Expires, Unblock: e.Unblock(h),
 	}
 	if !Unlisted(e.Decision) {
 		a.DecidedBy = e.By.String()
