@@ -275,9 +275,9 @@ func (done *Changed) also(other Changed) {
 // errNoFile says that no file may be edited.
 var errNoFile = errors.New("there is no file for the entry: add db DIRECTORY to the Corefile")
 
-// forbidden reports whether an error says that this process may not write.
+// forbidden reports whether an error says that this process may not write, or that the file is a mount (EBUSY).
 func forbidden(err error) bool {
-	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.EBUSY)
 }
 
 // addTo adds an entry to a file that all blocks read, or if none may be written to one of each block: they may

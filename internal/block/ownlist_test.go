@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -249,6 +250,28 @@ func TestAnEntryOfRootsListSaysWhoCanRemoveIt(t *testing.T) {
 	}
 	if got := byHand(io.ErrShortWrite, "list.txt", Change{}); got != io.ErrShortWrite {
 		t.Errorf("Another error became %v", got)
+	}
+}
+
+// Nobody can put a file in the place of one that is mounted, as into a container.
+func TestAnEntryGoesBesideAListThatIsAMount(t *testing.T) {
+	dir, db := t.TempDir(), t.TempDir()
+	file, mounted := testkit.Write(t, dir, "list.txt", ""), testkit.Write(t, t.TempDir(), "list.txt", "b.example\n")
+	if out, err := exec.Command("mount", "--bind", mounted, file).CombinedOutput(); err != nil {
+		t.Skipf("only root can: %v, %s", err, out)
+	}
+	defer exec.Command("umount", file).Run()
+	b := New(config.Config{Block: config.Block{Zones: plugin.Zones{"."}, Own: []config.OwnFile{{Path: file}}}, Engine: config.Engine{DB: db}})
+	testkit.Must(t, b.open(true))
+	defer b.End()
+	p := &Process{blocks: []*Block{b}}
+	host, _ := lookup.ParseHost("a.example")
+	if done, err := p.Change(t.Context(), Change{Host: host}); err != nil || done.File != filepath.Join(db, "block.txt") || done.But != "" {
+		t.Errorf("%v, %+v", err, done)
+	}
+	there, _ := lookup.ParseHost("b.example")
+	if _, err := p.Change(t.Context(), Change{Host: there, Remove: true}); err == nil || !strings.Contains(err.Error(), "-remove -file "+file) {
+		t.Errorf("to remove what the mounted list has: %v", err)
 	}
 }
 
