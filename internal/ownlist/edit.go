@@ -217,9 +217,9 @@ func entryOf(c Config, h lookup.Host, until time.Time) string {
 func commentOf(line []byte) string {
 	_, comment, _ := cutComment(bytes.TrimSpace(line))
 	words := slices.DeleteFunc(strings.Fields(string(comment)), func(word string) bool { return word == "#" })
-	for at := 0; at+1 < len(words); at++ { // of several the first one counts: without it the next one would
-		if _, err := ParseUntil(strings.TrimRight(words[at+1], ".,;:)"), nil); err == nil && isUntil(words[at]) {
-			words = slices.Delete(words, at, at+2)
+	for at := 0; at < len(words); at++ { // of several the first one counts: without it the next one would
+		if _, n := endIn(words[at+1:]); n > 0 && isUntil(words[at]) {
+			words = slices.Delete(words, at, at+1+n)
 			at--
 		}
 	}

@@ -248,6 +248,19 @@ func TestUntilEndsAnEntryHoweverPeopleWriteTheWord(t *testing.T) {
 			t.Errorf("%q: made permanent it is %q, %v", comment, edited.Text, err)
 		}
 	}
+	at := time.Date(2026, 6, 1, 11, 0, 0, 0, time.Local)
+	for _, comment := range []string{"until 2026-06-01 12:00", "until: 2026-06-01 12:00:00, for Ann", "(until 2026-06-01 12:00)"} { // as -until takes it
+		text := "a.example # " + comment + "\n"
+		f, _ := listOf(t, text, true)
+		_, before := f.Match(host(t, "a.example"), at)
+		if _, after := f.Match(host(t, "a.example"), at.Add(time.Hour)); !before || after {
+			t.Errorf("%q: allowed before its end: %v, after it: %v", comment, before, after)
+		}
+		edited, err := Add([]byte(text), Config{Allow: true}, host(t, "a.example"), time.Time{}, at)
+		if err != nil || strings.Contains(string(edited.Text), "12:00") {
+			t.Errorf("%q: made permanent it is %q, %v", comment, edited.Text, err)
+		}
+	}
 	if _, sum := listOf(t, "a.example # Until it is mended", true); sum.Entries != 1 || sum.Bad.Count != 0 {
 		t.Errorf("a sentence makes a bad line: %+v", sum)
 	}

@@ -131,23 +131,36 @@ func (p *parser) expiry(comment []byte) (end time.Time, ok bool) {
 	if !p.allow || len(comment) == 0 {
 		return time.Time{}, true
 	}
-	words := bytes.Fields(comment)
+	words := strings.Fields(string(comment))
 	for i, word := range words {
-		if !isUntil(string(word)) {
+		if !isUntil(word) {
 			continue
 		}
-		date := ""
-		if i+1 < len(words) {
-			date = string(bytes.TrimRight(words[i+1], ".,;:)"))
-		}
-		if end, err := ParseUntil(date, time.Local); err == nil {
+		if end, n := endIn(words[i+1:]); n > 0 {
 			return end, true
 		}
-		if i == 0 && string(word) == "until" || date != "" && isDigit(date[0]) {
+		if i == 0 && word == "until" || i+1 < len(words) && isDigit(words[i+1][0]) {
 			return time.Time{}, false // in other places "until" may be part of a sentence
 		}
 	}
 	return time.Time{}, true
+}
+
+// endIn reads the time that words begin with, as ParseUntil does, or a date and a time of day, and returns how many
+// words it takes. 0: it is none.
+func endIn(words []string) (end time.Time, n int) {
+	const after = ".,;:)"
+	if len(words) > 1 && !strings.ContainsAny(words[1], "+-") { // 18:00-19:00 is no offset
+		if end, err := ParseUntil(words[0]+"T"+strings.TrimRight(words[1], after), nil); err == nil {
+			return end, 2
+		}
+	}
+	if len(words) > 0 {
+		if end, err := ParseUntil(strings.TrimRight(words[0], after), nil); err == nil {
+			return end, 1
+		}
+	}
+	return time.Time{}, 0
 }
 
 // isUntil reports whether a word of a comment is until, as people write it: Until, until: or (until.
