@@ -68,7 +68,8 @@ func (r *release) build(t target) error {
 	return r.goBuild(t, folder+"/", "./cmd/...")
 }
 
-// goBuild builds packages: static, stripped, and without the path of this machine.
+// goBuild builds packages: static, stripped, without the path of this machine, and for processors that the
+// environment does not choose.
 func (r *release) goBuild(t target, to, packages string) error {
 	out, err := filepath.Abs(to)
 	if err != nil {
@@ -80,7 +81,7 @@ func (r *release) goBuild(t target, to, packages string) error {
 	const stamp = "-X github.com/coredns-safebrowsing/safebrowsing/internal/say.stamped="
 	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", t.tag, "-ldflags", "-s -w "+stamp+r.version, "-o", out, packages)
 	build.Dir = r.source
-	build.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=0", "GOMIPS=softfloat",
+	build.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=0", "GOMIPS=softfloat", "GOAMD64=v1", "GOARM64=v8.0", "GO386=sse2",
 		"GOOS="+t.os, "GOARCH="+t.arch, "GOARM="+cmp.Or(t.arm, "7"))
 	if text, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w: %s", err, text)

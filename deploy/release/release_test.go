@@ -5,12 +5,14 @@ import (
 	"bufio"
 	"compress/gzip"
 	"crypto/sha256"
+	"debug/buildinfo"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -218,6 +220,28 @@ func TestTwoReleasesAreEqualByteForByte(t *testing.T) {
 	}
 	if strings.Count(sums[0], "\n") != 7 || sums[0] != sums[1] {
 		t.Errorf("Expected two equal releases of 7 files, got\n%s\n%s", sums[0], sums[1])
+	}
+}
+
+// Some set GOAMD64 for their own machine: an older one could not run the release.
+func TestProgramsRunOnAnyProcessorWhoeverBuildsThem(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds for three processors")
+	}
+	r := &release{version: "1.2.3", source: t.TempDir(), work: t.TempDir()}
+	write(t, filepath.Join(r.source, "go.mod"), "module example.org/small\n")
+	write(t, filepath.Join(r.source, "main.go"), "package main\n\nfunc main() {}\n")
+	for _, tc := range []struct{ arch, variable, mine, want string }{
+		{"amd64", "GOAMD64", "v3", "v1"}, {"arm64", "GOARM64", "v9.0", "v8.0"}, {"386", "GO386", "softfloat", "sse2"},
+	} {
+		t.Setenv(tc.variable, tc.mine)
+		program := filepath.Join(r.work, tc.arch)
+		must(t, r.goBuild(target{os: "linux", arch: tc.arch}, program, "."))
+		info, err := buildinfo.ReadFile(program)
+		must(t, err)
+		if !slices.Contains(info.Settings, debug.BuildSetting{Key: tc.variable, Value: tc.want}) {
+			t.Errorf("Expected %s=%s, got %v", tc.variable, tc.want, info.Settings)
+		}
 	}
 }
 
