@@ -194,7 +194,9 @@ func resolverAddress(arg string) (string, error) {
 
 func (p *parser) endpointURLs(args []string) error {
 	for i, arg := range args {
-		args[i] = strings.TrimSuffix(arg, "/")
+		if base := strings.TrimSuffix(arg, "/"); base != "" { // else there would be none, and Google be asked
+			args[i] = base
+		}
 	}
 	p.Endpoint = strings.Join(args, " ")
 	return nil

@@ -336,6 +336,8 @@ func TestParseRefusesWithFileLineAndAdvice(t *testing.T) {
 		{"api_key_file " + empty, "empty is empty"},
 		{"api_key_file /no/such/file", "no such file"},
 		{"endpoint ftp://example.org", "must be a URL such as"},
+		{"api_key K\nendpoint /", "must be a URL such as"}, // as {$RELAY}/ is, if there is no such variable: Google is not meant
+		{"endpoint https://a.example /", "must be a URL such as"},
 		{"endpoint http://u:p@example.org", "must be a URL such as"},
 		{"api_key K\nlists own", "must end in -4b, -8b, -16b or -32b"},
 		{"api_key K\nlists ../se-4b", "must end in"},
