@@ -244,14 +244,15 @@ func (s *Shares) Split(client netip.Addr, now time.Time) (own, beyond int) {
 // For returns what is left for a client at now, at most what is left for all; known comes from
 // left.
 func (s *Shares) For(client netip.Addr, now time.Time) (b Budget, known bool) {
-	if b, known = s.left(now); !known || s.percent >= 100 {
-		return b, known
+	if b, known = s.left(now); known && s.percent < 100 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.turn(dateOf(now), b)
+		own, _ := s.spent.Peek(Site(client))
+		b = s.free(b, Site(client), own, now)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.turn(dateOf(now), b)
-	own, _ := s.spent.Peek(Site(client))
-	return s.free(b, Site(client), own, now), true
+	b.Left = min(b.Left, b.Day) // see Stale
+	return b, known
 }
 
 // Taken returns how many searches a client has taken on the date of now.

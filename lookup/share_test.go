@@ -43,6 +43,17 @@ func takes(s *Shares, client string, now time.Time, n int) (got int) {
 	return got
 }
 
+// It is told to people, and to clients, which take no other for a budget.
+func TestWhatIsLeftOfAStaleBudgetIsNoMoreThanADays(t *testing.T) {
+	b := Budget{Day: 100, Left: 5, Hour: 25, Now: 5}.Stale()
+	for _, percent := range []int{DefaultShare, 100} {
+		s := NewShares(percent, func(time.Time) (Budget, bool) { return b, true }, nil)
+		if got, known := s.For(netip.MustParseAddr("192.0.2.1"), time.Now()); !known || got.Left > got.Day || got.Now < 1 || got.Now > got.Left {
+			t.Errorf("%d%%: got %+v, %t", percent, got, known)
+		}
+	}
+}
+
 func TestAShareIsForASiteAndADay(t *testing.T) {
 	s := walled(3)
 	midnight := time.Date(2026, 11, 23, 0, 0, 0, 0, time.Local)

@@ -192,8 +192,10 @@ func ParseBudget(value string) (b lookup.Budget, ok bool) {
 		}
 		*field = int(n)
 	}
-	ok = 0 < b.Hour && b.Hour <= b.Day && b.Left <= b.Day && b.Now <= b.Left
-	return b, ok
+	if ok = 0 < b.Hour && b.Hour <= b.Day && b.Left <= b.Day && b.Now <= b.Left; !ok {
+		return lookup.Budget{}, false
+	}
+	return b, true
 }
 
 // Announced is what a relay has said last about its budget. The zero value has heard nothing. It

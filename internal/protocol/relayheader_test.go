@@ -259,16 +259,23 @@ func TestABudgetIsAnnouncedAndRead(t *testing.T) {
 		"day=1, left=0, hour=1, now=0":              {Day: 1, Hour: 1},
 		"":                                          {},
 		"day=100":                                   {},
-		"day=100, left=101, hour=25, now=5":         {},
-		"day=100, left=4, hour=25, now=5":           {},
-		"day=100, left=75, hour=101, now=5":         {},
-		"day=100, left=-1, hour=25, now=0":          {},
-		"day=99999999999, left=1, hour=25, now=0":   {},
-		"day=1e2, left=1, hour=25, now=0":           {},
+		"day=100, rest=75, hour=25, now=5, left=4": {},
+		"now=5":                                   {},
+		"day=100, left=101, hour=25, now=5":       {},
+		"day=100, left=4, hour=25, now=5":         {},
+		"day=100, left=75, hour=101, now=5":       {},
+		"day=100, left=-1, hour=25, now=0":        {},
+		"day=99999999999, left=1, hour=25, now=0": {},
+		"day=1e2, left=1, hour=25, now=0":         {},
 	} {
 		got, ok := ParseBudget(value)
 		if ok != (want != lookup.Budget{}) || ok && got != want {
 			t.Errorf("%q: %+v, %t, want %+v", value, got, ok, want)
+		}
+		var a Announced // a budget of which nothing is left for ever would refuse all searches
+		a.hear(http.Header{BudgetHeader: {value}}, time.Now())
+		if heard, known := a.Left(time.Now()); known != ok || heard != want {
+			t.Errorf("%q: heard %+v, %t, want %+v", value, heard, known, want)
 		}
 	}
 }
