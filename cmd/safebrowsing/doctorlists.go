@@ -184,6 +184,8 @@ func byURLDiagnosis(d diagnosis, c ownlist.URLConfig, now time.Time) diagnosis {
 	}
 	s, err := ownlist.ReadURLState(c)
 	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return diagnosis{d.Check, isWarning, text(err.Error()), "run this command as the user of CoreDNS, or with sudo"}
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return diagnosis{d.Check, isWarning, text(err.Error()), "nothing: CoreDNS fetches the list again"}
 	case s.Changed.IsZero() && s.Failing():

@@ -116,6 +116,20 @@ func TestListsByURLInDoctorAndLists(t *testing.T) {
 	}
 }
 
+// Whoever may not look into the folder is not told that all is well.
+func TestDoctorOfAListByURLThatMayNotBeRead(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root may read everything")
+	}
+	now := time.Now()
+	c := saved(t, t.TempDir(), "a.example\n", ownlist.URLState{Changed: now, Checked: now, Tried: now, Next: now.Add(time.Hour), Entries: 1})
+	testkit.Must(t, os.Chmod(filepath.Dir(c.Path()), 0))
+	defer os.Chmod(filepath.Dir(c.Path()), 0o700)
+	if d := byURLDiagnosis(diagnosis{Check: "own list"}, c, now); d.Status != isWarning || !strings.Contains(string(d.Advice), "as the user of CoreDNS") {
+		t.Errorf("%+v", d)
+	}
+}
+
 // Commands that edit lists neither edit nor fetch one by URL.
 func TestAListByURLIsNotEdited(t *testing.T) {
 	w := newWorld(t)
