@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"syscall"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // Types of file systems that are kept in memory (statfs(2)).
@@ -38,14 +40,18 @@ func freeSpace(dir string) (bytes uint64, ok bool) {
 	return uint64(s.Bavail) * uint64(s.Bsize), true
 }
 
-// availableMemory returns the bytes of memory that programs can still allocate.
+// availableMemory returns the bytes of memory that programs can still allocate, in a container no more than it may have.
 func availableMemory() (bytes uint64, ok bool) {
 	f, err := os.Open("/proc/meminfo")
 	if err != nil {
 		return 0, false
 	}
 	defer f.Close()
-	return readAvailable(f)
+	bytes, ok = readAvailable(f)
+	if most := lookup.UsableMemory(); most > 0 {
+		bytes = min(bytes, uint64(most))
+	}
+	return bytes, ok
 }
 
 // readAvailable returns the value of the line MemAvailable (proc_meminfo(5)).

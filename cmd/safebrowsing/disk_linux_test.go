@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"testing"
@@ -30,6 +31,11 @@ func TestAvailableMemory(t *testing.T) {
 	}
 	if _, ok := readAvailable(strings.NewReader("MemTotal: 16 kB\n")); ok {
 		t.Error("read what is not there")
+	}
+	const limit = 1 << 20 // as that of a container, which the machine's memory does not show
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(limit))
+	if n, ok := availableMemory(); ok && n > limit {
+		t.Errorf("%d bytes are available of %d", n, limit)
 	}
 }
 
