@@ -26,20 +26,20 @@ func (s *urlSource) run(ctx context.Context) {
 		c, _ := s.settings()
 		return c.Refresh
 	}
-	start, r := time.Now(), rand.Float64()
+	start, r := wall(), rand.Float64()
 	// The clock may be set back, and a wait that began anew with each look would not end in time.
-	next := func() time.Time { return firstDue(s.current(), refresh(), earlier(start, time.Now()), r) }
+	next := func() time.Time { return firstDue(s.current(), refresh(), earlier(start, wall()), r) }
 	for s.sleep(ctx, next) {
 		next = func() time.Time {
 			c, _ := s.settings()
 			state := s.current()
-			at := due(state, c.Refresh, time.Now())
+			at := due(state, c.Refresh, wall())
 			if state.Failing() && s.failed.URL != "" && s.failed != c { // a reload: perhaps it mends what was wrong
 				at = earlier(at, state.Tried.Add(minPause))
 			}
 			return at
 		}
-		if s.adopt() && next().After(time.Now()) {
+		if s.adopt() && next().After(wall()) {
 			continue
 		}
 		leave := s.registry.downloads.take(ctx, s, func(others []string) { s.publish(s.current(), URLWaiting{s.current(), others}) })
@@ -55,7 +55,7 @@ func (s *urlSource) run(ctx context.Context) {
 // may change. It returns false if ctx has ended.
 func (s *urlSource) sleep(ctx context.Context, until func() time.Time) bool {
 	for {
-		wait := until().Round(0).Sub(time.Now().Round(0)) // by the wall clock: the other one stops while the machine sleeps
+		wait := until().Sub(wall())
 		timer := time.NewTimer(max(0, min(wait, time.Minute)))
 		select {
 		case <-ctx.Done():
@@ -74,7 +74,7 @@ func (s *urlSource) sleep(ctx context.Context, until func() time.Time) bool {
 func (s *urlSource) adopt() bool {
 	mine := s.current()
 	state, err := readURLState(s.name, s.path)
-	if err != nil || !state.Tried.After(mine.Tried) || state.Tried.After(time.Now()) {
+	if err != nil || !state.Tried.After(mine.Tried) || state.Tried.After(wall()) {
 		return false
 	}
 	state.Next = state.Next.Add(minPause + rand.N(maxSpread)) // the other process comes first the next time, too
@@ -97,10 +97,10 @@ func (s *urlSource) attempt(ctx context.Context, slow func()) {
 	if _, refused := errors.AsType[*updater.StatusError](o.err); refused { // the server says when, whatever the settings
 		s.failed = URLConfig{}
 	}
-	state := before.after(o, c, time.Now(), rand.Float64())
+	state := before.after(o, c, wall(), rand.Float64())
 	if err := state.save(s.path); err != nil && o.err == nil {
 		o.err = err
-		state = before.after(o, c, time.Now(), rand.Float64())
+		state = before.after(o, c, wall(), rand.Float64())
 	}
 	s.publish(state, s.changes(before, state, o.err)...)
 }
@@ -140,7 +140,7 @@ func (s *urlSource) fetch(ctx context.Context, c URLConfig, reading Config, befo
 	}
 	// Noted before it is sent: a crash while the list comes must not lead to the next request
 	// at once. Without the note, the list could not be saved either.
-	if err := before.begun(time.Now()).save(s.path); err != nil {
+	if err := before.begun(wall()).save(s.path); err != nil {
 		o.err = err
 		return o
 	}
@@ -178,7 +178,7 @@ func (s *urlSource) take(d *download, reading Config, before URLState, o *fetchO
 			return err
 		}
 		o.came.Entries, o.came.Names = sum.Entries, names
-		if o.doubt, cause = judge(before, sum, time.Now()); cause != nil {
+		if o.doubt, cause = judge(before, sum, wall()); cause != nil {
 			return cause
 		}
 		if o.unchanged = before.Bytes > 0 && before.Entries == sum.Entries && before.Names == names; o.unchanged {
@@ -322,6 +322,10 @@ func firstDue(s URLState, refresh time.Duration, now time.Time, r float64) time.
 	}
 	return later(now, s.Tried.Add(minPause))
 }
+
+// wall returns the time without its reading of the monotonic clock, which compares in place of the wall clock's where both
+// times have one: it stops while the machine sleeps, and is never set back.
+func wall() time.Time { return time.Now().Round(0) }
 
 // due returns when the next attempt is due. It is not later than the settings of now allow:
 // they, and the clock, may have changed.

@@ -350,6 +350,24 @@ func TestDueStaysInReach(t *testing.T) {
 	}
 }
 
+// A clock that was ahead when a list was fetched, or when the process started, may be set right while it runs.
+func TestAListIsDueAtOnceWhenTheClockIsSetBack(t *testing.T) {
+	setBack := func() time.Time { return testkit.ClockSet(time.Now().Add(2*time.Minute), -72*time.Hour) }
+	for what, list := range map[string]string{"a fetch": names(10), "a failure": ""} {
+		w := &clocked{t: t, db: t.TempDir(), list: list} // by the real clock: the simulated one is a wall clock only
+		w.urlRegistry = newURLRegistry(patient, w)
+		l := w.start(nil)
+		testkit.Until(t, what, func() bool { return !l.State().Tried.IsZero() })
+		if at, now := due(l.State(), DefaultRefresh, setBack()), setBack(); at.Round(0).After(now.Round(0)) {
+			t.Errorf("after %s: due at %s, and it is %s", what, at, now)
+		}
+		l.Close()
+	}
+	if start, now := wall(), setBack(); !earlier(start, now).Equal(now) {
+		t.Errorf("%s counts as earlier than %s", start, now)
+	}
+}
+
 func TestAListThatShrinksIsBelievedAfterAnHour(t *testing.T) {
 	testkit.Long(t)
 	withClock(t, names(100), func(w *clocked) {
