@@ -126,20 +126,24 @@ func (p *Process) Pause(ctx context.Context, zone string, length time.Duration, 
 	if len(blocks) == 0 {
 		return nil, fmt.Errorf("no server block checks the zone %q", zone)
 	}
+	if slices.ContainsFunc(blocks, func(b *Block) bool { return b.Config.PauseFolder() == "" }) {
+		return nil, errors.New("there is no folder for the pause: add db DIRECTORY to the Corefile")
+	}
 	var done []string
 	for _, b := range blocks {
 		folder := b.Config.PauseFolder()
 		if slices.Contains(done, folder) {
 			continue
 		}
-		done = append(done, folder)
-		if folder == "" {
-			return nil, errors.New("there is no folder for the pause: add db DIRECTORY to the Corefile")
-		}
 		changed, err := ChangePauses(ctx, folder, zone, length, keep, now)
+		if err != nil && len(done) > 0 {
+			is := map[bool]string{true: "is in force", false: "has ended"}[length > 0]
+			err = fmt.Errorf("the pause %s with db %s, but not with each: %w", is, strings.Join(done, ", "), err)
+		}
 		if err != nil {
 			return nil, err
 		}
+		done = append(done, folder)
 		for _, x := range changed {
 			if b.pauses.Load().counts(x) && !slices.Contains(all, x) { // another folder may have the same one
 				all = append(all, x)

@@ -353,8 +353,8 @@ func TestAnEntryIsRemovedThoughAnotherListCannotBeLookedAt(t *testing.T) {
 	}
 }
 
-// An entry that is in some folders only is said to be there.
-func TestAnEntryThatIsNotInEachFolderIsSaidToBeInSome(t *testing.T) {
+// An entry, or a pause, that is in some folders only is said to be there.
+func TestAChangeThatIsNotInEachFolderIsSaidToBeInSome(t *testing.T) {
 	p := new(Process)
 	for _, zone := range []string{"a.", "b."} {
 		b := New(config.Config{Block: config.Block{Zones: plugin.Zones{zone}}, Engine: config.Engine{DB: t.TempDir()}})
@@ -369,6 +369,11 @@ func TestAnEntryThatIsNotInEachFolderIsSaidToBeInSome(t *testing.T) {
 		t.Fatal("Expected an error")
 	}
 	testkit.WantParts(t, err.Error(), filepath.Join(p.blocks[0].Config.DB, "block.txt")+" has the entry", p.blocks[1].Config.DB)
+	testkit.Must(t, os.Mkdir(PauseFile(p.blocks[1].Config.DB), 0o755))
+	if _, err = p.Pause(t.Context(), AllBlocks, time.Minute, false); err == nil {
+		t.Fatal("Expected an error")
+	}
+	testkit.WantParts(t, err.Error(), "is in force with db "+p.blocks[0].Config.DB, p.blocks[1].Config.DB+"/")
 }
 
 // A list of the server that cannot be used is looked at again and again, and is in the log once. A block ends whoever
