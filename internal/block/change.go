@@ -241,7 +241,25 @@ func (p *Process) Change(ctx context.Context, c Change) (done Changed, err error
 		}
 		return done.But == ""
 	})
+	if !c.Remove && !c.Allow && done.But == "" {
+		done.But = passes(blocks, c.Host)
+	}
 	return done, nil
+}
+
+// passes says why no server block blocks a host that a list blocks; "": one does.
+func passes(blocks []*Block, h lookup.Host) (why string) {
+	qname := h.String() + "."
+	for _, b := range blocks {
+		a := b.answerOf(h, b.Explain(h, qname))
+		if a.Blocked() {
+			return ""
+		}
+		if why == "" || b.InScope(qname) {
+			why = fmt.Sprintf("%s passes: %s", h, a.Note)
+		}
+	}
+	return why
 }
 
 // candidatesOf returns the files that may be edited, the preferred one first: those that all blocks read, to

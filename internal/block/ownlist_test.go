@@ -294,6 +294,41 @@ func TestAChangeIsInForceWhenItIsSaidToBe(t *testing.T) {
 	}
 }
 
+// Whoever blocks a name is told if it passes all the same, in each server block.
+func TestAnEntryThatBlocksNothingIsSaidToBeOne(t *testing.T) {
+	host, _ := lookup.ParseHost("a.example")
+	for want, blocks := range map[string][]config.Block{
+		"": {{Monitor: true}, {Except: plugin.Zones{"example."}}, {}},
+		"a.example passes: not checked: it is in no zone":              {{Except: plugin.Zones{"example."}}},
+		"a.example passes: would be blocked, but monitor lets it pass": {{Monitor: true}, {Except: plugin.Zones{"example."}}},
+		"a.example passes: not checked: blocking is paused until ":     {{}},
+	} {
+		p, db := new(Process), t.TempDir()
+		for _, block := range blocks {
+			block.Zones = plugin.Zones{"."}
+			b := New(config.Config{Block: block, Engine: config.Engine{DB: db}})
+			testkit.Must(t, b.open(true))
+			defer b.End()
+			if strings.Contains(want, "paused") {
+				_, err := ChangePauses(t.Context(), db, AllBlocks, time.Minute, true, time.Now())
+				testkit.Must(t, err)
+				defer b.watchPauses()()
+			}
+			p.blocks = append(p.blocks, b)
+		}
+		for _, c := range []Change{{Host: host}, {Host: host, Remove: true}, {Host: host, Allow: true}} {
+			want := want
+			if c.Remove || c.Allow {
+				want = ""
+			}
+			done, err := p.Change(t.Context(), c)
+			if err != nil || !strings.HasPrefix(done.But, want) || want == "" && done.But != "" {
+				t.Errorf("%s: %v, but %q, want %q", done.Action, err, done.But, want)
+			}
+		}
+	}
+}
+
 // Until an entry that allows is in force nobody can say which entry overrules it.
 func TestAnEntryThatIsNotReadYetIsNotCalledOverruled(t *testing.T) {
 	b := listing(t, config.Block{}, "evil.example")
