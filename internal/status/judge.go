@@ -75,6 +75,9 @@ func (r *Report) service(s *Service, unsure string) {
 	if s.Unknown {
 		r.cause(Cause{Text: fmt.Sprintf("The lists of %s are only in the memory of CoreDNS (db off).", s.Title)})
 	}
+	if s.empty() {
+		r.cause(Cause{Text: fmt.Sprintf("The lists of %s are empty: it blocks nothing.", s.Title), Cure: "If its server is a relay, the relay's log says whether it has fetched them"})
+	}
 	if s.Search.Active(r.At) {
 		cause := Cause{Text: fmt.Sprintf("Confirmations are paused: %s.", unsure), Until: s.Search.Until}
 		if !fetchSaid || s.Search.Why != s.Fetch.Why {
@@ -204,7 +207,7 @@ func (r *Report) block(b *Block, j *judgement) {
 		s := &r.Services[b.Service]
 		var only []string // it blocks
 		switch why = "no list of " + s.Title + " is in force"; {
-		case slices.ContainsFunc(s.Lists, func(l List) bool { return l.InForce }) && !s.looksUp():
+		case s.empty():
 			why = "the lists of " + s.Title + " are empty"
 		case s.Search.Active(r.At):
 			why = s.Title + " can confirm no name"
@@ -234,6 +237,11 @@ func (s *Service) works(now time.Time) bool {
 // looksUp reports whether a service suspects names: it has a list that is not empty, or asks the server about each name.
 func (s *Service) looksUp() bool {
 	return len(s.Lists) == 0 || slices.ContainsFunc(s.Lists, func(l List) bool { return l.InForce && l.Entries > 0 })
+}
+
+// empty reports whether a service has lists in force, and none of them an entry.
+func (s *Service) empty() bool {
+	return slices.ContainsFunc(s.Lists, func(l List) bool { return l.InForce }) && !s.looksUp()
 }
 
 // cause adds a cause, once: server blocks may be alike.

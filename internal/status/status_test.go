@@ -102,6 +102,12 @@ func TestJudge(t *testing.T) {
 				r.Services[0].Lists[i].Entries = 0
 			}
 		}, NotProtected, "NOT protected: the lists of Safe Browsing v5 are empty", "For now the server block for . blocks only the 2 names of its own lists."},
+		{"all lists are empty, and own lists have many names", func(r *Report) {
+			for i := range r.Services[0].Lists {
+				r.Services[0].Lists[i].Entries = 0
+			}
+			r.Blocks[0].Own[0].Entries = 5000
+		}, InPart, "Protected in part, by own lists", "The lists of Safe Browsing v5 are empty: it blocks nothing."},
 		{"the key is wrong", func(r *Report) {
 			r.Services[0].Lists = []List{{Name: "se-4b"}, {Name: "mw-4b"}}
 			r.Services[0].Fetch = Hold{now.Add(time.Hour), "back-off after a failure at 00:00: status 403: denied", 1}
