@@ -46,7 +46,10 @@ func (p *Printer) line(colour, format string, args ...any) {
 const mostShort = 3
 
 // Short prints what matters in a few lines: the state, the lists, the day, the last names.
-func (p *Printer) Short(r *Report) {
+func (p *Printer) Short(r *Report) { p.summary(r, mostShort) }
+
+// summary is Short with at most late names that were listed too late.
+func (p *Printer) summary(r *Report, late int) {
 	p.headline(r)
 	for _, c := range r.Causes {
 		p.line(plain, "  %s", c)
@@ -56,7 +59,7 @@ func (p *Printer) Short(r *Report) {
 	if len(r.Services) > 0 {
 		p.line(plain, "  Threats  %s", r.Today.InWords())
 	}
-	for _, l := range r.Late[:min(len(r.Late), mostShort)] {
+	for _, l := range r.Late[:min(len(r.Late), late)] {
 		p.line(yellow, "  Late     %s", l)
 	}
 	if r.Devices.Left > 0 {
@@ -164,7 +167,7 @@ func (t Threats) InWords() string {
 
 // Long prints all of a report.
 func (p *Printer) Long(r *Report) {
-	p.Short(r)
+	p.summary(r, len(r.Late)) // the log leads here for names beyond its own lines
 	if r.Devices.Also > 0 {
 		if r.Devices.Left == 0 {
 			p.line(plain, "  Devices  %s", r.Devices.InWords())

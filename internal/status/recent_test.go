@@ -84,6 +84,11 @@ func TestStatusSaysWhatWasListedTooLate(t *testing.T) {
 	if strings.Contains(text.String(), "n3.example") {
 		t.Errorf("more than three in\n%s", text.String())
 	}
+	text.Reset()
+	(&Printer{W: &text}).Long(&r)
+	if n := strings.Count(text.String(), "  Late     "); n != 5 {
+		t.Errorf("%d of 5 in\n%s", n, text.String())
+	}
 }
 
 func TestSearchesCostMoney(t *testing.T) {
