@@ -37,7 +37,7 @@ func (e *examination) running(ctx context.Context) bool {
 	}
 	e.tell(d)
 	for _, c := range r.Causes {
-		advice := cmp.Or(c.Cure, "run safebrowsing status")
+		advice := cmp.Or(c.Cure, "the log of CoreDNS says more")
 		c.Cure = ""
 		e.tell(diagnosis{"running", isWarning, text(c.String()), text(advice)})
 	}

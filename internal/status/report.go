@@ -133,6 +133,10 @@ func (h Hold) cure() string {
 	switch {
 	case strings.HasPrefix(h.Why, "the day's budget"):
 		return "Raise budget to confirm more names a day"
+	case strings.Contains(h.Why, " that one hour may take of the day's "):
+		return "Raise budget if this happens often; find out who asks"
+	case strings.HasPrefix(h.Why, "the number of searches spent today is unknown"):
+		return "Wait, or stop CoreDNS, delete the file that its log names, and start CoreDNS: then the day begins with the whole budget"
 	case h.Failures == 0:
 		return ""
 	case code == 400 || code == 401 || code == 403 || code == 404:

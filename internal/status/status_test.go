@@ -18,6 +18,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 // In the words of some time zones there is a sign, which a page escapes.
@@ -85,6 +86,12 @@ func TestJudge(t *testing.T) {
 		{"the day is spent, not only a share", func(r *Report) {
 			r.Services[0].Search, r.Services[0].InPart, r.Blocks[0].Own[0].Entries = Hold{Until: now.Add(time.Hour), Why: "the day's budget is spent"}, "1 client has spent its share.", 5000
 		}, InPart, "Protected in part, by own lists", "Confirmations are paused (the day's budget is spent): suspected names pass. Until 2026-11-22T13:00:00Z. Raise budget"},
+		{"an hour's part is spent", func(r *Report) {
+			r.Services[0].Search = Hold{Until: now.Add(time.Hour), Why: updater.Hold{Budget: 200, Portion: updater.AnHour}.String()}
+		}, NotProtected, "NOT protected: Safe Browsing v5 can confirm no name", "the 50 searches that one hour may take of the day's 200 are spent): suspected names pass. Until 2026-11-22T13:00:00Z. Raise budget if this happens often"},
+		{"the count of searches is damaged", func(r *Report) {
+			r.Services[0].Search = Hold{Until: now.Add(time.Hour), Why: updater.Hold{Budget: 200, Portion: updater.Unknown}.String()}
+		}, NotProtected, "NOT protected: Safe Browsing v5 can confirm no name", "the number of searches spent today is unknown): suspected names pass. Until 2026-11-22T13:00:00Z. Wait, or stop CoreDNS, delete the file"},
 		{"two of the same zones", func(r *Report) {
 			r.Blocks = append(r.Blocks, Block{Zones: ".", Place: "Corefile:9", Monitor: true})
 		}, InPart, part, "The server block for . at Corefile:9 has monitor"},
