@@ -233,6 +233,12 @@ func (p *Printer) own(r *Report) {
 			}
 			p.gap()
 			p.line(plain, "%s %s %s%s, for the zones %s", o.Name, o.does(), say.Count(o.Entries, "entry", "entries"), age, b.Zones)
+			if o.Trouble != "" {
+				p.line(yellow, "  cannot be used: %s", o.Trouble)
+			}
+			if o.Nothing != "" {
+				p.line(yellow, "  %s nothing: it %s", o.does(), o.Nothing)
+			}
 		}
 	}
 }

@@ -141,6 +141,14 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+func TestListsSayWhatCannotBeUsed(t *testing.T) {
+	r := healthy()
+	r.Blocks[0].Own[0].Trouble, r.Blocks[0].Own[0].Nothing = "the server answered status 503", "is empty"
+	var text strings.Builder
+	(&Printer{W: &text}).Lists(&r)
+	testkit.WantParts(t, text.String(), "  cannot be used: the server answered status 503\n", "  blocks nothing: it is empty\n")
+}
+
 func TestAReportIsTheSameAfterJSON(t *testing.T) {
 	r := healthy()
 	r.Names, r.Hour, r.Since = []Blocked{{Name: "a.example", Last: now, First: now, N: 1}}, []Count{{"se-4b", 1}}, now
