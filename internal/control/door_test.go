@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -290,6 +291,24 @@ func TestHostileInputIsRefused(t *testing.T) {
 	for _, line := range lines.About("") {
 		if strings.ContainsAny(strings.TrimSuffix(line, "\n"), "\n\x1b") {
 			t.Errorf("a line of the log is forged: %q", line)
+		}
+	}
+}
+
+// A pause of a name would be one of the whole network.
+func TestACallRefusesWhatItWouldNotHeed(t *testing.T) {
+	for _, call := range []struct{ path, body string }{
+		{"/pause", `{"name":"x.example","for":"10m"}`},
+		{"/pause", `{"until":"2099-01-01T00:00:00Z","for":"10m"}`},
+		{"/resume", `{"name":"x.example"}`},
+		{"/pause", `{"for":"10m","remove":true}`},
+		{"/allow", `{"name":"x.example","zone":"example.org"}`},
+		{"/block", `{"name":"x.example","keep":true}`},
+	} {
+		w := httptest.NewRecorder()
+		handler(protecting{}).ServeHTTP(w, httptest.NewRequest("POST", call.path, strings.NewReader(call.body)))
+		if w.Code != http.StatusBadRequest {
+			t.Errorf("%s %s: status %d, %s", call.path, call.body, w.Code, w.Body)
 		}
 	}
 }

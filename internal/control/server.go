@@ -154,6 +154,9 @@ func readBody(w http.ResponseWriter, r *http.Request, most int64, v any) error {
 }
 
 func pause(ctx context.Context, s Server, o order, begin bool) (any, error) {
+	if o.Name != "" || o.Until != "" || o.Remove {
+		return nil, misuse{errors.New("a pause has for, zone and keep only: allow lets one name pass")}
+	}
 	length, zone := time.Duration(0), o.Zone
 	if zone == "" {
 		zone = block.AllBlocks
@@ -169,6 +172,9 @@ func pause(ctx context.Context, s Server, o order, begin bool) (any, error) {
 }
 
 func change(ctx context.Context, s Server, o order, c block.Change) (any, error) {
+	if o.Zone != "" || o.Keep {
+		return nil, misuse{errors.New("only a pause has zone and keep: an entry is for all server blocks")}
+	}
 	var err error
 	if c.Host, err = block.EntryHost(o.Name); err != nil {
 		return nil, misuse{err}
