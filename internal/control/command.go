@@ -65,6 +65,9 @@ func (c *Command) ask(ctx context.Context, client *Client, p *status.Printer) (b
 	if needsNames := []string{"why", "allow", "block", "unblock"}; slices.Contains(needsNames, c.Word) && len(c.Names) == 0 {
 		return false, fmt.Errorf("%s takes names", c.Word)
 	}
+	if alone := []string{"status", "lists", "blocked"}; slices.Contains(alone, c.Word) && len(c.Names) > 0 {
+		return false, fmt.Errorf("%s takes no argument such as %q", c.Word, c.Names[0])
+	}
 	switch c.Word {
 	case "status":
 		var r status.Report

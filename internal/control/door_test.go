@@ -469,6 +469,17 @@ func TestNoListIsChangedUnlessAllNamesAreHosts(t *testing.T) {
 	}
 }
 
+func TestWhatTakesNoNamesRefusesThem(t *testing.T) {
+	folder := t.TempDir()
+	opened(t, new(Doors), folder)
+	for _, word := range []string{"status", "lists", "blocked", "resume"} {
+		c := Command{Word: word, Tool: "x", Names: []string{"evil.example"}, Folders: []string{folder}}
+		if err := c.Run(t.Context(), io.Discard); err == nil || !strings.Contains(err.Error(), word+" takes no ") {
+			t.Errorf("%s: %v", word, err)
+		}
+	}
+}
+
 // Anybody may put a Corefile into a folder like /tmp, which names a server that gets root's key.
 func TestRootIsLedToNoCorefileOfAnybody(t *testing.T) {
 	defer func(before []string) { corefiles = before }(corefiles)
