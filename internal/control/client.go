@@ -118,9 +118,12 @@ const waitFor = callTimeout + 2*time.Second
 
 // Where a Corefile is looked for is said here, for all commands; block.Folders says it of a server.
 
+// packageFolder is where the packages have their Corefile, and files of credentials.
+const packageFolder = "/etc/coredns-safebrowsing"
+
 // corefiles are where a Corefile is looked for: where CoreDNS does so without -conf, where this
 // project's packages put it, where others do, and where OpenWrt has it.
-var corefiles = []string{"Corefile", "/etc/coredns-safebrowsing/Corefile", "/etc/coredns/Corefile", "/var/etc/safebrowsing/Corefile"}
+var corefiles = []string{"Corefile", packageFolder + "/Corefile", "/etc/coredns/Corefile", "/var/etc/safebrowsing/Corefile"}
 
 // Corefile returns the path of the Corefile of this machine; "": there is none. Root is led to none in a folder where
 // anybody may put one, as /tmp: a command that tries the key would send it to a server of theirs.
@@ -144,11 +147,12 @@ func Usual(path string) bool {
 	return err == nil && slices.Contains(corefiles, path)
 }
 
-// UseCredential lets a key be found where the packages put it: beside the Corefile, unless the service
-// manager has given this process its own.
+// UseCredential lets credentials be found where the packages put them: beside the Corefile, unless the service
+// manager has given this process its own. Elsewhere a key is a sign of them.
 func UseCredential(corefile string) {
-	dir := filepath.Dir(corefile)
-	if _, err := os.Stat(filepath.Join(dir, "safebrowsing.key")); err == nil && os.Getenv("CREDENTIALS_DIRECTORY") == "" {
+	dir, _ := filepath.Abs(filepath.Dir(corefile))
+	_, err := os.Stat(filepath.Join(dir, "safebrowsing.key"))
+	if (err == nil || dir == packageFolder) && os.Getenv("CREDENTIALS_DIRECTORY") == "" {
 		_ = os.Setenv("CREDENTIALS_DIRECTORY", dir)
 	}
 }

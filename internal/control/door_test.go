@@ -480,6 +480,16 @@ func TestWhatTakesNoNamesRefusesThem(t *testing.T) {
 	}
 }
 
+// There may be credentials and no key, and the check of the package's unit before a reload finds them.
+func TestCredentialsOfAPackageAreFoundWithoutAKey(t *testing.T) {
+	for corefile, want := range map[string]string{packageFolder + "/Corefile": packageFolder, t.TempDir() + "/Corefile": ""} {
+		t.Setenv("CREDENTIALS_DIRECTORY", "")
+		if UseCredential(corefile); os.Getenv("CREDENTIALS_DIRECTORY") != want {
+			t.Errorf("%s: %q, want %q", corefile, os.Getenv("CREDENTIALS_DIRECTORY"), want)
+		}
+	}
+}
+
 // Anybody may put a Corefile into a folder like /tmp, which names a server that gets root's key.
 func TestRootIsLedToNoCorefileOfAnybody(t *testing.T) {
 	defer func(before []string) { corefiles = before }(corefiles)
