@@ -34,6 +34,12 @@ type kustomization struct {
 	Namespace string            `json:"namespace"`
 	Resources []string          `json:"resources"`
 	Images    []json.RawMessage `json:"images"`
+	Patches   []struct {
+		Path    string                 `json:"path"`
+		Patch   string                 `json:"patch"`
+		Target  corev1.ObjectReference `json:"target"`
+		Options json.RawMessage        `json:"options"`
+	} `json:"patches"`
 }
 
 // kinds are those that a manifest may have.
@@ -156,4 +162,21 @@ func mountOf(t *testing.T, c corev1.Container, volume string) string {
 		t.Fatalf("Expected the volume %s to be mounted", volume)
 	}
 	return c.VolumeMounts[i].MountPath
+}
+
+// A Service with publishNotReadyAddresses leads clients to a pod that ends until it is gone (k8s.io/endpointslice, podToEndpoint),
+// so that -lameduck would be in vain. One relay needs it: its clients have no other.
+func TestTheServiceOfTwoRelaysLeadsNobodyToOneThatEnds(t *testing.T) {
+	name := of[corev1.Service](t, objects(t), "safebrowsing-relay").Name
+	for _, p := range documentsOf(t, "../kubernetes-redis/kustomization.yaml")[0].(*kustomization).Patches {
+		if p.Target.Kind != "Service" || p.Target.Name != name {
+			continue
+		}
+		var operations []struct{ Op, Path string }
+		testkit.Must(t, yaml.Unmarshal([]byte(p.Patch), &operations))
+		if slices.Contains(operations, struct{ Op, Path string }{"remove", "/spec/publishNotReadyAddresses"}) {
+			return
+		}
+	}
+	t.Error("Expected the Service of two relays without publishNotReadyAddresses")
 }
