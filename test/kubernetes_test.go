@@ -180,3 +180,12 @@ func TestTheServiceOfTwoRelaysLeadsNobodyToOneThatEnds(t *testing.T) {
 	}
 	t.Error("Expected the Service of two relays without publishNotReadyAddresses")
 }
+
+// Whoever has a Redis leaves valkey.yaml out, and loses nothing of the relays.
+func TestTheFileOfValkeyHasNothingOfTheRelays(t *testing.T) {
+	for _, o := range documentsOf(t, "../kubernetes-redis/valkey.yaml") {
+		if o := o.(metav1.Object); o.GetLabels()["app.kubernetes.io/component"] != "valkey" {
+			t.Errorf("Expected %s in another file", o.GetName())
+		}
+	}
+}
