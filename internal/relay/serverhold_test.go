@@ -251,3 +251,18 @@ func TestARelayWithoutItsFirstListsDoesNotSayThatItHasNone(t *testing.T) {
 		}
 	})
 }
+
+// A list that is named with -lists and could not be fetched is not one that the operator has to name.
+func TestAListThatIsNotFetchedYetIsNotOneThatIsNotNamed(t *testing.T) {
+	lines := testkit.Capture(t)
+	h := &handler{configured: []string{"mw-4b", "se-4b"}, lists: newLists(t, ""), first: make(chan struct{})}
+	publish(t, h.lists, "se-4b", setOf(t, "aaaa"))
+	close(h.first) // the first contact has ended, without mw-4b
+	_, bad := h.list(httptest.NewRequest("GET", "/v5/hashList/mw-4b", nil), "mw-4b", nil, query{})
+	if bad == nil || bad.code != 404 || bad.lists != "se-4b" || !strings.Contains(bad.message, "has not fetched list mw-4b yet") {
+		t.Errorf("Expected a refusal that says so, got %+v", bad)
+	}
+	if got := lines.About("asks for list"); len(got) != 0 {
+		t.Errorf("Expected no advice, got %q", got)
+	}
+}

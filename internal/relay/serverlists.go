@@ -123,9 +123,15 @@ func (h *handler) list(r *http.Request, name string, version []byte, q query) (A
 	case kept && !(h.fetched() && h.lists.Ready()):
 		return Answer{}, &failure{code: http.StatusServiceUnavailable, outcome: outcomeUnavailable, message: "the relay has not fetched list " + name + " yet", retryAfter: notYet}
 	}
+	lacks := &failure{code: http.StatusNotFound, outcome: outcomeInvalid, lists: strings.Join(h.lists.Names(), " ")}
+	has := strings.Join(h.lists.Names(), ", ")
+	if kept { // a status for this list only: the client gets the others
+		lacks.outcome, lacks.message = outcomeUnavailable, fmt.Sprintf("this relay has not fetched list %s yet, see its log: it has %s", name, has)
+		return Answer{}, lacks
+	}
 	h.lacking.noteList(name, addressOf(r), h.lists.Names(), time.Now())
-	return Answer{}, &failure{code: http.StatusNotFound, outcome: outcomeInvalid, lists: strings.Join(h.lists.Names(), " "),
-		message: fmt.Sprintf("this relay does not have list %q: it has %s", shorten(name), strings.Join(h.lists.Names(), ", "))}
+	lacks.message = fmt.Sprintf("this relay does not have list %q: it has %s", shorten(name), has)
+	return Answer{}, lacks
 }
 
 // awaitFirst waits for the first lists. It calls begin when the header must be sent.
