@@ -357,13 +357,13 @@ func (s *Store) damaged() bool {
 	return len(s.mirror.missing) > 0
 }
 
-// renewParts keeps the contents of all heads from expiring, from time to time and as the holder
+// renewParts keeps all heads and their contents from expiring, from time to time and as the holder
 // of the lease. A content that has lost a part is published again, or forgotten if nobody here keeps
 // its list.
 func (s *Store) renewParts(ctx context.Context) {
 	s.mu.Lock()
 	due := s.token != "" && time.Since(s.renewed) >= renewEvery
-	prefix := Prefix(s.asker)
+	k := s.keys()
 	heads := make(map[string]head, len(s.mirror.heads))
 	for list, h := range s.mirror.heads {
 		heads[list] = h.head
@@ -378,13 +378,14 @@ func (s *Store) renewParts(ctx context.Context) {
 	}
 	for list, h := range heads {
 		limited, cancel := context.WithTimeout(ctx, s.cfg.timeout)
-		all, err := s.keep(limited, h.keys(prefix), keepParts)
+		_, _ = s.keep(limited, []string{k.heads}, keepDocuments) // else lists that rest would look lost
+		all, err := s.keep(limited, h.keys(k.prefix), keepParts)
 		switch {
 		case err != nil || all:
 		case kept[list]:
 			s.forget(list)
 		default:
-			s.discard(limited, prefix, h)
+			s.discard(limited, k.prefix, h)
 		}
 		cancel()
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -549,6 +550,23 @@ func TestContentsAreCheckedAndInParts(t *testing.T) {
 	if _, ok := a.Head("se-4b"); ok {
 		t.Error("Expected that the damaged head is not used")
 	}
+}
+
+// Lists that rest are not lost: the descriptions of lists live as long as their parts are renewed.
+func TestListsThatRestDoNotExpire(t *testing.T) {
+	t.Parallel()
+	server := testkit.StartRedis(t)
+	a := openStore(t, server.URL(), nil)
+	a.lead(t)
+	testkit.Must(t, a.publish("1", "content"))
+	server.Do("EXPIRE", key("heads:schedule.json"), "1000")
+	a.mu.Lock()
+	a.renewed = time.Time{}
+	a.mu.Unlock()
+	testkit.Until(t, "a longer life", func() bool {
+		seconds, _ := strconv.Atoi(strings.TrimPrefix(server.Do("TTL", key("heads:schedule.json")), ":"))
+		return seconds > 1000
+	})
 }
 
 // ends waits until a process may no longer fetch.
