@@ -104,8 +104,11 @@ func (t *Target) addresses(text string) error {
 	}
 	for _, address := range all {
 		u, err := url.Parse("//" + address) // brackets of IPv6, digits of the port
+		if err == nil && strings.Contains(u.Hostname(), ":") {
+			_, err = netip.ParseAddr(u.Hostname()) // without brackets the end of the address may have been taken for a port
+		}
 		if err != nil || u.Hostname() == "" || u.Path != "" {
-			return errors.New("the URL of Redis has an address that is not HOST or HOST:PORT. In a password write / as %2F and @ as %40")
+			return errors.New("the URL of Redis has an address that is not HOST or HOST:PORT, with IPv6 in brackets. In a password write / as %2F and @ as %40")
 		}
 		number := port
 		if u.Port() != "" {
