@@ -264,7 +264,8 @@ func redisConfig(c *cli.Command) (*sharing.Config, error) {
 	}
 	cfg := &sharing.Config{
 		Target: target, PasswordFile: c.String("redis-password-file"), CAFile: c.String("redis-ca"),
-		Password: os.Getenv(relay.RedisPasswordVariable), Sentinels: os.Getenv(relay.SentinelPasswordVariable),
+		Password:  strings.TrimSpace(os.Getenv(relay.RedisPasswordVariable)), // the files of secrets are trimmed, too
+		Sentinels: strings.TrimSpace(os.Getenv(relay.SentinelPasswordVariable)),
 	}
 	switch {
 	case cfg.PasswordFile != "" && target.Password != "":

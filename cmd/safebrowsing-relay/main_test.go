@@ -169,6 +169,17 @@ func TestTheRelayFindsThePasswordOfRedis(t *testing.T) {
 	}
 }
 
+// A Secret of Kubernetes that was made of a file has the end of its line.
+func TestThePasswordsOfRedisInTheEnvironmentAreTrimmed(t *testing.T) {
+	t.Setenv(relay.RedisPasswordVariable, "s3cret\n")
+	t.Setenv(relay.SentinelPasswordVariable, "s3ntinel\r\n")
+	w := newWorld(t)
+	cfg := relayConfigOf(t, "-db", w.dir, "-endpoint", w.endpoint, "-redis", "rediss://cache.example").Redis
+	if cfg.Password != "s3cret" || cfg.Sentinels != "s3ntinel" {
+		t.Errorf("Expected no ends of lines, got %q and %q", cfg.Password, cfg.Sentinels)
+	}
+}
+
 // The service has started when the relay listens, with lists or without.
 func TestTheServiceManagerOfTheRelayIsTold(t *testing.T) {
 	w := newWorld(t)
