@@ -223,6 +223,10 @@ func (e *examination) fleet(f sharing.Fleet, now time.Time) {
 		e.tell(diagnosis{"format", say.Problem, text(fmt.Sprintf("%s share data of a newer format: %s", who, f.Newer)), "upgrade the relays of this version: they fetch nothing"})
 		return
 	}
+	if f.Holder == "" && !f.Alive {
+		e.tell(diagnosis{"lease", say.Warning, text(who + ": none has used this Redis for minutes"), "start them; or nothing if their key was replaced: what they left expires"})
+		return
+	}
 	if f.Holder == "" {
 		e.tell(diagnosis{"lease", say.Warning, text(who + ": none of them fetches lists"), "look at the logs of the relays: after the death of one another takes over within 40 seconds"})
 	} else {

@@ -52,9 +52,9 @@ func TestDoctorOfARedis(t *testing.T) {
 			"tls": "ok not used", "redis": "ok is Redis ", "memory": "ok without a limit",
 			"lease": "ok relays of abc: relay7/123/XYZ fetches lists, until 20", "lists": "ok se-4b has 1234 entries, fetched 1h3"}, 0}, // and some minutes
 		"nothing yet":           {nil, nil, map[string]string{"redis": "ok can be written", "lease": "warning no relay uses this Redis"}, 0},
-		"no lease":              {nil, fleet[2:], map[string]string{"lease": "warning none of them fetches lists", "lists": "ok 1234"}, 0},
+		"no lease":              {nil, [][]string{fleet[0], fleet[2]}, map[string]string{"lease": "warning none of them fetches lists", "lists": "ok 1234"}, 0},
 		"an old list":           {nil, [][]string{fleet[1], {"HSET", "safebrowsing:1:{abc}:heads:schedule.json", "se-4b", old}}, map[string]string{"lists": "warning se-4b has 1234 entries"}, 0},
-		"a damaged description": {nil, [][]string{{"HSET", "safebrowsing:1:{abc}:heads:schedule.json", "se-4b", "\xff"}}, map[string]string{"lists": "warning damaged"}, 0},
+		"a damaged description": {nil, [][]string{fleet[0], {"HSET", "safebrowsing:1:{abc}:heads:schedule.json", "se-4b", "\xff"}}, map[string]string{"lists": "warning damaged"}, 0},
 		"evicts":                {[]string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}, nil, map[string]string{"memory": "warning of 104.9 MB are used, maxmemory-policy is allkeys-lru"}, 0},
 		"does not":              {[]string{"--maxmemory", "100mb"}, nil, map[string]string{"memory": "ok noeviction"}, 0},
 		"newer format":          {nil, [][]string{{"SET", "safebrowsing:1:{abc}:format", "2 v9.9.9"}}, map[string]string{"format": "problem 2 v9.9.9"}, 1},
@@ -83,6 +83,25 @@ func TestDoctorOfARedis(t *testing.T) {
 				t.Errorf("Expected that what the doctor writes expires, got %q", keys)
 			}
 		})
+	}
+}
+
+// What relays of a key or a protocol of before have left stays for 14 days. They are none that do not work.
+func TestDoctorDoesNotTakeWhatIsLeftForRelaysThatFail(t *testing.T) {
+	head := fmt.Sprintf(`{"list":"se-4b","version":"MQ==","checksum":"MQ==","entries":1234,"received":%q,"format":1}`, time.Now().UTC().Format(time.RFC3339))
+	old := strings.Replace(head, `"received":"20`, `"received":"19`, 1)
+	s := testkit.StartRedis(t)
+	for _, command := range [][]string{
+		{"SET", "safebrowsing:1:{abc}:format", "1 v1.0.0"}, {"SET", "safebrowsing:1:{abc}:lease:schedule.json", "relay7/123/XYZ", "PX", "600000"},
+		{"HSET", "safebrowsing:1:{abc}:heads:schedule.json", "se-4b", head},
+		{"HSET", "safebrowsing:1:{abc}:heads:schedule-v4.json", "se-4b", old},
+		{"HSET", "safebrowsing:1:{01d}:heads:schedule.json", "se-4b", old},
+	} {
+		s.Do(command...)
+	}
+	_, _, out := examineRedis(t, s.URL())
+	if strings.Contains(out, "look at the log") || strings.Count(out, "1234 entries") != 1 || !strings.Contains(out, "relays of 01d: none has used this Redis for minutes") {
+		t.Errorf("Expected the list of the relay that fetches, and that others are gone, got %s", out)
 	}
 }
 

@@ -15,9 +15,12 @@ import (
 type Fleet struct {
 	Asker  string // fingerprint of server and key
 	Newer  string // format and version of a relay whose data this program cannot read; "": none
+	Alive  bool   // a relay has used these keys within the last minutes
 	Holder string // of the lease; "": nobody has it
 	Left   time.Duration
-	Lists  []SharedList // by name
+	Lists  []SharedList // by name; while somebody has a lease, those of its protocol
+
+	leased []string // schedules: each protocol has one, and a lease and lists of its own
 }
 
 // SharedList is a list of a Fleet.
@@ -25,6 +28,7 @@ type SharedList struct {
 	Name     string // "": the description of the list is damaged
 	Entries  int
 	Received time.Time // when the server sent the content, by the clock of Redis
+	schedule string
 }
 
 // scanned is how many keys Redis looks at in one call.
@@ -51,6 +55,9 @@ func Fleets(ctx context.Context, client *Client) (all []Fleet, now time.Time, er
 		}
 	}
 	for _, f := range fleets {
+		if len(f.leased) > 0 { // lists of another protocol were left behind
+			f.Lists = slices.DeleteFunc(f.Lists, func(l SharedList) bool { return !slices.Contains(f.leased, l.schedule) })
+		}
 		slices.SortFunc(f.Lists, func(a, b SharedList) int { return cmp.Compare(a.Name, b.Name) })
 		all = append(all, *f)
 	}
@@ -66,7 +73,7 @@ func Fleets(ctx context.Context, client *Client) (all []Fleet, now time.Time, er
 // see adds what a key tells to its fleet. SCAN may return a key more than once.
 func see(ctx context.Context, client *Client, fleets map[string]*Fleet, key string) error {
 	asker, name, ok := strings.Cut(strings.TrimPrefix(key, "safebrowsing:1:{"), "}:")
-	kind, _, _ := strings.Cut(name, ":")
+	kind, schedule, _ := strings.Cut(name, ":")
 	command := map[string]string{"format": "GET", "lease": "GET", "heads": "HVALS"}[kind]
 	if !ok || command == "" {
 		return nil
@@ -80,6 +87,7 @@ func see(ctx context.Context, client *Client, fleets map[string]*Fleet, key stri
 	text := string(v.Bytes())
 	switch kind {
 	case "format":
+		f.Alive = text != ""
 		number, _, _ := strings.Cut(text, " ")
 		if n, numErr := strconv.Atoi(number); numErr == nil && n > format {
 			f.Newer = text
@@ -88,6 +96,7 @@ func see(ctx context.Context, client *Client, fleets map[string]*Fleet, key stri
 		if text == "" {
 			break
 		}
+		f.leased = append(f.leased, schedule)
 		v, err = client.Do(ctx, "examine", "PTTL", []string{key})
 		ms, _ := v.Int()
 		f.Holder, f.Left = text, max(0, time.Duration(ms)*time.Millisecond)
@@ -97,7 +106,7 @@ func see(ctx context.Context, client *Client, fleets map[string]*Fleet, key stri
 			if json.Unmarshal(raw.Bytes(), &h) != nil {
 				h = head{}
 			}
-			if l := (SharedList{Name: h.List, Entries: h.Entries, Received: h.Received}); !slices.Contains(f.Lists, l) {
+			if l := (SharedList{Name: h.List, Entries: h.Entries, Received: h.Received, schedule: schedule}); !slices.Contains(f.Lists, l) {
 				f.Lists = append(f.Lists, l)
 			}
 		}
