@@ -209,6 +209,7 @@ func (c *Config) URL(addr net.Addr) string {
 	if all, err := netip.ParseAddrPort(where); err == nil && all.Addr().IsUnspecified() {
 		where = fmt.Sprintf("ADDRESS:%d", all.Port())
 	}
+	where = strings.Replace(where, "%", "%25", 1) // before a zone, RFC 6874
 	return fmt.Sprintf("%s://%s", scheme, where)
 }
 

@@ -348,7 +348,7 @@ func TestARelayWhoseSearchesCostNothingNamesNoMoney(t *testing.T) {
 func TestTheURLForClientsLeadsToTheRelay(t *testing.T) {
 	for address, want := range map[string]string{
 		"127.0.0.1:8099": "http://127.0.0.1:8099", "[2001:db8::1]:8099": "http://[2001:db8::1]:8099",
-		"0.0.0.0:8099": "http://ADDRESS:8099", "[::]:8099": "http://ADDRESS:8099",
+		"0.0.0.0:8099": "http://ADDRESS:8099", "[::]:8099": "http://ADDRESS:8099", "[fe80::1%eth0]:8099": "http://[fe80::1%25eth0]:8099",
 	} {
 		if got := new(Config).URL(net.TCPAddrFromAddrPort(netip.MustParseAddrPort(address))); got != want {
 			t.Errorf("%s: expected %s, got %s", address, want, got)
