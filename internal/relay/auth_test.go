@@ -109,7 +109,7 @@ func TestSearchesAreLimitedForEachClient(t *testing.T) {
 			return got.Code, got.Header().Get("Retry-After")
 		}
 		for _, c := range []struct{ remote, key string }{
-			{"192.0.2.1:1", "KEY"}, {"192.0.2.2:1", "KEY"}, {"192.0.2.1:1", "OTHER"}, {"[2001:db8::1]:1", "KEY"}, {"[2001:db8:0:100::1]:1", "KEY"},
+			{"192.0.2.1:1", "KEY"}, {"192.0.2.2:1", "KEY"}, {"192.0.2.1:1", "OTHER"}, {"[2001:db8::1]:1", "KEY"}, {"[2001:db8:0:100::1]:1", "KEY"}, {"[2001:db8::2]:1", "OTHER"},
 		} {
 			for i := range 3 {
 				if code, _ := search(c.remote, c.key); code != 200 {
