@@ -46,6 +46,13 @@ func (s *Schedule) Borrow(from *Schedule, predecessor bool) {
 	s.hand.lender, s.hand.lends = from, predecessor
 }
 
+// AsksAs reports whether the schedule is of who asks with the key of an origin. It is safe for concurrent use.
+func (s *Schedule) AsksAs(origin Origin) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asker == origin.Asker && s.token == origin.Token
+}
+
 // ForgetLists drops the lists that are kept for a schedule that follows. Call it if
 // none will. The clocks stay. It is safe for concurrent use.
 func (s *Schedule) ForgetLists() { s.hand.forget() }
@@ -159,10 +166,8 @@ func (h *handover) unfollow() {
 	h.last, h.lender = nil, nil
 	h.mu.Unlock()
 	// Outside of mu: these lock the mutex of last.
-	switch {
-	case last != nil && h.succeeds:
+	if last != nil {
+		last.hand.unfollow() // it may not have caught up itself
 		last.hand.forget()
-	case last != nil: // it may not have caught up itself
-		last.hand.unfollow()
 	}
 }

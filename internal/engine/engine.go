@@ -61,7 +61,7 @@ func newEngine(s Settings, key string, edge Edge, before past, onReady func()) (
 		several.Report = e.reporter.endpointChanged
 	}
 	store := e.openStore(key, edge.Share)
-	schedule := before.schedules.next(s.Identity(), store, e.reporter.report)
+	schedule := before.schedules.next(s.Identity(), s.Origin(key), store, e.reporter.report)
 	e.client, e.store, e.Schedule, e.reporter.schedule = client, store, schedule, schedule
 	if store == nil { // without one it does not know yet who asks; nothing is saved
 		_ = schedule.Rekey(s.Origin(key).Asker, func() {})

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"sync"
@@ -33,14 +34,17 @@ type past struct {
 // outlive an engine: a server's minimum wait is for the next one too.
 type schedules map[Identity]*updater.Schedule
 
-// next returns a schedule that continues where the last one of the same identity
+// next returns a schedule that continues where the last one of the same identity or with the same key
 // stands, whatever folder that had.
-func (all schedules) next(id Identity, store *updater.Store, report func(updater.Event)) *updater.Schedule {
+func (all schedules) next(id Identity, origin updater.Origin, store *updater.Store, report func(updater.Event)) *updater.Schedule {
 	schedule, err := updater.NewSchedule(store)
 	if err != nil {
 		report(updater.Event{Kind: updater.LoadFailed, Err: err})
 	}
 	last := all[id]
+	if last == nil || last.Over() {
+		last = cmp.Or(all.twin(id, origin), last)
+	}
 	other, continues := all.predecessor(id)
 	switch {
 	case other != nil && (last == nil || last.Over()):
@@ -54,6 +58,17 @@ func (all schedules) next(id Identity, store *updater.Store, report func(updater
 	}
 	all[id] = schedule
 	return schedule
+}
+
+// twin returns a schedule that has lists, of who asks the same server with the same key from somewhere else, as a file
+// instead of the Corefile; or nil.
+func (all schedules) twin(id Identity, origin updater.Origin) *updater.Schedule {
+	for other, schedule := range all {
+		if other != id && other.server() == id.server() && !schedule.Over() && schedule.AsksAs(origin) {
+			return schedule
+		}
+	}
+	return nil
 }
 
 // predecessor returns a schedule that has lists, of who asked the same server by another
@@ -150,7 +165,9 @@ func (r *Registry) Acquire(s Settings, key string) (_ *Engine, release func(), e
 			return nil, nil, fmt.Errorf("starting: %w", err)
 		}
 		for other, before := range r.engines { // answers about other lists say nothing about these
-			if other.Identity() == s.Identity() && other.Lists == s.Lists {
+			was, is := other.Identity(), s.Identity()
+			same := was == is || was.server() == is.server() && before.Schedule.AsksAs(s.Origin(key))
+			if same && other.listsAs(s) {
 				made.Checker.Inherit(before.Checker)
 			}
 		}

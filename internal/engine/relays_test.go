@@ -8,6 +8,8 @@ import (
 	"net/http/httptrace"
 	"net/netip"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -290,6 +292,99 @@ func TestAnswersOutliveAReloadOfOtherSettings(t *testing.T) {
 			})
 		}
 	}
+}
+
+// The server knows a key, wherever it is kept: a reload that moves it from the Corefile into a file is no start, and loses no
+// answer and no wait.
+func TestAKeyThatMovesIntoAFileIsTheSameKey(t *testing.T) {
+	for _, dialect := range protocol.Dialects() {
+		for name, db := range map[string]string{"a directory": t.TempDir(), "db off": ""} {
+			t.Run(dialect.Name+", "+name, func(t *testing.T) {
+				file := filepath.Join(t.TempDir(), "key")
+				testkit.Must(t, os.WriteFile(file, []byte("K"), 0o600))
+				synctest.Test(t, func(t *testing.T) {
+					google := listing(t, time.Hour)
+					var entries [][]byte
+					for _, host := range []string{"evil.example.com/", "worse.example.com/"} {
+						hash := lookup.HashExpression(host)
+						entries = append(entries, hash[:4])
+						google.AddThreat(host, sbv5.ThreatType_SOCIAL_ENGINEERING)
+					}
+					google.Publish("se-4b", entries)
+					google.Publish("mw-4b", [][]byte{{1, 2, 3, 4}})
+					s := Settings{Endpoint: "http://moved.example", Protocol: dialect.Name, Lists: "se-4b mw-4b", APIKey: "K"}
+					if db != "" {
+						s.DB = filepath.Join(db, dialect.Name)
+					}
+					registry := NewRegistry(Edge{Transport: google, FirstContact: func() time.Duration { return 30 * time.Second }})
+					first, release, err := registry.Acquire(s, "K")
+					testkit.Must(t, err)
+					time.Sleep(time.Minute)
+					if d := decide(first, "evil.example.com."); d.Verdict != lookup.Unsafe {
+						t.Fatalf("before the reload: %+v", d)
+					}
+					updates, before := len(google.Requests("update")), s.Identity()
+					s.APIKey, s.KeyFile, s.Lists = "", file, "mw-4b se-4b"
+					_, drop, err := registry.Acquire(s, "K")
+					testkit.Must(t, err)
+					drop() // a reload that fails comes first
+					second, end, err := registry.Acquire(s, "K")
+					testkit.Must(t, err)
+					defer end()
+					release()
+					if d := decide(second, "evil.example.com."); d.Verdict != lookup.Unsafe || d.By != lookup.ByCache {
+						t.Errorf("what is known, right after the reload: %+v", d)
+					}
+					if d := decide(second, "worse.example.com."); d.Verdict != lookup.Unsafe {
+						t.Errorf("another name, right after the reload: %+v", d)
+					}
+					time.Sleep(2 * time.Minute)
+					if !registry.past.schedules[before].Over() {
+						t.Error("lists are kept for nobody")
+					}
+					if more, searches := len(google.Requests("update"))-updates, len(google.Requests("search")); more != 0 || searches != 2 {
+						t.Errorf("%d more updates and %d searches, want none and 2", more, searches)
+					}
+				})
+			})
+		}
+	}
+}
+
+// delayed is a transport to a server that answers after a while.
+type delayed struct {
+	server http.RoundTripper
+	by     time.Duration
+}
+
+func (d *delayed) RoundTrip(r *http.Request) (*http.Response, error) {
+	select {
+	case <-time.After(d.by):
+		return d.server.RoundTrip(r)
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+}
+
+// A fetch that such a reload cuts off is no failure, after which no list would come for a quarter of an hour.
+func TestAKeyThatMovesDuringAFetchCausesNoBackoff(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "key")
+	testkit.Must(t, os.WriteFile(file, []byte("K"), 0o600))
+	synctest.Test(t, func(t *testing.T) {
+		s := Settings{Endpoint: "http://moved.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b", APIKey: "K"}
+		r := ForTests{NewRegistry(Edge{Transport: &delayed{listing(t, time.Hour), 20 * time.Second}})}
+		_, release := acquire(t, r, s, 0)
+		time.Sleep(5 * time.Second)
+		s.APIKey, s.KeyFile = "", file
+		next, end, err := r.Acquire(s, "K")
+		testkit.Must(t, err)
+		defer end()
+		release()
+		time.Sleep(2 * time.Minute)
+		if len(next.Lists()) != 1 {
+			t.Errorf("no list after two minutes: %+v", next.FetchHold())
+		}
+	})
 }
 
 // decide returns the decision about a name that a DNS client asks for.

@@ -159,6 +159,11 @@ func (s Settings) service() string {
 	return strings.Join(endpoints, " ")
 }
 
+// listsAs reports whether other settings have the same lists, in any order.
+func (s Settings) listsAs(other Settings) bool {
+	return slices.Equal(slices.Sorted(strings.FieldsSeq(s.Lists)), slices.Sorted(strings.FieldsSeq(other.Lists)))
+}
+
 // Identity is whom a server takes us for. Its rules are for all engines of one
 // identity together, one after the other over reloads.
 type Identity struct {
@@ -171,6 +176,9 @@ func (id Identity) By(d *protocol.Dialect) Identity {
 	id.Protocol = d
 	return id
 }
+
+// server returns what is the same for all who ask a server by one protocol.
+func (id Identity) server() Identity { return Identity{Address: id.Address, Protocol: id.Protocol} }
 
 // Identity returns whom the server takes an engine with these settings for.
 func (s Settings) Identity() Identity {
