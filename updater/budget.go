@@ -152,6 +152,17 @@ func (l *Ledger) Move(store *Store) (err error) {
 	return err
 }
 
+// Continue counts what another Ledger has counted so far, with its own searches. Both are safe for concurrent use.
+func (l *Ledger) Continue(other *Ledger) {
+	other.mu.Lock()
+	other.turn(dateOf(other.clock()))
+	days := other.exact()
+	other.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.meet(days, inFolder)
+}
+
 // errUnknownCount says that a file that cannot be read may count searches of today.
 var errUnknownCount = fmt.Errorf("the number of searches spent today is unknown: %w", errStays)
 

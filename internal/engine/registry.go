@@ -117,6 +117,11 @@ func (all ledgers) next(id Identity, store *updater.Store, report func(updater.E
 		}
 		err = ledger.Move(store)
 	}
+	for other, before := range all { // a folder counts for all keys, and so does memory
+		if store == nil && other != id && other.server() == id.server() {
+			ledger.Continue(before)
+		}
+	}
 	if err != nil {
 		report(updater.Event{Kind: updater.LoadFailed, List: updater.BudgetFile, Err: err})
 	}

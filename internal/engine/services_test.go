@@ -399,6 +399,33 @@ func TestAFailedReloadLeavesTheCountOfSearchesWhereItWas(t *testing.T) {
 	})
 }
 
+// A budget is the operator's money, whichever key it is spent with and wherever that is: without db, too, a reload renews none,
+// nor one that goes back.
+func TestAReloadWithAnotherKeyRenewsNoBudgetWithoutADB(t *testing.T) {
+	s := Settings{Protocol: protocol.DialectWebRisk.Name, Lists: "se-4b", Budget: 100, Share: 100}
+	synctest.Test(t, func(t *testing.T) {
+		google := listing(t, time.Hour)
+		r := ForTests{NewRegistry(Edge{Transport: google, FirstContact: func() time.Duration { return 0 }})}
+		release := func() {}
+		for i, key := range []string{"OLD", "NEW", "OLD"} {
+			s.APIKey = key
+			google.ClientStarted() // another key is another client
+			e, end := acquire(t, r, s, 0)
+			release()
+			release = end
+			if got := e.ledger.Remaining(100, time.Now()); got != 100-i {
+				t.Errorf("key %d: Expected %d searches to be left, got %d", i, 100-i, got)
+			}
+			_, n, err := e.Confirm(t.Context(), []lookup.Prefix{lookup.Prefix([]byte{1, 2, 3, 4})})
+			if testkit.Must(t, err); n != 1 {
+				t.Errorf("key %d: Expected a search, got %d", i, n)
+			}
+			time.Sleep(time.Minute)
+		}
+		release()
+	})
+}
+
 func TestMain(m *testing.M) {
 	testkit.TwoProcessors()
 	os.Setenv("SAFEBROWSING_BOOT_ID", "") // the time of a bubble is not that since boot
