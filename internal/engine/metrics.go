@@ -113,7 +113,7 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 	now := time.Now()
 	for _, e := range engines {
 		set := func(desc *prometheus.Desc, value float64, of string) {
-			g := gauge{desc, [3]string{e.settings.Address(), say.Shown(cmp.Or(e.settings.DB, "off")), of}}
+			g := gauge{desc, [3]string{say.Shown(e.settings.Address()), say.Shown(cmp.Or(e.settings.DB, "off")), say.Shown(of)}} // labels are UTF-8
 			if old, ok := values[g]; ok && (desc == endpointUp || desc == budgetRemaining) {
 				value = min(value, old)
 			}

@@ -344,6 +344,18 @@ func TestMinimumWaitsOfSearchesAreOneState(t *testing.T) {
 	})
 }
 
+// A variable brings any bytes into a Corefile, and one label that is not UTF-8 leaves no metrics to anybody.
+func TestAnEndpointThatIsNotUTF8LeavesTheMetrics(t *testing.T) {
+	s := Settings{Endpoint: "http://one.example/\xfc http://two.example/\xfc", Protocol: protocol.DialectV5.Name, Lists: "se-4b"}
+	synctest.Test(t, func(t *testing.T) {
+		_, end := life(t, s, listing(t, time.Hour), time.Hour)
+		defer end()
+		if n := testkit.CountSamples(t, "endpoint_up", "url", "http://one.example/%FC"); n != 1 {
+			t.Errorf("Expected a gauge of the endpoint, got %d", n)
+		}
+	})
+}
+
 // badKey answers as Google does to a key that there is not.
 type badKey struct{ asked []string }
 
