@@ -129,35 +129,46 @@ func (b *Block) ReadOwn() error { return b.open(false) }
 
 // open opens the own lists. Without fetch those by URL are as a CoreDNS has fetched them last.
 func (b *Block) open(fetch bool) error {
+	report, inForce := b.reporter()
+	lists, err := openOwn(&b.Config.Block, fetch, report)
+	if err != nil {
+		return err
+	}
+	b.own.Store(b.addServerLists(lists, report))
+	b.ends = append(b.ends, func() { b.own.Load().close() })
+	inForce()
+	return nil
+}
+
+// reporter returns what reports about lists that are opened, and what is called when they are in force: only then it is
+// known which needed names they block.
+func (b *Block) reporter() (report func(ownlist.Event), inForce func()) {
 	var mu sync.Mutex
-	var early []string // lists that are read while lists are opened; guarded by mu
-	lists, err := openOwn(&b.Config.Block, fetch, func(e ownlist.Event) {
+	var early []string // lists that were read before they were in force; guarded by mu
+	var opened bool    // guarded by mu
+	report = func(e ownlist.Event) {
 		reportOwn(e)
 		if e.Err != nil {
 			return
 		}
 		mu.Lock()
-		opened := b.own.Load() != nil
-		if !opened {
+		now := opened
+		if !now {
 			early = append(early, e.Named)
 		}
 		mu.Unlock()
-		if opened {
+		if now {
 			b.reportNeeded(e.Named)
 		}
-	})
-	if err != nil {
-		return err
 	}
-	lists = b.addServerLists(lists)
-	mu.Lock()
-	b.own.Store(lists)
-	mu.Unlock() // from now on early does not grow
-	b.ends = append(b.ends, func() { b.own.Load().close() })
-	for _, list := range early {
-		b.reportNeeded(list)
+	return report, func() {
+		mu.Lock()
+		opened = true
+		mu.Unlock() // from now on early does not grow
+		for _, list := range early {
+			b.reportNeeded(list)
+		}
 	}
-	return nil
 }
 
 // Use makes the block decide by Safe Browsing too.

@@ -59,14 +59,14 @@ func (b *Block) ServerLists() (all []ownlist.Config) {
 }
 
 // addServerLists opens lists of the server that exist and are not open yet.
-func (b *Block) addServerLists(lists *own) *own {
+func (b *Block) addServerLists(lists *own, report func(ownlist.Event)) *own {
 	grown := *lists
 	for _, c := range b.ServerLists() {
 		id := which{c.Path, c.Allow}
 		if _, open := lists.configs[id]; open || files.Check(c.Path) != nil {
 			continue
 		}
-		f, err := ownlist.Open(c, reportOwn)
+		f, err := ownlist.Open(c, report)
 		if err != nil {
 			if !process.unusable.First(c.Path+" "+err.Error(), time.Now()) {
 				continue
@@ -88,8 +88,10 @@ func (p *Process) lookForServerLists() {
 	defer p.changing.Unlock()
 	for _, b := range p.all() {
 		if lists := b.own.Load(); lists != nil {
-			if grown := b.addServerLists(lists); len(grown.files) > len(lists.files) {
+			report, inForce := b.reporter()
+			if grown := b.addServerLists(lists, report); len(grown.files) > len(lists.files) {
 				b.own.Store(grown)
+				inForce()
 			}
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -79,6 +80,28 @@ func TestAFileOfTheOperatorBlocksWhatItSaysWithAWarning(t *testing.T) {
 	testkit.WantParts(t, line, "[WARNING]", "it blocks 1 name that this server needs: sb.example.net (line 2), the host of the endpoint", "name them after allow")
 	testkit.Write(t, dir, "own.txt", "# mine, changed\nlists.example.net\n")
 	untilLogged(t, lines, "needs: lists.example.net (line 2)")
+}
+
+// What "safebrowsing block" has written into the folder of the server is the operator's, too.
+func TestAListOfTheServerBlocksWhatItSaysWithAWarning(t *testing.T) {
+	lines := testkit.Capture(t)
+	dir := t.TempDir()
+	open := func() *Block {
+		b := New(config.Config{Block: config.Block{Zones: []string{"."}}, Engine: config.Engine{DB: dir}})
+		b.Need(neededNames)
+		testkit.Must(t, b.open(true))
+		t.Cleanup(b.End)
+		return b
+	}
+	p := &Process{blocks: []*Block{open()}}
+	for i, name := range []string{"sb.example.net", "lists.example.net"} { // into a new list, then into one that is read again
+		h, _ := lookup.ParseHost(name)
+		_, err := p.Change(t.Context(), Change{Host: h})
+		testkit.Must(t, err)
+		untilLogged(t, lines, "block.txt: it blocks "+say.Count(i+1, "name", "names")+" that this server needs: ")
+	}
+	open() // as in a reload
+	lines.Only(t, "block.txt: it blocks 2 names")
 }
 
 func TestWhatTheOperatorAllowsIsNotCalledBlocked(t *testing.T) {
