@@ -207,7 +207,7 @@ func (s URLState) begun(now time.Time) URLState {
 
 // after returns the state after an attempt. r is uniform in [0, 1).
 func (s URLState) after(o fetchOutcome, c URLConfig, now time.Time, r float64) URLState {
-	s.Tried, s.Doubt = now, o.doubt
+	s.Tried, s.Doubt, s.Asked = now, o.doubt, time.Time{}
 	if o.err == nil {
 		s.Checked, s.Failures, s.Since, s.Error = now, 0, time.Time{}, ""
 		s.Next = now.Add(refreshAfter(c.Refresh, r))
@@ -226,6 +226,7 @@ func (s URLState) after(o fetchOutcome, c URLConfig, now time.Time, r float64) U
 	var asked time.Duration
 	if status, ok := errors.AsType[*updater.StatusError](o.err); ok {
 		asked = status.RetryAfter
+		s.Asked = now.Add(min(asked, maxRetryAfter))
 	}
 	s.Next = now.Add(retryAfter(s.Failures, o.answered, !s.Changed.IsZero(), asked, r))
 	if doubt, ok := errors.AsType[*DoubtError](o.err); ok && !doubt.From.IsZero() { // ask soon after the list would be believed
@@ -312,7 +313,8 @@ func retryAfter(failures int, answered, inForce bool, asked time.Duration, r flo
 	return max(wait, min(asked, maxRetryAfter))
 }
 
-// firstDue returns when a list is fetched first after a start. r is uniform in [0, 1).
+// firstDue returns when a list is fetched first after a start. While nothing is in force a back-off of our own is no reason to
+// wait: perhaps the start mends what was wrong. r is uniform in [0, 1).
 func firstDue(s URLState, refresh time.Duration, now time.Time, r float64) time.Time {
 	if s.Bytes > 0 {
 		return later(due(s, refresh, now), now).Add(time.Duration(r * float64(maxSpread)))
@@ -320,7 +322,7 @@ func firstDue(s URLState, refresh time.Duration, now time.Time, r float64) time.
 	if s.Tried.After(now) { // the clock was wrong
 		return now
 	}
-	return later(now, s.Tried.Add(minPause))
+	return later(now, later(s.Tried.Add(minPause), earlier(s.Asked, s.Tried.Add(maxRetryAfter))))
 }
 
 // wall returns the time without its reading of the monotonic clock, which compares in place of the wall clock's where both

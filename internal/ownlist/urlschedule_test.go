@@ -203,14 +203,22 @@ func TestAListThatWasNeverFetchedComesSoonAfterTheNetworkDoes(t *testing.T) {
 }
 
 func TestARetryIsNotBeforeTheServerSays(t *testing.T) {
-	withClock(t, "wait", func(w *clocked) {
-		l := w.start(nil)
-		defer l.Close()
-		at, _ := w.took(9 * time.Hour)
-		within(t, "in back-off", at, [2]float64{0, 0})
-		at, _ = w.took(90 * time.Minute)
-		within(t, "after it", at, [2]float64{59, 61})
-	})
+	for _, restarts := range []bool{false, true} {
+		withClock(t, "wait", func(w *clocked) {
+			l := w.start(nil)
+			at, _ := w.took(8 * time.Hour)
+			within(t, "in back-off", at, [2]float64{0, 0})
+			if restarts {
+				l.Close()
+				l = w.start(nil)
+			}
+			defer l.Close()
+			at, _ = w.took(time.Hour)
+			within(t, "still in back-off", at)
+			at, _ = w.took(90 * time.Minute)
+			within(t, "after it", at, [2]float64{59, 61})
+		})
+	}
 }
 
 func TestALoopOfCrashesIsNoLoopOfRequests(t *testing.T) {

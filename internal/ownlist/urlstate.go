@@ -21,6 +21,7 @@ type URLState struct {
 	Checked      time.Time `json:"checked,omitzero"` // when the server last sent it, or said that it has not changed; zero: not known
 	Tried        time.Time `json:"tried,omitzero"`   // the last attempt
 	Next         time.Time `json:"next,omitzero"`    // no attempt before
+	Asked        time.Time `json:"asked,omitzero"`   // the server has asked for none before, with the last of Failures
 	Bytes        int64     `json:"bytes"`            // size of the file
 	Entries      int       `json:"entries"`          // a name counts once for each time that it occurs
 	Names        uint64    `json:"names"`            // see Survey
