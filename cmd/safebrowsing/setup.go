@@ -354,6 +354,9 @@ func (s *settingUp) step(ctx context.Context, step step) error {
 func (s *settingUp) write(f *setupFile) error {
 	path, mode := filepath.Join(s.root, f.path), f.mode
 	if before, err := os.ReadFile(path); err == nil && string(before) == f.text {
+		if f.secret {
+			return os.Chmod(path, mode) // it may have been written by hand
+		}
 		return nil
 	}
 	copied := path + "." + time.Now().Format("2006-01-02-150405.000000~")

@@ -183,6 +183,19 @@ func flagsWith(t *testing.T, more ...string) []string {
 	return append([]string{"-endpoint", endpoint, "-key-file", key, "-upstream", "9.9.9.9", "-serve", "192.168.1.0/24", "-yes"}, more...)
 }
 
+// A key that is there already may have been written by hand.
+func TestSetupLeavesNoKeyThatOthersMayRead(t *testing.T) {
+	i := newInstalled(t)
+	write(t, i.path("safebrowsing.key"), testkit.Key+"\n")
+	testkit.Must(t, os.Chmod(i.path("safebrowsing.key"), 0o644))
+	if out, err := i.setup("", flagsWith(t)...); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if info, err := os.Stat(i.path("safebrowsing.key")); err != nil || info.Mode() != 0o600 {
+		t.Errorf("The key: %v, %v", info, err)
+	}
+}
+
 func TestSetupConfiguresThePackage(t *testing.T) {
 	i := newInstalled(t)
 	i.holders = []holder{at("coredns", "coredns.service", "::")}
