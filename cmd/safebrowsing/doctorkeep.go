@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -43,13 +42,25 @@ func (e *examination) keeps(ctx context.Context) {
 	for _, d := range config.Designated(config.EncryptedOf(blocks)) {
 		targets = append(targets, dns.Fqdn(d.Name))
 	}
-	listed := ""
-	for _, b := range ours(e.blocks) {
-		listed = cmp.Or(listed, listedName(b.Block))
-	}
 	for _, at := range plainListeners(blocks, config.MachineAddresses()) {
-		e.tell(leaksDiagnosis(ctx, at, targets, listed))
+		e.tell(leaksDiagnosis(ctx, at, targets, e.listedAt(at)))
 	}
+}
+
+// listedAt returns a name that is blocked at an address; "": none is known, as where a view decides which server block
+// answers.
+func (e *examination) listedAt(at netip.AddrPort) string {
+	all := config.Listener{Zone: ".", Transport: transport.DNS, Port: fmt.Sprint(at.Port())}
+	var answering []serverBlock
+	for _, b := range e.blocks {
+		if slices.Contains(b.Listeners, all) && b.At(at.Addr(), at.Port()) {
+			answering = append(answering, b)
+		}
+	}
+	if len(answering) != 1 || answering[0].Block == nil {
+		return ""
+	}
+	return listedName(answering[0].Block)
 }
 
 // readOf returns server blocks as CoreDNS reads them.

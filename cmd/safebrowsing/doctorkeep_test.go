@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"path/filepath"
@@ -188,5 +189,20 @@ func TestDoctorAsksTheServerThatRunsAsAClient(t *testing.T) {
 	run(t, "doctor", "-corefile", corefile).want(0, "warning  leaks     at "+at.String()+" zweiter.xn--bcher-kva.example is not blocked, although")
 	if _, out, _ := invoke(t, "doctor", "-offline", "-corefile", corefile); strings.Contains(out, "leaks") {
 		t.Errorf("Expected to ask nobody, got\n%s", out)
+	}
+}
+
+// Each server block has lists of its own. Where a view decides which one answers, nobody knows what this machine is told.
+func TestDoctorAsksForANameWhereItIsBlocked(t *testing.T) {
+	_, db := serve(t)
+	blocks := answering(t, func(m *dns.Msg) { m.Answer = nil; without(m, "malware.example.", true) })
+	passes, views := answering(t, func(m *dns.Msg) { m.Answer = nil }), answering(t, func(m *dns.Msg) { m.Answer = nil })
+	block := func(at netip.AddrPort, also, list string) string {
+		return fmt.Sprintf(".:%d {\nbind 127.0.0.1\n%ssafebrowsing {\ndb %s\nblock %s\n}\n}\n", at.Port(), also, db, testkit.Write(t, t.TempDir(), "block.txt", list))
+	}
+	corefile := testkit.Write(t, t.TempDir(), "Corefile", block(blocks, "", "malware.example\n")+block(passes, "", "||other.example^\n")+
+		block(views, "view children {\nexpr false\n}\n", "malware.example\n")+block(views, "", "||other.example^\n"))
+	if _, out, _ := invoke(t, "doctor", "-corefile", corefile); strings.Contains(out, "is not blocked") || strings.Count(out, "no answer leads clients away") != 3 {
+		t.Errorf("%s", out)
 	}
 }
