@@ -68,7 +68,7 @@ func doorsFor(path string, given bool, blocks []serverBlock) []string {
 	var of []string
 	for _, b := range ours(blocks) {
 		if folder := b.Config.PauseFolder(); folder != "" && !slices.Contains(of, folder) {
-			of = append(of, folder)
+			of = append(of, block.Beside(folder)...)
 		}
 	}
 	if given && len(of) > 0 && !control.Usual(path) {

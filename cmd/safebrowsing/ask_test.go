@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -170,6 +171,17 @@ func TestTheServerOfACorefileIsFound(t *testing.T) {
 	run(t, "status", "-db", w.dir).want(1, "No server block has safebrowsing")
 	write(t, "Corefile", ". {\n safebrowsing {\n  wrong\n }\n}\n") // after a reload that failed
 	run(t, "status", "-corefile", "Corefile").want(2, "the Corefile, which says where the control socket is, cannot be read: Corefile:3", "-db").mute()
+}
+
+// The door of a package is in another folder than its lists.
+func TestTheServerOfAPackageIsFoundByACopyOfItsCorefile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "copy")
+	write(t, path, ". {\n safebrowsing {\n  endpoint http://127.0.0.1:1\n  db /var/lib/coredns-safebrowsing\n }\n}\n")
+	blocks, err := protectedBlocks(path)
+	testkit.Must(t, err)
+	if got, want := doorsFor(path, true, blocks), block.Beside("/var/lib/coredns-safebrowsing"); len(want) != 2 || !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
 }
 
 // A running server edits its own lists: the command line leaves the files of the Corefile alone.
