@@ -19,6 +19,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
@@ -485,6 +486,20 @@ func TestSetupForwardsToNobodyWhoAsksIt(t *testing.T) {
 	_, err := i.setup("", "-no-key", "-lists", "all", "-serve", "machine", "-upstream", "127.0.0.1", "-yes")
 	if err == nil || !strings.Contains(err.Error(), "would ask itself at 127.0.0.1") || !slices.Equal(i.files(), before) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// One with -keep goes on after the restart, and is no fault of the configuration.
+func TestSetupAsksForNoBlockedNameInAPause(t *testing.T) {
+	i := newInstalled(t)
+	db := filepath.Join(i.root, setupLists)
+	testkit.Must(t, os.MkdirAll(db, 0o755))
+	if got := see(i.root).blocked; got != "malware.example" {
+		t.Fatalf("%q", got)
+	}
+	write(t, block.PauseFile(db), string(block.FormatPauses([]block.Pause{{Zone: block.AllBlocks, From: time.Now(), Until: time.Now().Add(time.Hour), Keep: true}})))
+	if got := see(i.root).blocked; got != "" {
+		t.Errorf("it is %q in a pause", got)
 	}
 }
 

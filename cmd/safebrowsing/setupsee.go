@@ -35,7 +35,7 @@ func see(root string) *machine {
 	return m
 }
 
-// blockedIn returns a name that the lists of the package block, by the exceptions that are there; "": none.
+// blockedIn returns a name that the lists of the package block, by the exceptions and pauses that are there; "": none.
 func blockedIn(root string) string {
 	var c config.Config
 	c.Zones, c.DB = []string{"."}, filepath.Join(root, setupLists)
@@ -45,7 +45,7 @@ func blockedIn(root string) string {
 		}
 	}
 	b := block.New(c)
-	if b.ReadOwn() != nil { // the check of the Corefile says why
+	if b.Read() != nil { // the check of the Corefile says why
 		return ""
 	}
 	defer b.End()
