@@ -303,18 +303,20 @@ func corefileFor(a *answers, p place) string {
 	c.says("block", path.Join(setupFolder, "block.txt"))
 	c.says("allow", path.Join(setupFolder, "allow.txt"))
 	c.says("keep_clients")
+	share := ""
+	if p.port != 53 { // one client asks for all others
+		c.says("limit leaky_bucket 100 200")
+		share = " 100%"
+	}
 	if a.endpoint != "" {
 		c.says("endpoint", a.endpoint)
 	}
 	if a.protocol != "" {
 		c.says("protocol", a.protocol)
-		c.says("budget", a.budget, "# searches a day, at 5 US cents each")
+		c.says("budget", a.budget+share, "# searches a day, at 5 US cents each")
 	}
 	for _, l := range a.lists {
 		c.says("block", l.url, "#", l.licence)
-	}
-	if p.port != 53 { // one client asks for all others
-		c.says("limit leaky_bucket 100 200")
 	}
 	c.says("resolver", plain(a.upstream)...) // DNS of this machine may wait for this server
 	c.says("status 127.0.0.1:8053")

@@ -96,6 +96,9 @@ func TestCorefilesOfSetupAreRead(t *testing.T) {
 			if warnings := warningsOf(blocks); len(warnings) > 0 || blocks[0].isOpen() {
 				t.Errorf("%s: %q, open: %v", test.name, warnings, blocks[0].isOpen())
 			}
+			if got, want := blocks[0].Config.Share, map[bool]int{true: 10, false: 100}[p.port == 53]; a.budget != "" && got != want {
+				t.Errorf("%s: each client has %d%% of the budget, want %d%%", test.name, got, want)
+			}
 			if got := len(blocks[0].Config.Own); got != 2+len(a.lists) {
 				t.Errorf("%s: %d own lists, want %d", test.name, got, 2+len(a.lists))
 			}
