@@ -320,6 +320,34 @@ func TestTimesOfUntil(t *testing.T) {
 	}
 }
 
+func TestUntilIsTheNextTimeWhereClocksAreChanged(t *testing.T) {
+	for _, test := range []struct{ name, zone, now, until, want string }{
+		{"no change", "Europe/Berlin", "2027-07-01T12:00:00+02:00", "11:59", "2027-07-02T11:59:00+02:00"},
+		{"a fraction before", "Europe/Berlin", "2027-07-01T11:58:59.9+02:00", "11:59", "2027-07-01T11:59:00+02:00"},
+		{"of no hour", "America/New_York", "2027-03-14T01:45:00-05:00", "02:30", "2027-03-14T03:00:00-04:00"},
+		{"of no hour, where Date goes ahead", "Europe/Berlin", "2027-03-28T01:45:00+01:00", "02:30", "2027-03-28T03:00:00+02:00"},
+		{"after that hour", "America/New_York", "2027-03-14T01:45:00-05:00", "03:30", "2027-03-14T03:30:00-04:00"},
+		{"the next day has it", "America/New_York", "2027-03-14T03:15:00-04:00", "02:30", "2027-03-15T02:30:00-04:00"},
+		{"the first of two", "America/New_York", "2026-11-01T00:50:00-04:00", "01:30", "2026-11-01T01:30:00-04:00"},
+		{"the second of two", "America/New_York", "2026-11-01T01:40:00-04:00", "01:30", "2026-11-01T01:30:00-05:00"},
+		{"the first of two, where Date takes the second", "Europe/Berlin", "2027-10-31T02:10:00+02:00", "02:30", "2027-10-31T02:30:00+02:00"},
+		{"after both", "Europe/Berlin", "2027-10-31T02:40:00+01:00", "02:30", "2027-11-01T02:30:00+01:00"},
+		{"the next day has no midnight", "America/Sao_Paulo", "2018-11-03T22:00:00-03:00", "00:00", "2018-11-04T01:00:00-02:00"},
+		{"half an hour", "Australia/Lord_Howe", "2027-04-04T01:50:00+11:00", "01:45", "2027-04-04T01:45:00+10:30"},
+	} {
+		zone, err := time.LoadLocation(test.zone)
+		if err != nil {
+			t.Skip(err)
+		}
+		now, err := time.Parse(time.RFC3339, test.now)
+		testkit.Must(t, err)
+		end, err := EndOf("", test.until, now.In(zone))
+		if got := end.Format(time.RFC3339); err != nil || got != test.want {
+			t.Errorf("%s: %s after %s is %s, want %s, %v", test.name, test.until, test.now, got, test.want, err)
+		}
+	}
+}
+
 // What an own list blocked lately, and does not block any more, passes: the list is here.
 func TestANameThatAnOwnListBlockedPassesAgain(t *testing.T) {
 	file := testkit.Write(t, t.TempDir(), "own.txt", "a.example\n")

@@ -469,17 +469,9 @@ func EndOf(length, until string, now time.Time) (time.Time, error) {
 // are as in an own list, with a space instead of the T if the user prefers.
 func timeOf(written string, now time.Time) (time.Time, error) {
 	for _, layout := range []string{"15:04", time.TimeOnly} {
-		clock, err := time.Parse(layout, written)
-		if err != nil {
-			continue
+		if clock, err := time.Parse(layout, written); err == nil {
+			return nextOf(clock, now), nil
 		}
-		at := func(day int) time.Time {
-			return time.Date(now.Year(), now.Month(), day, clock.Hour(), clock.Minute(), clock.Second(), 0, now.Location())
-		}
-		if today := at(now.Day()); today.After(now) {
-			return today, nil
-		}
-		return at(now.Day() + 1), nil
 	}
 	end, err := ownlist.ParseUntil(strings.Replace(strings.TrimSpace(written), " ", "T", 1), now.Location())
 	if err != nil {
@@ -489,4 +481,23 @@ func timeOf(written string, now time.Time) (time.Time, error) {
 		return end, fmt.Errorf("-until: %s is in the past", written)
 	}
 	return end.In(now.Location()), nil
+}
+
+// nextOf returns the first time after now when clocks in its time zone show clock, or skip it.
+func nextOf(clock, now time.Time) time.Time {
+	for at := now.Add(1); ; { // time.Date may take the second of two
+		name, offset := at.Zone()
+		next := time.Date(at.Year(), at.Month(), at.Day(), clock.Hour(), clock.Minute(), clock.Second(), 0, time.FixedZone(name, offset))
+		if next.Before(at) {
+			next = next.AddDate(0, 0, 1)
+		}
+		_, change := at.ZoneBounds()
+		if change.IsZero() || next.Before(change) {
+			return next.In(now.Location())
+		}
+		if _, then := change.Zone(); next.Before(change.Add(time.Duration(then-offset) * time.Second)) {
+			return change
+		}
+		at = change
+	}
 }
