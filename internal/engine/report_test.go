@@ -112,7 +112,7 @@ func TestAFollowerSaysWhomItFollowsAndTellsTheTrueTimes(t *testing.T) {
 		time.Sleep(time.Minute)
 		lines.Forget()
 		_, end := life(t, s, google, 0)
-		testkit.WantParts(t, lines.Only(t, "is on: "), "[INFO]", "se-4b (1 entry, updated 1m ago)", "another process uses db and fetches the lists; this one reads them from there")
+		testkit.WantParts(t, lines.Only(t, "is on: "), "[INFO]", "se-4b (1 entry, updated 1m ago)", "another process uses db and fetches the lists; this one reads them from there\n")
 		if got := testkit.Metric(t, "list_last_success_timestamp_seconds", "endpoint", s.Endpoint); got != unixSeconds(fetched) {
 			t.Errorf("Expected the gauge to tell %v, got %v", unixSeconds(fetched), got)
 		}
@@ -124,6 +124,24 @@ func TestAFollowerSaysWhomItFollowsAndTellsTheTrueTimes(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		testkit.WantParts(t, lines.Only(t, "is on: "), "[INFO]", "minimum wait of the server")
 		end()
+	})
+}
+
+// A follower gets the lists that the other process names, and says that others do not come.
+func TestAFollowerSaysThatListsOfItsOwnAreNotFetched(t *testing.T) {
+	s := Settings{Endpoint: "http://other-lists.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b", DB: t.TempDir()}
+	lines := testkit.Capture(t)
+	synctest.Test(t, func(t *testing.T) {
+		google := listing(t, 30*time.Minute)
+		_, endFirst := life(t, s, google, 0)
+		defer endFirst()
+		time.Sleep(time.Minute)
+		lines.Forget()
+		s.Lists = "se-4b mw-4b"
+		_, end := life(t, s, google, 0)
+		defer end()
+		testkit.WantParts(t, lines.Only(t, "is on: "), "[WARNING]", "se-4b (1 entry, ", "mw-4b (not yet)",
+			"Lists that the other does not name never come: write the same mode and lists in both, or give this one another db")
 	})
 }
 

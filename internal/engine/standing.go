@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
@@ -136,7 +137,11 @@ func (r *reporter) next(kind updater.Kind, names []string, now time.Time) string
 	case len(names) == 0:
 		return "the server is asked about each name"
 	case kind == updater.LockBusy:
-		return "another process uses db and fetches the lists; this one reads them from there"
+		text := "another process uses db and fetches the lists; this one reads them from there"
+		if slices.ContainsFunc(names, func(name string) bool { l := r.list(name); return l.Missing() }) {
+			text += ". Lists that the other does not name never come: write the same mode and lists in both, or give this one another db"
+		}
+		return text
 	case kind == updater.LeaseBusy:
 		return "another relay fetches the lists, or is about to; this one takes them over"
 	case hold.Until.After(now.Add(time.Minute)):
