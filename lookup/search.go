@@ -137,7 +137,8 @@ func (p *part) wakeOne() bool {
 // Checker.mu, and lets those who wait go on.
 func (s *search) refund(answer Answer, err error) {
 	known := err == nil && len(answer.Earlier) == len(s.prefixes)
-	if known || errors.Is(err, ErrBackoff) || errors.Is(err, ErrLimited) || errors.Is(err, ErrBudget) || errors.Is(err, ErrClosed) {
+	held := errors.Is(err, ErrBackoff) || errors.Is(err, ErrLimited) || errors.Is(err, ErrBudget) || errors.Is(err, ErrClosed)
+	if known || held || errors.Is(err, ErrNotSent) {
 		s.giveBack()
 	}
 }

@@ -118,6 +118,9 @@ func (e *UnansweredError) Error() string { return "the relay has no answer: " + 
 // Unwrap returns the reason.
 func (e *UnansweredError) Unwrap() error { return e.Reason }
 
+// ErrNotSent says that there was no connection to the server, so that nothing was sent.
+var ErrNotSent = errors.New("the search was not sent")
+
 // ErrBackoff says that the server must not be asked now.
 var ErrBackoff = errors.New("waiting before the server may be asked again")
 

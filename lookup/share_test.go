@@ -315,6 +315,7 @@ func TestSearchesThatAreNotSentAreRefunded(t *testing.T) {
 	}{
 		{nil, false}, {errors.New("status 500"), false}, {context.DeadlineExceeded, false}, {context.Canceled, false},
 		{fmt.Errorf("%w: 5s left", ErrBackoff), true}, {ErrLimited, true}, {fmt.Errorf("%w: 10 of 10", ErrBudget), true},
+		{fmt.Errorf("%w: no route", ErrNotSent), true},
 	}
 	for _, perSearch := range []int{1, 30} {
 		for _, test := range tests {

@@ -96,6 +96,9 @@ func (e *NotSentError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *NotSentError) Unwrap() error { return e.Err }
 
+// Is makes it lookup.ErrNotSent.
+func (e *NotSentError) Is(target error) bool { return target == lookup.ErrNotSent }
+
 // Obeyed returns how long the header Retry-After (RFC 9110, 10.2.3) makes a client wait. It
 // is at most the longest back-off: Safe Browsing does not define this header, and any
 // middlebox can send it. A search waits for 30 minutes at most, unless it was refused: one

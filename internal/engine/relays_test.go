@@ -146,6 +146,28 @@ func (w *wire) Reach(context.Context, *url.URL) error {
 	return nil
 }
 
+// Without a network nothing is sent, and so no client has spent anything.
+func TestASearchWithoutANetworkTakesFromNoShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &wire{server: listing(t, time.Hour)}
+		s := Settings{Endpoint: "http://cut.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b", APIKey: "K", Budget: 20, Share: 10}
+		e := started(t, s, "K", Edge{Transport: w, FirstContact: func() time.Duration { return 0 }})
+		defer e.stop()
+		time.Sleep(time.Minute)
+		w.cut.Store(true)
+		for range 10 {
+			_, n, err := e.Confirm(t.Context(), []lookup.Prefix{lookup.Prefix([]byte{1, 2, 3, 4})})
+			if testkit.Must(t, err); n != 0 {
+				t.Errorf("%d searches count as sent", n)
+			}
+			time.Sleep(5 * time.Minute)
+		}
+		if got := e.Shares.Taken(netip.IPv6Loopback(), time.Now()); got != 0 {
+			t.Errorf("%d searches were taken, and none was sent", got)
+		}
+	})
+}
+
 // Without a network the log says that nothing protects, once, and the lists are there soon after
 // the network.
 func TestAServerWithoutANetworkSaysThatNothingProtects(t *testing.T) {
