@@ -1,12 +1,14 @@
 package engine
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 func TestTheEndOfVersion4IsAWarningUntilTheDayAndAnErrorFromThenOn(t *testing.T) {
@@ -46,6 +48,22 @@ func TestTheEndOfVersion4IsAWarningUntilTheDayAndAnErrorFromThenOn(t *testing.T)
 		stop()
 		if got := lines.About("Google"); len(got) != 0 {
 			t.Errorf("A server of one's own, and version 5: %q", got)
+		}
+	})
+}
+
+// From then on a refusal is no trouble of the key or of a list.
+func TestAfterTheEndOfVersion4ARefusalSaysThatItHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := reporting(t, Settings{Protocol: protocol.DialectV4.Name, Lists: "se-4b"})
+		for _, over := range []bool{false, true} {
+			for code, refuses := range map[int]bool{400: true, 403: true, 404: true, 410: true, 429: false, 503: false} {
+				got := r.hint(&updater.StatusError{Code: code}, time.Time{})
+				if want := over && refuses; strings.Contains(got, "Change protocol v4 to v5") != want || want && strings.Contains(got, "Check the") {
+					t.Errorf("%d, over: %t: %q", code, over, got)
+				}
+			}
+			time.Sleep(time.Until(r.settings.Ending().At))
 		}
 	})
 }

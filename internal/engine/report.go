@@ -344,6 +344,9 @@ func (r *reporter) hint(err error, next time.Time) string {
 	if status.NoKey() {
 		code = http.StatusForbidden
 	}
+	if end, now := r.settings.Ending(), time.Now(); end.Over(now) && code/100 == 4 && code != http.StatusTooManyRequests {
+		return ". " + end.Text(now)
+	}
 	switch s := r.settings; code {
 	case http.StatusBadRequest, http.StatusNotFound:
 		if !s.Google() {
