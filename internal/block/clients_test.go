@@ -22,7 +22,7 @@ func TestAFloodOfClientsIsBounded(t *testing.T) {
 		for range 2 * regular {
 			ask("www.example.com.")
 			time.Sleep(time.Minute)
-			d.sweep(true, time.Now())
+			d.sweep(everyZone, time.Now())
 		}
 		for n := range 5 {
 			for i := range 100_000 {
@@ -31,7 +31,7 @@ func TestAFloodOfClientsIsBounded(t *testing.T) {
 			}
 			ask("dns.google.")
 			time.Sleep(time.Minute)
-			d.sweep(true, time.Now())
+			d.sweep(everyZone, time.Now())
 		}
 		if table := d.clients.table.Load(); len(table.slots) > mostSlots || len(d.wanderers) > maxClients {
 			t.Errorf("%d slots, %d wanderers", len(table.slots), len(d.wanderers))
@@ -48,7 +48,7 @@ func TestAFloodOfClientsIsBounded(t *testing.T) {
 		for range 50 { // those that leave are reported still
 			time.Sleep(5 * time.Minute)
 			ask("dns.google.")
-			d.sweep(true, time.Now())
+			d.sweep(everyZone, time.Now())
 		}
 		if n := d.counts().Left; n < regulars*90/100 {
 			t.Errorf("%d of %d that have left are counted", n, regulars)
@@ -115,7 +115,7 @@ func TestTenThousandClientsTakeLittleMemory(t *testing.T) {
 	}
 	for n := range 6 { // it grows once a minute
 		ask("www.example.com.")
-		d.sweep(true, began.Add(time.Duration(n+1)*time.Minute))
+		d.sweep(everyZone, began.Add(time.Duration(n+1)*time.Minute))
 	}
 	known := 0
 	for i := range many {
@@ -189,6 +189,6 @@ func BenchmarkSweep(b *testing.B) {
 			block.Heard(clientAt(i), SignOf("www.example.com."))
 		}
 		b.StartTimer()
-		d.sweep(true, d.began.Add(time.Duration(n)*time.Minute))
+		d.sweep(everyZone, d.began.Add(time.Duration(n)*time.Minute))
 	}
 }

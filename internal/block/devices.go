@@ -42,6 +42,7 @@ func newDevices() *devices {
 // wanderer is a client that asks for resolvers.
 type wanderer struct {
 	client   netip.Addr    // zero: it is not told, as names are not logged
+	zones    string        // of the server block that tells client
 	onPage   bool          // pages may tell client
 	resolver string        // that it asked for last
 	last     time.Time     // when that was
@@ -115,7 +116,7 @@ func sameDay(a, b time.Time) bool {
 
 // device returns what is told of the client.
 func (w *wanderer) device(now time.Time) status.Device {
-	d := status.Device{Resolver: w.resolver, Asked: w.askedToday(now), Last: w.last, Since: w.since, Left: w.gone, Named: w.onPage}
+	d := status.Device{Resolver: w.resolver, Asked: w.askedToday(now), Last: w.last, Since: w.since, Left: w.gone, Zones: w.zones, Named: w.onPage}
 	if w.client.IsValid() {
 		d.Client = w.client.String()
 	}
@@ -137,13 +138,13 @@ func (b *Block) Heard(from net.Addr, x *Sign) (key uint64) {
 		if b.Config.LogBlocked {
 			client = ClientOf(from)
 		}
-		d.wanders(key, client, b.Config.StatusNames, x.name, time.Now())
+		d.wanders(key, client, b.zones(), b.Config.StatusNames, x.name, time.Now())
 	}
 	return key
 }
 
 // wanders notes that a client asks for a resolver. The address is zero where it must not be told.
-func (d *devices) wanders(key uint64, client netip.Addr, onPage bool, resolver string, now time.Time) {
+func (d *devices) wanders(key uint64, client netip.Addr, zones string, onPage bool, resolver string, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	w := d.wanderers[key]
@@ -158,7 +159,7 @@ func (d *devices) wanders(key uint64, client netip.Addr, onPage bool, resolver s
 		d.wanderers[key] = w
 	}
 	if client.IsValid() {
-		w.client, w.onPage = client, onPage
+		w.client, w.zones, w.onPage = client, zones, onPage
 	}
 	if w.wanders(resolver, now); w.today == 1 && !w.gone {
 		d.count.Also++
@@ -170,9 +171,9 @@ func (d *devices) minute(now time.Time) uint32 {
 	return 1 + uint32(max(0, now.Sub(d.began))/time.Minute)
 }
 
-// sweep looks, once a minute, who has left and who is back, and returns lines for the log. Without named no
-// address is kept.
-func (d *devices) sweep(named bool, now time.Time) (left, back []string) {
+// sweep looks, once a minute, who has left and who is back, and returns lines for the log. named says of which zones a server
+// block may tell clients; no address of others is kept.
+func (d *devices) sweep(named func(zones string) bool, now time.Time) (left, back []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	minute := d.minute(now)
@@ -180,8 +181,8 @@ func (d *devices) sweep(named bool, now time.Time) (left, back []string) {
 		return nil, nil
 	}
 	d.swept = minute
-	if !named {
-		for _, w := range d.wanderers {
+	for _, w := range d.wanderers {
+		if w.client.IsValid() && !named(w.zones) {
 			w.client, w.onPage = netip.Addr{}, false
 		}
 	}
@@ -267,14 +268,14 @@ func (d *devices) counts() status.Devices {
 	return d.count
 }
 
-// report returns who wanders; addresses only with named.
-func (d *devices) report(named bool, now time.Time) status.Devices {
+// report returns who wanders; addresses as sweep keeps them.
+func (d *devices) report(named func(zones string) bool, now time.Time) status.Devices {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	r := d.count
 	r.Told = []status.Device{}
 	for _, w := range d.wanderers {
-		if named && w.client.IsValid() && (w.gone || w.askedToday(now) > 0) {
+		if w.client.IsValid() && (w.gone || w.askedToday(now) > 0) && named(w.zones) {
 			r.Told = append(r.Told, w.device(now))
 		}
 	}
@@ -285,16 +286,11 @@ func (d *devices) report(named bool, now time.Time) status.Devices {
 
 // sweepDevices has devices sweep, and logs.
 func (p *Process) sweepDevices() {
-	left, back := p.devices.sweep(logsNames(p.all()), time.Now())
+	left, back := p.devices.sweep(zonesOf(p.all(), logsClients), time.Now())
 	for _, line := range left {
 		log.Warning(line)
 	}
 	for _, line := range back {
 		log.Info(line)
 	}
-}
-
-// logsNames reports whether one of the blocks logs names, with who asked.
-func logsNames(blocks []*Block) bool {
-	return slices.ContainsFunc(blocks, logsClients)
 }

@@ -27,6 +27,8 @@ func watched() *Block {
 	return New(config.Config{Block: config.Block{Zones: []string{"."}, LogBlocked: true, StatusNames: true}})
 }
 
+func everyZone(string) bool { return true }
+
 func clientAt(n int) net.Addr {
 	return &net.UDPAddr{IP: net.IPv4(10, byte(n>>16), byte(n>>8), byte(n)), Port: 53053}
 }
@@ -45,7 +47,7 @@ func TestADeviceThatRestsIsReportedOnce(t *testing.T) {
 				b.Heard(clientAt(1), SignOf("dns.google."))
 			}
 			time.Sleep(time.Minute)
-			if left, _ := d.sweep(true, time.Now()); len(left) > 0 {
+			if left, _ := d.sweep(everyZone, time.Now()); len(left) > 0 {
 				nights = append(nights, minute/minutesOfDay)
 			}
 		}
@@ -79,7 +81,7 @@ func TestWhenAClientHasLeft(t *testing.T) {
 			sleep := func(length time.Duration) {
 				for range int(length / time.Minute) {
 					time.Sleep(time.Minute)
-					lines, _ := d.sweep(true, time.Now())
+					lines, _ := d.sweep(everyZone, time.Now())
 					left += len(lines)
 				}
 			}
@@ -177,25 +179,44 @@ func TestAllSayTheSameAboutDevices(t *testing.T) {
 	}
 }
 
-// Where names are not logged any more, no address is told or kept.
+// Where names are not logged any more, no address is told or kept, and where pages have no names, none has it: a reload may
+// take the words log and names from one server block, and leave them to another one.
 func TestNoAddressIsKeptWithoutLog(t *testing.T) {
+	old := process
+	defer func() { process = old }()
 	synctest.Test(t, func(t *testing.T) {
-		d := withDevices(t)
-		watched().Heard(clientAt(1), SignOf("dns.google."))
-		if r := d.report(true, time.Now()); len(r.Told) != 1 || r.Told[0].Client != "10.0.0.1" || !r.Told[0].Named {
-			t.Errorf("%+v", r)
+		b, other := watched(), watched()
+		other.Config.Zones = []string{"other.example."}
+		process = &Process{devices: newDevices(), blocks: []*Block{b, other}}
+		want := func(when string, told, onPage int) {
+			t.Helper()
+			for range 2 {
+				report, shown := process.Report().Devices, (page{process}).Report().Devices
+				if report.Also != 1 || len(report.Told) != told || len(shown.Told) != onPage || told == 1 && report.Told[0].Client != "10.0.0.1" {
+					t.Errorf("%s: %+v, the page has %+v", when, report, shown)
+				}
+				time.Sleep(time.Minute)
+				process.sweepDevices()
+			}
+			for _, w := range process.devices.wanderers {
+				if w.client.IsValid() != (told == 1) {
+					t.Errorf("%s: kept %v", when, w.client)
+				}
+			}
 		}
-		time.Sleep(time.Minute)
-		d.sweep(false, time.Now())
-		if r := d.report(true, time.Now()); len(r.Told) != 0 || r.Also != 1 {
-			t.Errorf("%+v", r)
-		}
-		notOnPage := watched()
-		notOnPage.Config.StatusNames = false
-		notOnPage.Heard(clientAt(1), SignOf("dns.google."))
-		if r := d.report(true, time.Now()); len(r.Told) != 1 || r.Told[0].Named || r.Told[0].Asked != 2 {
-			t.Errorf("%+v", r)
-		}
+		ask := func(b *Block) { b.Heard(clientAt(1), SignOf("dns.google.")) }
+		ask(b)
+		want("with both", 1, 1)
+		b.Config.StatusNames = false
+		want("without names", 1, 0)
+		b.Config.LogBlocked = false
+		want("without log", 0, 0)
+		ask(b)
+		want("asked again", 0, 0)
+		ask(other)
+		want("asked another server block", 1, 1)
+		ask(b)
+		want("asked both", 1, 1)
 	})
 }
 
@@ -208,8 +229,8 @@ func TestDevicesOfYesterdayThatStayAreNotCounted(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		time.Sleep(25 * time.Hour)
-		d.sweep(true, time.Now())
-		if r := d.report(true, time.Now()); r.Any() || len(r.Told) != 0 || len(d.wanderers) != 0 {
+		d.sweep(everyZone, time.Now())
+		if r := d.report(everyZone, time.Now()); r.Any() || len(r.Told) != 0 || len(d.wanderers) != 0 {
 			t.Errorf("%+v, %d kept", r, len(d.wanderers))
 		}
 	})
@@ -220,13 +241,13 @@ func TestAQueryThatWaitsForASweepIsOfNow(t *testing.T) {
 	d := newDevices()
 	key := d.clients.keyOf(net.IPv4(192, 0, 2, 7))
 	d.clients.ordinary(key)
-	d.sweep(true, d.began.Add(time.Minute))
+	d.sweep(everyZone, d.began.Add(time.Minute))
 	now := d.began.Add(time.Minute - time.Millisecond)
-	d.wanders(key, netip.Addr{}, false, "dns.google", now)
+	d.wanders(key, netip.Addr{}, "", false, "dns.google", now)
 	if since := d.wanderers[key].since; !since.Equal(now) {
 		t.Errorf("since %v, want %v", since, now)
 	}
-	d.sweep(true, now)
+	d.sweep(everyZone, now)
 	if d.swept != 2 {
 		t.Errorf("a sweep that began earlier was of minute %d", d.swept)
 	}

@@ -129,7 +129,7 @@ func TestDevicesThatLeaveAreReported(t *testing.T) {
 			}
 			h.minute(time.Now())
 			time.Sleep(time.Minute)
-			left, back := d.sweep(true, time.Now())
+			left, back := d.sweep(everyZone, time.Now())
 			for _, line := range append(left, back...) {
 				t.Logf("%s %s", time.Now().UTC().Format("Mon 15:04"), line)
 			}
@@ -154,7 +154,7 @@ func TestDevicesThatLeaveAreReported(t *testing.T) {
 				t.Errorf("The %s %d stayed, and was reported", c.kind, i)
 			}
 		}
-		r := d.report(true, time.Now())
+		r := d.report(everyZone, time.Now())
 		if r.Left != 1 || len(r.Told) == 0 || r.Told[0].Client != "10.0.0.1" || r.Told[0].Resolver != "dns.nextdns.io" || !r.Told[0].Left {
 			t.Fatalf("%+v", r)
 		}
@@ -180,7 +180,7 @@ func TestNoOrdinaryDeviceIsReported(t *testing.T) {
 			for range 48 * 60 {
 				h.minute(time.Now())
 				time.Sleep(time.Minute)
-				if left, _ := d.sweep(true, time.Now()); len(left) > 0 {
+				if left, _ := d.sweep(everyZone, time.Now()); len(left) > 0 {
 					t.Fatalf("seed %d: %q", first+uint64(n), left)
 				}
 				wander = max(wander, d.counts().Also)

@@ -168,7 +168,7 @@ func (p page) Report() status.Report {
 		r.Late[i].Named = r.Late[i].Named && shows(r.Late[i].Zones)
 	}
 	r.Late = status.ForPages(r.Late)
-	r.Devices.Told = slices.DeleteFunc(r.Devices.Told, func(d status.Device) bool { return !d.Named || !r.Named })
+	r.Devices.Told = slices.DeleteFunc(r.Devices.Told, func(d status.Device) bool { return !d.Named || !shows(d.Zones) })
 	return r
 }
 
@@ -304,7 +304,7 @@ func (p *Process) Report() status.Report {
 			l.Name, l.Client = "", ""
 		}
 	}
-	r.Devices = p.devices.report(logsNames(blocks), now)
+	r.Devices = p.devices.report(logged, now)
 	services := make(map[engine.Settings]int) // blocks with equal settings have one
 	for _, b := range blocks {
 		standing := b.standing()

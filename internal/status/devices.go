@@ -23,6 +23,7 @@ type Device struct {
 	Last     time.Time `json:"last"`        // of them
 	Since    time.Time `json:"since"`       // when it last asked for another name, or was first seen
 	Left     bool      `json:"left"`
+	Zones    string    `json:"-"` // of the server block that tells Client
 	Named    bool      `json:"-"` // pages may show it
 }
 
