@@ -250,7 +250,11 @@ func TestAServerBlockOfAnInterfaceListensAtItsAddresses(t *testing.T) {
 	for _, tc := range []struct {
 		name, at string
 		want     bool
-	}{{all[i].Name, "127.0.0.1", true}, {all[i].Name, "127.0.0.53", false}, {all[i].Name, "192.0.2.1", false}, {"none0", "127.0.0.53", true}} {
+	}{
+		{all[i].Name, "127.0.0.1", true}, {all[i].Name, "127.0.0.53", false}, {all[i].Name, "192.0.2.1", false}, {"none0", "127.0.0.53", true},
+		{all[i].Name + " {\nexcept 127.0.0.2 127.0.0.1\n}", "127.0.0.1", false}, {all[i].Name + " {\nexcept 127.0.0.2\n}", "127.0.0.1", true},
+		{all[i].Name + " {\nexcept 127.0.0.1\n}\nbind 127.0.0.1", "127.0.0.1", true},
+	} {
 		l := ListeningOf(corefileOf(t, ".:53 {\nbind "+tc.name+"\n}\n")[0])
 		if got := l.At(netip.MustParseAddr(tc.at), 53); got != tc.want {
 			t.Errorf("Bound to %s, at %s: expected %v, got %v", tc.name, tc.at, tc.want, got)

@@ -27,6 +27,7 @@ import (
 type Listening struct {
 	Listeners []Listener // one for each zone
 	Bind      []string   // addresses and interfaces; none: all
+	except    []string   // addresses of these interfaces that are left out
 }
 
 // Listener is one zone of a server block, with the transport and the port where it listens.
@@ -55,6 +56,7 @@ func ListeningOf(b caddyfile.ServerBlock) (l Listening) {
 		for d.NextBlock() { // except
 			except := d.RemainingArgs()
 			words = slices.DeleteFunc(words, func(word string) bool { return slices.Contains(except, word) })
+			l.except = append(l.except, except...)
 		}
 		l.Bind = append(l.Bind, words...)
 	}
@@ -68,7 +70,7 @@ func (l Listening) At(address netip.Addr, port uint16) bool {
 	})
 	return listens && (len(l.Bind) == 0 || slices.ContainsFunc(l.Bind, func(word string) bool {
 		bound, err := netip.ParseAddr(word)
-		return err != nil && hasAddress(word, address) || bound.IsUnspecified() || bound.Unmap() == address
+		return err != nil && hasAddress(word, address) && !slices.Contains(l.except, address.String()) || bound.IsUnspecified() || bound.Unmap() == address
 	}))
 }
 
