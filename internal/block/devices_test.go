@@ -220,6 +220,17 @@ func TestNoAddressIsKeptWithoutLog(t *testing.T) {
 	})
 }
 
+// A router asks for names before its clock is set.
+func TestADeviceIsToldByTheClockOfNow(t *testing.T) {
+	now := time.Now()
+	begun := now.Add(-7 * time.Hour)
+	behind := func(at time.Time) time.Time { return testkit.ClockSet(at, -40*365*24*time.Hour) }
+	d := (&wanderer{since: behind(begun), last: behind(begun.Add(time.Hour))}).device(now)
+	if !d.Since.Round(0).Equal(begun.Round(0)) || !d.Last.Round(0).Equal(begun.Add(time.Hour).Round(0)) {
+		t.Errorf("%s since %s, last at %s", now, d.Since, d.Last)
+	}
+}
+
 // The numbers of the page count the day.
 func TestDevicesOfYesterdayThatStayAreNotCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
