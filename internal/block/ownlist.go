@@ -179,6 +179,8 @@ func fetchAdvice(e ownlist.URLFailed) string {
 	switch {
 	case e.Disk:
 		return "Make room there, or name with db a directory that CoreDNS may write"
+	case e.TooLong:
+		return "Write a greater max_bytes behind the URL, or name a smaller list"
 	case e.Doubt == nil:
 		return "Check the URL and the network"
 	case e.Doubt.From.IsZero():

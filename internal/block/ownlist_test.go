@@ -202,6 +202,8 @@ func TestLinesAboutListsByURL(t *testing.T) {
 			"[WARNING] plugin/safebrowsing: List " + name + " cannot be updated: no such host. It was never fetched and has no effect; next attempt at 2026-11-22T02:00:00Z. Check the URL and the network"},
 		{ownlist.URLFailed{URLState: ownlist.URLState{Name: name, Error: "no space left on device", Next: at(3)}, Disk: true},
 			"[WARNING] plugin/safebrowsing: List " + name + " cannot be updated: no space left on device. It was never fetched and has no effect; next attempt at 2026-11-22T02:00:00Z. Make room there, or name with db a directory that CoreDNS may write"},
+		{ownlist.URLFailed{URLState: ownlist.URLState{Name: name, Error: "the list has more than 1024 bytes", Next: at(3)}, TooLong: true},
+			"[WARNING] plugin/safebrowsing: List " + name + " cannot be updated: the list has more than 1024 bytes. It was never fetched and has no effect; next attempt at 2026-11-22T02:00:00Z. Write a greater max_bytes behind the URL, or name a smaller list"},
 		{ownlist.URLFailed{URLState: ownlist.URLState{Name: name, Error: "it is odd", Changed: at(1), Checked: at(2), Next: at(3)}, Doubt: &ownlist.DoubtError{}},
 			"[WARNING] plugin/safebrowsing: List " + name + " cannot be updated: it is odd. The content of 2026-11-22T01:00:00Z stays in force; next attempt at 2026-11-22T02:00:00Z. Open the URL in a browser, and correct it in the Corefile if it does not lead to a list"},
 		{ownlist.URLFailed{URLState: ownlist.URLState{Name: name, Error: "it is odd", Changed: at(1), Checked: at(2), Next: at(3)}, Doubt: &ownlist.DoubtError{From: at(4)}},

@@ -151,6 +151,9 @@ func TestAHostileServerChangesNothing(t *testing.T) {
 				if len(f.events) != 1 {
 					t.Errorf("%d events, want one for two failures: %+v", len(f.events), f.events)
 				}
+				if e := f.events[0].(URLFailed); e.TooLong != strings.Contains(want, "max_bytes") || e.Disk {
+					t.Errorf("%+v", e)
+				}
 				f.clean(good)
 				f.source.registry.limits = patient
 				if s := f.fetch(send(names(good + 1))); s.Failing() || f.inForce() != good+1 || len(f.events) != 2 {

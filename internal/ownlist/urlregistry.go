@@ -244,6 +244,7 @@ type URLFailed struct {
 	URLState             // Error says why, without secrets
 	Doubt    *DoubtError // a list came and is not believed; else nil
 	Disk     bool        // it cannot be saved
+	TooLong  bool        // it has more than MaxBytes
 }
 
 // URLRecovered says that a fetch has succeeded after failures.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -265,7 +266,8 @@ func (s *urlSource) changes(before, after URLState, err error) []URLEvent {
 	}
 	_, path := errors.AsType[*fs.PathError](err)
 	_, link := errors.AsType[*os.LinkError](err)
-	return []URLEvent{URLFailed{after, doubt, path || link}}
+	_, long := errors.AsType[protocol.TooLongError](err)
+	return []URLEvent{URLFailed{after, doubt, path || link, long}}
 }
 
 // clean removes unfinished files of a process that died. Another process that downloads now has written to
