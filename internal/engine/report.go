@@ -3,8 +3,10 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,7 +40,7 @@ type reporter struct {
 	lists        map[string]updater.Event // the last event of each
 	unsaved      map[string]bool          // lists that could not be saved; "" is the schedule
 	unreadable   map[string]string        // the last line about what could not be read, by the List of the event
-	fetchTrouble string                   // why lists are not updated, as logged; "": they are
+	troubled     map[string]string        // lists that are not updated, and why, as logged
 	troubleSince time.Time
 	searching    searchState
 	unanswered   time.Time       // when a relay last had no answer about some names, as logged; zero: it has
@@ -59,7 +61,7 @@ const (
 )
 
 func newReporter(s Settings, ready func()) *reporter {
-	return &reporter{settings: s, ready: ready, changed: func() {}, lists: make(map[string]updater.Event), unsaved: make(map[string]bool), unreadable: make(map[string]string), refusedLists: make(map[string]bool), left: make(map[string]bool)}
+	return &reporter{settings: s, ready: ready, changed: func() {}, lists: make(map[string]updater.Event), unsaved: make(map[string]bool), unreadable: make(map[string]string), refusedLists: make(map[string]bool), left: make(map[string]bool), troubled: make(map[string]string)}
 }
 
 // report implements what updater.Config.Report asks for.
@@ -175,10 +177,7 @@ func (r *reporter) loaded(e updater.Event) {
 // not log a retry that fails in the same way.
 func (r *reporter) fetched(e updater.Event) {
 	if e.Err == nil {
-		if r.fetchTrouble != "" {
-			log.Infof("Lists are updated again, after trouble since %s", say.Time(r.troubleSince))
-		}
-		r.fetchTrouble = ""
+		r.answered(e.List)
 		return
 	}
 	kind := outcomeOf(e.Err)
@@ -189,15 +188,29 @@ func (r *reporter) fetched(e updater.Event) {
 			kind = "not accepted"
 		}
 	}
-	if kind == r.fetchTrouble {
+	first, known := len(r.troubled) == 0, slices.Contains(slices.Collect(maps.Values(r.troubled)), kind)
+	for name := range strings.SplitSeq(e.List, ", ") {
+		r.troubled[name] = kind
+	}
+	if known {
 		log.Debugf("Lists %s are still not updated, next try not before %s: %v", e.List, say.Time(e.Due), e.Err)
 		return
 	}
-	if r.fetchTrouble == "" {
+	if first {
 		r.troubleSince = time.Now()
 	}
-	r.fetchTrouble = kind
 	log.Errorf("Cannot update lists %s: %v. %s. Next try not before %s%s%s", e.List, e.Err, r.stays(e.Err), say.Time(e.Due), apart(e), r.hint(e.Err, e.Due))
+}
+
+// answered notes lists that the server has answered about: trouble ends with that of the last list.
+func (r *reporter) answered(lists string) {
+	trouble := len(r.troubled) > 0
+	for name := range strings.SplitSeq(lists, ", ") {
+		delete(r.troubled, name)
+	}
+	if trouble && len(r.troubled) == 0 {
+		log.Infof("Lists are updated again, after trouble since %s", say.Time(r.troubleSince))
+	}
 }
 
 // stays says what protects while lists are not updated because of err. The caller holds mu.
@@ -224,6 +237,7 @@ func apart(e updater.Event) string {
 // refused logs a list that the server refuses. It does not log retries, until the list
 // has been updated once.
 func (r *reporter) refused(e updater.Event) {
+	r.answered(e.List) // to be refused is a state of its own
 	if r.refusedLists[e.List] {
 		log.Debugf("List %s is still refused, next try not before %s: %v", e.List, say.Time(e.Due), e.Err)
 		return
