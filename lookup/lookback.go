@@ -83,6 +83,8 @@ func (c *Checker) lookBackAt(ctx context.Context, p *Passed, prefixes []Prefix, 
 				one.List, _ = c.prefixOf(c.cfg.Database.Lists(), one.Hash)
 				late = append(late, one.Late)
 				p.settle(&one, true)
+			case a.Err == nil && a.From == FromCache && c.cfg.Mode == RealTime: // it may be from before a list had the name
+				p.left = true
 			case a.Err == nil:
 				p.settle(&one, false)
 			}

@@ -73,6 +73,22 @@ func TestANameThatIsListedLaterIsFoundOnce(t *testing.T) {
 	})
 }
 
+// In mode realtime the server is asked before a list has the name. What it says then is no answer to what the list says later.
+func TestAnAnswerFromBeforeTheListingSettlesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, p, srv := remembering(t, Config{Mode: RealTime})
+		if _, err := c.Search(t.Context(), []Prefix{HashExpression("evil.example/").Prefix(4)}, true, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		p.Note(device1, FromQname("evil.example."), RuleV5)
+		srv.knows(5*time.Minute, isThreat("evil.example/", SocialEngineering))
+		c.list("evil.example/")
+		c.wantLate(t, p)
+		time.Sleep(6 * time.Minute)
+		c.wantLate(t, p, "00:00 list social engineering")
+	})
+}
+
 // The server answers about each expression of a name: the name itself is no threat, its domain may be one.
 func TestEachExpressionOfANameIsSettledOnce(t *testing.T) {
 	for _, threats := range [][]ThreatHash{nil, {isThreat("evil.example/", Malware)}} {
