@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 )
@@ -129,13 +130,32 @@ func TestAnHourHasSearchesForThoseWhoComeLater(t *testing.T) {
 	}
 }
 
+// A clock that was ahead for weeks does not hide the days that come before that time has come.
+func TestDaysAreKnownAfterAClockThatWasAhead(t *testing.T) {
+	for name, days := range map[string]int{"a week": 8, "three weeks": 21} {
+		s, day := walled(3), time.Date(2026, 12, 1, 12, 0, 0, 0, time.Local)
+		for i := range days {
+			takes(s, "192.0.2.1", day.AddDate(0, 1, i), 1)
+		}
+		for i := range maxUses {
+			now := day.AddDate(0, 0, i)
+			takes(s, "192.0.2.1", now, 3)
+			for before := range i { // but for the day on which the clock is set right
+				if want := (Use{dateOf(now.AddDate(0, 0, -before)), 1, 3, 0}); !slices.Contains(s.Uses(now), want) {
+					t.Fatalf("ahead for %s, day %d: %+v is not in %+v", name, i, want, s.Uses(now))
+				}
+			}
+		}
+	}
+}
+
 func TestUsesOfTheLastDaysAreJoined(t *testing.T) {
 	var all []Use
-	for i := range 12 {
-		all = JoinUses(all, []Use{{Date: fmt.Sprintf("2026-11-%02d", i+1), Clients: i, Kept: 5}})
+	for i := range keptUses + 2 {
+		all = JoinUses(all, []Use{{Date: fmt.Sprintf("2026-12-%02d", i+1), Clients: i, Kept: 5}})
 	}
-	all = JoinUses([]Use{{Date: "2026-11-12", Clients: 3, Kept: 9, Refused: 1}}, all)
-	if len(all) != maxUses || all[maxUses-1] != (Use{"2026-11-12", 11, 9, 1}) || all[0].Date != "2026-11-06" {
+	all = JoinUses([]Use{{Date: "2026-12-30", Clients: 3, Kept: 9, Refused: 1}}, all)
+	if len(all) != keptUses || all[keptUses-1] != (Use{"2026-12-30", 29, 9, 1}) || all[0].Date != "2026-12-03" {
 		t.Errorf("%+v", all)
 	}
 }

@@ -342,11 +342,12 @@ type Use struct {
 }
 
 const (
-	maxUses    = 7 // days that are remembered
-	hourlyPart = 5 // a fifth of an hour's searches is for those who come later in it
+	maxUses    = 7           // the last days, which count
+	keptUses   = 4 * maxUses // days that are remembered: a clock that was ahead for three weeks must not hide the last ones
+	hourlyPart = 5           // a fifth of an hour's searches is for those who come later in it
 )
 
-// JoinUses returns the last days of both, the earliest first: of the same date the higher numbers.
+// JoinUses returns the latest days of both, the earliest first: of the same date the higher numbers.
 func JoinUses(a, b []Use) []Use {
 	days := make(map[string]Use)
 	for _, u := range slices.Concat(a, b) {
@@ -357,7 +358,7 @@ func JoinUses(a, b []Use) []Use {
 	for _, date := range slices.Sorted(maps.Keys(days)) {
 		all = append(all, days[date])
 	}
-	return all[max(0, len(all)-maxUses):]
+	return all[max(0, len(all)-keptUses):]
 }
 
 // asker is what is known of a client that asks for one search more.
