@@ -53,10 +53,15 @@ func Canaries() (names []string) {
 	return names
 }
 
-// leaves reports whether a name is forwarded whatever keep_clients says: it is in no zone of the block, in except or in allow.
+// leaves reports whether a name is forwarded whatever keep_clients says: it is in no zone of the block, in except or in allow. An
+// exception in a list of block does not count.
 func (b *Block) leaves(qname string) bool {
+	if !b.InScope(qname) {
+		return true
+	}
 	var d lookup.Decision
-	return !b.InScope(qname) || b.checkOwn(lookup.FromQname(qname), &d) && d.By == lookup.ByAllow
+	h := lookup.FromQname(qname)
+	return b.checkOwn(h, &d) && d.By == lookup.ByAllow && b.own.Load().allowed(h)
 }
 
 // Keeps says which names are kept, for the log, once the block has started; "" if it is for none of them.

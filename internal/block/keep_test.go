@@ -14,19 +14,26 @@ import (
 // The operator's words win.
 func TestWhatIsKeptByTheStanza(t *testing.T) {
 	const ddr, canary = "_dns.resolver.arpa.", "use-application-dns.net."
+	list := func(text string, allow bool) []config.OwnFile {
+		return []config.OwnFile{{Path: testkit.Write(t, t.TempDir(), "list.txt", text), Allow: allow}}
+	}
+	excepts := list("@@||use-application-dns.net^\nx.example\n", false)
 	for name, tc := range map[string]struct {
 		block       config.Block
 		ddr, canary bool
 	}{
-		"no word":              {config.Block{}, true, false},
-		"keep_clients":         {config.Block{Keep: config.KeepCanaries}, true, true},
-		"keep_clients off":     {config.Block{Keep: config.KeepNothing}, false, false},
-		"monitor":              {config.Block{Keep: config.KeepCanaries, Monitor: true}, true, false},
-		"except":               {config.Block{Keep: config.KeepCanaries, Except: []string{"arpa.", "net."}}, false, false},
-		"another zone":         {config.Block{Keep: config.KeepCanaries, Zones: []string{"example.org."}}, false, false},
-		"allow the zone":       {config.Block{Keep: config.KeepCanaries, Hosts: hosts(t, "resolver.arpa")}, false, true},
-		"allow the canary":     {config.Block{Keep: config.KeepCanaries, Hosts: hosts(t, "use-application-dns.net")}, true, false},
-		"allow something else": {config.Block{Keep: config.KeepCanaries, Hosts: hosts(t, "example.net")}, true, true},
+		"no word":                         {config.Block{}, true, false},
+		"keep_clients":                    {config.Block{Keep: config.KeepCanaries}, true, true},
+		"keep_clients off":                {config.Block{Keep: config.KeepNothing}, false, false},
+		"monitor":                         {config.Block{Keep: config.KeepCanaries, Monitor: true}, true, false},
+		"except":                          {config.Block{Keep: config.KeepCanaries, Except: []string{"arpa.", "net."}}, false, false},
+		"another zone":                    {config.Block{Keep: config.KeepCanaries, Zones: []string{"example.org."}}, false, false},
+		"allow the zone":                  {config.Block{Keep: config.KeepCanaries, Hosts: hosts(t, "resolver.arpa")}, false, true},
+		"allow the canary":                {config.Block{Keep: config.KeepCanaries, Hosts: hosts(t, "use-application-dns.net")}, true, false},
+		"allow something else":            {config.Block{Keep: config.KeepCanaries, Hosts: hosts(t, "example.net")}, true, true},
+		"a file of allow":                 {config.Block{Keep: config.KeepCanaries, Own: list("use-application-dns.net\n", true)}, true, false},
+		"an exception in a list of block": {config.Block{Keep: config.KeepCanaries, Own: excepts}, true, true},
+		"the same below a zone of allow":  {config.Block{Keep: config.KeepCanaries, Own: excepts, Hosts: hosts(t, "net")}, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.block.Zones == nil {

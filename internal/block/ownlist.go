@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"errors"
 	"io/fs"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // corefileHosts is the name, as a list, of the hosts that the Corefile allows.
@@ -37,6 +40,14 @@ func (b *Block) OwnLists() (all []ownlist.State) {
 		}
 	}
 	return all
+}
+
+// allowed reports whether the Corefile allows a host, or a list of allow does.
+func (o *own) allowed(h lookup.Host) bool {
+	return slices.ContainsFunc(o.files, func(f *ownlist.File) bool {
+		m, found := f.Match(h, time.Now())
+		return found && m.Allow && (m.File == corefileHosts || o.configs[which{m.File, true}].Allow)
+	})
 }
 
 // unfetched returns why lists by URL are not brought up to date, by their names.
