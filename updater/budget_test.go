@@ -385,6 +385,24 @@ func TestProcessesWhoseDaysBeginApartHaveABudgetEachDay(t *testing.T) {
 	}
 }
 
+// A search that is held is given back: the budget is not spent by it, but by the next one.
+func TestASearchThatIsHeldSpendsNoBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpender(t, t.TempDir(), 1)
+		held := s.ledger.Limit(&midway{do: func() {}, err: lookup.ErrBackoff}, 1, s.report)
+		if _, err := held.Search(t.Context(), nil); !errors.Is(err, lookup.ErrBackoff) {
+			t.Fatal(err)
+		}
+		if left := s.ledger.Remaining(1, time.Now()); len(s.events) != 0 || left != 1 {
+			t.Errorf("told %+v, and %d are left", s.events, left)
+		}
+		s.search(t)
+		if len(s.events) != 1 || s.events[0].Kind != BudgetSpent {
+			t.Errorf("told %+v, want that it is spent", s.events)
+		}
+	})
+}
+
 func TestABudgetIsReportedOnceADay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, first := newSpender(t, t.TempDir(), 10), NextDay(time.Now())

@@ -208,20 +208,22 @@ func (b *budgetedSearcher) Search(ctx context.Context, prefixes []lookup.Prefix)
 	// Count first, send afterwards. A crash in between wastes one search. In the other
 	// order a loop of crashes could spend more than the budget.
 	t, err := b.ledger.take(ctx, b.perDay, b.report)
-	if b.perDay > 0 && (err == nil || errors.Is(err, lookup.ErrBudget)) {
-		b.tell(t, err)
-	}
 	if err != nil {
+		if errors.Is(err, lookup.ErrBudget) {
+			b.tell(t, err)
+		}
 		return lookup.Answer{}, err
 	}
 	answer, err := b.searcher.Search(ctx, prefixes)
 	if errors.Is(err, lookup.ErrBackoff) || errors.Is(err, lookup.ErrLimited) || errors.Is(err, lookup.ErrBudget) || isNotSent(err) { // a relay sends the last one
 		b.ledger.giveBack(t)
+	} else if b.perDay > 0 && t.date == dateOf(b.ledger.clock()) { // else a later search may have told of the next day
+		b.tell(t, nil)
 	}
 	return answer, err
 }
 
-// tell reports what changes for the budget with a search that was granted or, with
+// tell reports what changes for the budget with a search that was sent or, with
 // err, refused: each once a day.
 func (b *budgetedSearcher) tell(t taken, err error) {
 	// mu stays locked during the reports, so that a day's reports keep their order. So report
