@@ -210,7 +210,7 @@ var doubtfulCorefiles = []struct{ text, want string }{
 	{"allow nas", "[WARNING] plugin/safebrowsing: Corefile:5: allow nas is for the host of that name, since there is no file nas: write nas. to say so"},
 	{"allow co.uk", "[WARNING] plugin/safebrowsing: Corefile:5: co.uk is a public suffix: this holds for every name below it"},
 	{"allow np.", "[WARNING] plugin/safebrowsing: Corefile:5: np is a public suffix: this holds for every name below it"},
-	{"endpoint http://127.0.0.1:1\n\t\tlists se-4b pha4-4b\n\t\tdb off", "[WARNING] plugin/safebrowsing: Corefile:6: pha4-4b is not one of Google's lists: did you mean pha-4b?"},
+	{"endpoint http://127.0.0.1:1\n\t\tlists se-4b pha4-4b\n\t\tdb off", "[WARNING] plugin/safebrowsing: Corefile:6: pha4-4b is not one of Google's lists: did you mean pha-4b? A list that http://127.0.0.1:1 does not have blocks nothing"},
 	{".:0 {\nbind 127.0.0.1\nsafebrowsing corp {\nblock names.txt\n}\nwhoami\n}", "[WARNING] plugin/safebrowsing: Corefile:3: Safe Browsing knows no names in the zone corp., which is not public"},
 	{".:0 {\nbind 127.0.0.1\nsafebrowsing np {\nblock names.txt\n}\nwhoami\n}", ""},
 	{"block page.html", "page.html blocks nothing"},

@@ -77,7 +77,7 @@ func (s Settings) checkLists(in Stanza) error {
 			return err
 		}
 		if near != "" {
-			in.Warn("lists", fmt.Sprintf("%s is not one of Google's lists: did you mean %s? A list that %s does not have keeps all lists from being updated", name, near, s.Endpoint))
+			in.Warn("lists", fmt.Sprintf("%s is not one of Google's lists: did you mean %s? A list that %s does not have blocks nothing, and may keep the others waiting for half an hour", name, near, s.Endpoint))
 		}
 	}
 	return nil
