@@ -307,6 +307,30 @@ func TestASuspendCountsAsTimePassedForSearches(t *testing.T) {
 	}
 }
 
+// A clock that is set, as by NTP after the boot of a router, is no suspend where the time since boot is known.
+func TestAClockThatIsSetIsNoSuspend(t *testing.T) {
+	const minute, day = time.Minute, 24 * time.Hour
+	for _, test := range []struct {
+		name                   string
+		slept, wall, suspended time.Duration
+		knows, want            bool
+	}{
+		{"a sleep", minute, minute, 0, true, false},
+		{"a suspend", minute, minute + time.Hour, time.Hour, true, true},
+		{"a short one", minute, minute + 10*time.Second, 10 * time.Second, true, false},
+		{"the clock is set forward", minute, 10 * day, 0, true, false},
+		{"the clock is set back in a suspend", minute, -day, time.Hour, true, true},
+		{"a sleep that ends late", time.Hour, time.Hour, 0, true, true},
+		{"without that clock, a sleep", minute, minute, 0, false, false},
+		{"without that clock, a suspend", minute, minute + time.Hour, -minute, false, true},
+		{"without that clock, set back", minute, -day, -minute, false, false},
+	} {
+		if got := wokeUp(test.slept, test.wall, test.suspended, minute, test.knows); got != test.want {
+			t.Errorf("%s: woke up %t", test.name, got)
+		}
+	}
+}
+
 // running runs an Updater on a machine that has been suspended for a time, in nanoseconds, until end.
 func running(t *testing.T, u *Updater) (suspended *atomic.Int64, end func()) {
 	begun, suspended := time.Now(), new(atomic.Int64)

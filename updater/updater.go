@@ -294,19 +294,28 @@ func (u *Updater) sleepUntil(ctx context.Context, due time.Time) (woke bool, err
 		if err := u.sleep(ctx, wait); err != nil {
 			return false, err
 		}
-		// The monotonic clock measures the waits but stops during a suspend. The
-		// clock since boot runs on, and unlike the wall clock it cannot be set.
 		now := time.Now()
-		if suspended := u.sinceBoot() - booted - now.Sub(before); suspended > overshoot {
+		slept, wall := now.Sub(before), now.Round(0).Sub(before.Round(0))
+		suspended := u.sinceBoot() - booted - slept
+		if suspended > overshoot {
 			u.cfg.Schedule.forward(suspended, search)
-			return true, nil
 		}
-		// Systems without that clock: the wall clock has advanced too far. It may have been
-		// set instead. Then a needless first contact costs at most a minute.
-		if now.Round(0).Sub(before.Round(0)) > wait+overshoot {
+		if wokeUp(slept, wall, suspended, wait, booted > 0) {
 			return true, nil
 		}
 	}
+}
+
+// wokeUp reports whether the machine was suspended during a sleep of wait, by what passed. The
+// monotonic clock, by which it slept, measures the waits but stops during a suspend. The clock
+// since boot runs on, and unlike the wall clock it cannot be set. On systems without that clock,
+// which knows what was suspended, the wall clock counts. It may have been set instead. Then a
+// needless first contact costs at most a minute.
+func wokeUp(slept, wall, suspended, wait time.Duration, knows bool) bool {
+	if !knows {
+		slept = max(slept, wall)
+	}
+	return suspended > overshoot || slept > wait+overshoot
 }
 
 // sleepSlice limits one sleep, so that a wake-up is noticed soon.
