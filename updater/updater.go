@@ -91,9 +91,13 @@ func (u *Updater) Load() bool {
 			all = false
 			continue
 		}
+		kind := Loaded
+		if before := u.lists[name]; before.held() && before.Checksum == l.Checksum {
+			kind = Followed // it was in force already
+		}
 		u.lists[name] = l
 		loaded += l.Set.Bytes()
-		u.report(Loaded, name, nil)
+		u.report(kind, name, nil)
 		if l.versionUnknown() {
 			u.report(StartsAnew, name, nil)
 		}

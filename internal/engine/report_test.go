@@ -103,17 +103,18 @@ func TestTheStartSaysWhatProtects(t *testing.T) {
 }
 
 func TestAFollowerSaysWhomItFollowsAndTellsTheTrueTimes(t *testing.T) {
-	s := Settings{Endpoint: "http://follower.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b", DB: t.TempDir()}
+	s := Settings{Endpoint: "http://follower.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b mw-4b", DB: t.TempDir()}
 	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		google := listing(t, 30*time.Minute)
+		google.Publish("mw-4b", [][]byte{{1, 2, 3, 4}}) // which does not change
 		_, endFirst := life(t, s, google, 0)
 		fetched := time.Now()
 		time.Sleep(time.Minute)
 		lines.Forget()
 		_, end := life(t, s, google, 0)
 		testkit.WantParts(t, lines.Only(t, "is on: "), "[INFO]", "se-4b (1 entry, updated 1m ago)", "another process uses db and fetches the lists; this one reads them from there\n")
-		if got := testkit.Metric(t, "list_last_success_timestamp_seconds", "endpoint", s.Endpoint); got != unixSeconds(fetched) {
+		if got := testkit.Metric(t, "list_last_success_timestamp_seconds", "list", "se-4b"); got != unixSeconds(fetched) {
 			t.Errorf("Expected the gauge to tell %v, got %v", unixSeconds(fetched), got)
 		}
 		google.Publish("se-4b", [][]byte{{1, 2, 3, 4}, {5, 6, 7, 8}})
@@ -123,6 +124,9 @@ func TestAFollowerSaysWhomItFollowsAndTellsTheTrueTimes(t *testing.T) {
 		endFirst()
 		time.Sleep(5 * time.Second)
 		testkit.WantParts(t, lines.Only(t, "is on: "), "[INFO]", "minimum wait of the server")
+		if got := lines.About("fetched by"); len(got) > 0 {
+			t.Errorf("Expected nothing of lists that are the same, got %q", got)
+		}
 		end()
 	})
 }
