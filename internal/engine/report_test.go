@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -235,15 +236,15 @@ func TestADayWithoutListUpdatesIsTwoLines(t *testing.T) {
 	})
 }
 
-// failing is a server that answers with a status about some lists of Web Risk.
+// failsFor is a server that answers with a status about some lists of Web Risk.
 type failsFor struct {
 	http.RoundTripper
-	status map[string]int // by threat type
+	status sync.Map // of int, by threat type
 }
 
-func (f failsFor) RoundTrip(r *http.Request) (*http.Response, error) {
-	if status := f.status[r.URL.Query().Get("threatType")]; status != 0 {
-		return &http.Response{StatusCode: status, Header: make(http.Header), Body: http.NoBody, Request: r}, nil
+func (f *failsFor) RoundTrip(r *http.Request) (*http.Response, error) {
+	if status, fails := f.status.Load(r.URL.Query().Get("threatType")); fails {
+		return &http.Response{StatusCode: status.(int), Header: make(http.Header), Body: http.NoBody, Request: r}, nil
 	}
 	return f.RoundTripper.RoundTrip(r)
 }
@@ -256,19 +257,21 @@ func TestListsOfWebRiskThatAlwaysFailAreALineForEachCause(t *testing.T) {
 		google.Publish("mw-4b", [][]byte{{1, 2, 3, 4}})
 		google.Publish("uws-4b", [][]byte{{1, 2, 3, 4}})
 		s := Settings{Endpoint: "http://one-fails.example", Protocol: protocol.DialectWebRisk.Name, Lists: "se-4b mw-4b uws-4b"}
-		fails := failsFor{google, map[string]int{"SOCIAL_ENGINEERING": 403, "UNWANTED_SOFTWARE": 500}}
+		fails := &failsFor{RoundTripper: google}
+		fails.status.Store("SOCIAL_ENGINEERING", 403)
+		fails.status.Store("UNWANTED_SOFTWARE", 500)
 		e := started(t, s, "key", Edge{Transport: fails, FirstContact: func() time.Duration { return 0 }})
 		defer e.stop()
 		time.Sleep(12 * time.Hour)
 		if got := lines.About("Cannot update lists"); len(got) != 2 || !strings.Contains(got[0], "se-4b: the server answered status 403") || !strings.Contains(got[1], "uws-4b: the server answered status 500") {
 			t.Errorf("Expected a line for each cause, got %q", got)
 		}
-		delete(fails.status, "SOCIAL_ENGINEERING")
+		fails.status.Delete("SOCIAL_ENGINEERING")
 		time.Sleep(12 * time.Hour)
 		if got := lines.About("updated again"); len(got) > 0 {
 			t.Errorf("uws-4b is not: %q", got)
 		}
-		clear(fails.status)
+		fails.status.Clear()
 		time.Sleep(12 * time.Hour)
 		lines.Only(t, "Lists are updated again")
 	})
