@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,6 +47,16 @@ func TestSameSeesEachWayInWhichAFileChanges(t *testing.T) {
 				t.Error("a file is the same as none")
 			}
 		})
+	}
+}
+
+// The folders of proc(5) have no fsync, as those that a virtual machine shares have none.
+func TestAFolderThatCannotBeSyncedNeedsNoSync(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("a folder without fsync is at hand on Linux only")
+	}
+	if err := RealDisk().SyncDir("/proc"); err != nil {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -133,15 +134,15 @@ func syncFile(f *os.File) error {
 	return f.Sync()
 }
 
-// syncDir makes renames in the folder durable. Systems that cannot sync a folder, such
-// as Windows, need no sync for that.
+// syncDir makes renames in the folder durable. Systems that cannot sync a folder, such as Windows, need no
+// sync for that. Nor do file systems that cannot, such as those that a virtual machine shares: Linux says EINVAL.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	if err := syncFile(d); err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, fs.ErrInvalid) && !errors.Is(err, fs.ErrPermission) {
+	if err := syncFile(d); err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
 	return nil
