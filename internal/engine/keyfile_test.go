@@ -113,24 +113,28 @@ func TestANewKeyIsTriedAtOnce(t *testing.T) {
 }
 
 func TestAdviceNamesTheServiceAndTheCredential(t *testing.T) {
-	v5 := Settings{Protocol: protocol.DialectV5.Name}
-	own := Settings{Protocol: protocol.DialectV5.Name, Endpoint: "http://relay.example"}
+	t.Setenv("CREDENTIALS_DIRECTORY", "/run/credentials/it.service/")
+	v5 := Settings{Protocol: protocol.DialectV5.Name, KeyFile: "/etc/coredns/key"}
+	own := Settings{Protocol: protocol.DialectV5.Name, Endpoint: "http://relay.example", KeyFile: "/run/credentials/it.service/safebrowsing.key"}
 	risk := Settings{Protocol: protocol.DialectWebRisk.Name}
 	token := Settings{Protocol: protocol.DialectWebRisk.Name, Token: true, KeyFile: "/etc/coredns/token"}
+	copied := token
+	copied.KeyFile = "/run/credentials/it.service/token"
 	for _, test := range []struct {
 		settings Settings
 		code     int
 		want     string
 	}{
 		{v5, 403, ". Check the API key, and that the Safe Browsing API is enabled for it; a new one is tried within a minute"},
-		{own, 403, ". Check the API key: a relay knows those in the file of its -client-key-file; a new one is tried within a minute"},
+		{own, 403, ". Check the API key: a relay knows those in the file of its -client-key-file; a new one is tried within a minute after a restart: the service has a copy of the original"},
 		{own, 404, ". Check the API key, the endpoint and the names in lists"},
-		{risk, 401, ". Check the API key, and that the Web Risk API is enabled for it in a project with a billing account; a new one is tried within a minute"},
+		{risk, 401, ". Check the API key, and that the Web Risk API is enabled for it in a project with a billing account; a new one is tried within a minute after a reload or restart"},
 		{risk, 429, ". The quota of the API key is used up"},
 		{token, 400, ". Check the token and the names in lists"},
 		{token, 401, ". Put a new token into /etc/coredns/token; it is tried within a minute"},
 		{token, 403, ". Check the token, and that the Web Risk API is enabled for it in a project with a billing account; a new one is tried within a minute"},
 		{token, 503, ""},
+		{copied, 401, ". Put a new token into /run/credentials/it.service/token; it is tried within a minute after a restart: the service has a copy of the original"},
 	} {
 		if got := newReporter(test.settings, func() {}).hint(&updater.StatusError{Code: test.code}, time.Time{}); got != test.want {
 			t.Errorf("%d: got %q, want %q", test.code, got, test.want)

@@ -369,10 +369,10 @@ func (r *reporter) hint(err error, next time.Time) string {
 		return fmt.Sprintf(". Check the %s and the names in lists", s.Credential())
 	case http.StatusUnauthorized, http.StatusForbidden:
 		if s.Token && status.Code == http.StatusUnauthorized {
-			return fmt.Sprintf(". Put a new token into %s; it is tried within a minute", s.KeyFile)
+			return fmt.Sprintf(". Put a new token into %s; it is tried within a minute%s", s.KeyFile, s.fromStart())
 		}
 		if !s.Google() {
-			return fmt.Sprintf(". Check the %s: a relay knows those in the file of its -client-key-file; a new one is tried within a minute", s.Credential())
+			return fmt.Sprintf(". Check the %s: a relay knows those in the file of its -client-key-file; a new one is tried within a minute%s", s.Credential(), s.fromStart())
 		}
 		billing := ""
 		if s.Dialect().Paid {
@@ -382,7 +382,7 @@ func (r *reporter) hint(err error, next time.Time) string {
 		if wait := time.Until(next); wait > 0 {
 			enabled = fmt.Sprintf(". If you have just enabled the API: the next try is at %s, in %s", say.Time(next), say.Age(wait))
 		}
-		return fmt.Sprintf(". Check the %s, and that the %s API is enabled for it%s; a new one is tried within a minute%s", s.Credential(), s.Dialect().Service, billing, enabled)
+		return fmt.Sprintf(". Check the %s, and that the %s API is enabled for it%s; a new one is tried within a minute%s%s", s.Credential(), s.Dialect().Service, billing, s.fromStart(), enabled)
 	case http.StatusTooManyRequests:
 		return fmt.Sprintf(". The quota of the %s is used up", r.settings.Credential())
 	}

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -106,6 +108,19 @@ func (s Settings) Credential() string {
 		return "token"
 	}
 	return "API key"
+}
+
+// fromStart continues "a new key is tried within a minute" where that does not begin with a change of KeyFile. systemd
+// makes a copy of a credential when it starts a service, see systemd.exec(5).
+func (s Settings) fromStart() string {
+	dir := os.Getenv("CREDENTIALS_DIRECTORY")
+	switch {
+	case s.KeyFile == "":
+		return " after a reload or restart"
+	case dir != "" && filepath.Dir(s.KeyFile) == filepath.Clean(dir):
+		return " after a restart: the service has a copy of the original"
+	}
+	return ""
 }
 
 // ProviderOf returns who provides what the server says. If Google does not run the server, a relay

@@ -140,7 +140,7 @@ func (h Hold) cure() string {
 	case h.Failures == 0:
 		return ""
 	case code == 400 || code == 401 || code == 403 || code == 404:
-		return "Correct the key, the endpoint or the lists: \"safebrowsing doctor\" says which. A changed key is tried within a minute"
+		return "Correct the key, the endpoint or the lists: \"safebrowsing doctor\" says which. A changed key is tried within a minute after a start, or after api_key_file changes"
 	}
 	return "It is tried again by itself; \"safebrowsing doctor\" tries now"
 }

@@ -118,7 +118,7 @@ func TestJudge(t *testing.T) {
 		{"the key is wrong", func(r *Report) {
 			r.Services[0].Lists = []List{{Name: "se-4b"}, {Name: "mw-4b"}}
 			r.Services[0].Fetch = Hold{now.Add(time.Hour), "back-off after a failure at 00:00: status 403: denied", 1}
-		}, NotProtected, "NOT protected: no list of Safe Browsing v5 is in force", "Lists se-4b (phishing), mw-4b (malware) are not in force: their names pass. The server is not asked now (back-off after a failure at 00:00: status 403: denied). Until 2026-11-22T13:00:00Z. Correct the key"},
+		}, NotProtected, "NOT protected: no list of Safe Browsing v5 is in force", "Lists se-4b (phishing), mw-4b (malware) are not in force: their names pass. The server is not asked now (back-off after a failure at 00:00: status 403: denied). Until 2026-11-22T13:00:00Z. Correct the key, the endpoint or the lists: \"safebrowsing doctor\" says which. A changed key is tried within a minute after a start, or after api_key_file changes"},
 		{"keeps no lists", func(r *Report) { r.Services[0].Lists = nil }, Protected, full, ""},
 		{"no server block", func(r *Report) { r.Blocks = nil }, NotProtected, "NOT protected", "No server block has safebrowsing"},
 	} {
