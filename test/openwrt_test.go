@@ -231,7 +231,7 @@ func TestOpenWrtScriptCommitsNothingToAFullFlash(t *testing.T) {
 }
 
 // A sysupgrade keeps the configuration, by which dnsmasq asks the service, but not the package. The first boot after it gives
-// dnsmasq its resolvers back; with the package it changes nothing, and is run again.
+// dnsmasq its resolvers back, as does each one that does not start the service. Else it changes nothing, and is run again.
 func TestOpenWrtDnsmasqHasItsResolversBackWithoutThePackage(t *testing.T) {
 	script, err := fs.ReadFile(repository, openwrt+"safebrowsing.defaults")
 	testkit.Must(t, err)
@@ -240,21 +240,34 @@ func TestOpenWrtDnsmasqHasItsResolversBackWithoutThePackage(t *testing.T) {
 	if !strings.Contains(string(keep), "/etc/uci-defaults/safebrowsing\n") {
 		t.Errorf("A sysupgrade does not keep the script: %s", keep)
 	}
-	dir := t.TempDir()
-	boot := "(. " + writeFile(t, dir, "safebrowsing", strings.ReplaceAll(string(script), "/usr/bin", dir)) + ")"
+	dir, rc := t.TempDir(), t.TempDir()
+	boot := "(. " + writeFile(t, dir, "safebrowsing", strings.NewReplacer("/usr/bin", dir, "/etc/rc.d", rc).Replace(string(script))) + ")"
+	init, err := fs.ReadFile(repository, openwrt+"safebrowsing.init")
+	testkit.Must(t, err)
+	link := "S" + string(regexp.MustCompile(`(?m)^START=(\d+)$`).FindSubmatch(init)[1]) + "safebrowsing"
 	for _, noresolv := range []string{"", "1"} {
 		r := newRouter(t, map[string][]string{"port": {"5335"}})
 		if r.set("dhcp.@dnsmasq[0].noresolv", noresolv); noresolv == "" {
 			r.do("uci delete dhcp.@dnsmasq[0].noresolv")
 		}
-		r.do("UDP=" + writeFile(t, t.TempDir(), "udp", "  1: 0100007F:14D7 00000000:0000\n") + "; RUNNING=1; service_started")
+		udp := writeFile(t, t.TempDir(), "udp", "  1: 0100007F:14D7 00000000:0000\n")
+		r.do("UDP=" + udp + "; RUNNING=1; service_started")
 		program := writeFile(t, dir, "coredns-safebrowsing", "")
+		enabled := writeFile(t, rc, link, "")
 		if called := r.do("! " + boot); called != "" || r.servers() != "/lan/192.0.2.2 127.0.0.1#5335 1" {
 			t.Errorf("Expected a boot to change nothing, got %q after\n%s", r.servers(), called)
 		}
+		had := strings.TrimSpace("/lan/192.0.2.2 192.0.2.1 " + noresolv)
+		testkit.Must(t, os.Remove(enabled)) // by "disable"
+		for _, want := range []string{"commit dhcp\ncommit safebrowsing\n", ""} {
+			if called := r.do("! " + boot); called != want || r.servers() != had {
+				t.Errorf("Expected dnsmasq not to ask a service that no boot starts, got %q after\n%s", r.servers(), called)
+			}
+		}
+		r.do("UDP=" + udp + "; RUNNING=1; service_started")
 		testkit.Must(t, os.Remove(program))
 		for _, want := range []string{"commit dhcp\ncommit safebrowsing\n", ""} {
-			if called := r.do(boot); called != want || r.servers() != strings.TrimSpace("/lan/192.0.2.2 192.0.2.1 "+noresolv) {
+			if called := r.do(boot); called != want || r.servers() != had {
 				t.Errorf("Expected dnsmasq to have its servers back, got %q after\n%s", r.servers(), called)
 			}
 		}
