@@ -262,8 +262,9 @@ func TestParseAcceptsAndKeepsWhatItReads(t *testing.T) {
 			return c.Mode == lookup.RealTime && strings.Join(settings(c).Stored(), " ") == DefaultLists+" "+protocol.GlobalCache
 		}},
 		{"mode nostorage", "safebrowsing {\napi_key K\nmode nostorage\n}", func(c Config) bool { return c.Mode == lookup.NoStorage && len(settings(c).Stored()) == 0 }},
-		{"Web Risk", "safebrowsing {\nprotocol webrisk\nbudget 200\napi_key K\nlists se-ext-4b\n}", func(c Config) bool {
-			return c.Budget == 200 && c.Share == 10 && settings(c).Address() == "https://webrisk.googleapis.com" && c.Service == "Web Risk"
+		{"Web Risk", "safebrowsing {\nprotocol webrisk\nbudget 200\napi_key K\nlists se-4b se-ext-4b\n}", func(c Config) bool {
+			return c.Budget == 200 && c.Share == 10 && settings(c).Address() == "https://webrisk.googleapis.com" && c.Service == "Web Risk" &&
+				!strings.Contains(strings.Join(c.Warnings, "\n"), "se-ext-4b")
 		}},
 		{"Web Risk with a token", "safebrowsing {\nprotocol webrisk\nbudget unlimited\ntoken_file " + key + "\n}", func(c Config) bool {
 			return c.Token && c.Secret == "KEYINFILE" && c.Budget == 0

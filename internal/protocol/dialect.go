@@ -386,7 +386,10 @@ func NearestList(name string) string {
 		return ""
 	}
 	lower := strings.ToLower(name)
-	base, _, _ := strings.Cut(lower, "-")
+	base, width, _ := strings.Cut(lower, "-")
+	if strings.Contains(width, "-") { // more than a width, as in se-ext-4b of Web Risk and in lists of one's own
+		base = ""
+	}
 	if list, ok := threatsOfV4[base]; ok {
 		return list
 	}

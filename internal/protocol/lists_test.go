@@ -34,7 +34,10 @@ func TestNearestListIsWhatWasMeant(t *testing.T) {
 		{"own-32b", ""},
 		{"ads-4b", ""},
 		{"company-phish-4b", ""},
-		{"mwb-4b", ""}, // of Google's own clients
+		{"phishing-company-4b", ""},
+		{"se-company-4b", ""},
+		{"se-ext-4b", ""}, // of Web Risk
+		{"mwb-4b", ""},    // of Google's own clients
 		{"", ""},
 	} {
 		if got := NearestList(tc.name); got != tc.want {
