@@ -68,7 +68,8 @@ func Open(cfg Config) (*Client, error) {
 	if cfg.Program == "" {
 		return nil, errors.New(`no Program: it is "name/version", and goes to the server as the User-Agent`)
 	}
-	if cfg.Endpoint = strings.TrimSuffix(cfg.Endpoint, "/"); cfg.Endpoint != "" {
+	if cfg.Endpoint != "" {
+		cfg.Endpoint = strings.TrimSuffix(cfg.Endpoint, "/") // "": it was a slash alone, and Google's server is not meant
 		if err := protocol.CheckEndpoints([]string{cfg.Endpoint}); err != nil {
 			return nil, err
 		}

@@ -117,6 +117,7 @@ func TestAClientSaysWhatIsWrongWithItsConfig(t *testing.T) {
 		"Program":        {Key: key},
 		"gc-32b":         {Program: "test/1", Key: key, Lists: []string{"gc-32b"}},
 		"no-such":        {Program: "test/1", Key: key, Lists: []string{"no-such"}},
+		"must be a URL":  {Program: "test/1", Key: key, Endpoint: "/"}, // as $RELAY + "/" is without $RELAY: Google is not meant
 		"http":           {Program: "test/1", Endpoint: "ftp://relay.example"},
 		"a URL such as":  {Program: "test/1", Endpoint: "https://relay.example,https://other.example"},
 		"clear text":     {Program: "test/1", Key: key, Endpoint: "http://relay.example"},
