@@ -66,6 +66,17 @@ func shellLines(text string) (lines []string) {
 	return lines
 }
 
+// A name server that stays down after the machine has started again leaves a network without names.
+func TestContainersOfTheDocumentsStartAgain(t *testing.T) {
+	all := documents(t)
+	for _, name := range []string{"README.md", "docs/install.md"} {
+		lines := slices.DeleteFunc(shellLines(all[name]), func(line string) bool { return !strings.HasPrefix(line, "docker run -d ") })
+		if len(lines) != 1 || !strings.Contains(lines[0], " --restart unless-stopped ") {
+			t.Errorf("%s: expected a container that starts again, got %q", name, lines)
+		}
+	}
+}
+
 func TestCorefilesOfTheDocumentsAreAccepted(t *testing.T) {
 	key := writeFile(t, t.TempDir(), "key", "K")
 	resolv := writeFile(t, t.TempDir(), "resolv.conf", "nameserver 192.0.2.53\n")
