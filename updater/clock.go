@@ -233,6 +233,16 @@ const (
 	Unknown          // the count of the day cannot be read, so nothing may be spent
 )
 
+// told returns the hold with times by the clock that shows now: it may have been set since, or the machine was suspended.
+func (h Hold) told(now time.Time) Hold {
+	for _, t := range []*time.Time{&h.Until, &h.Failed} {
+		if !t.IsZero() {
+			*t = now.Add(t.Sub(now))
+		}
+	}
+	return h
+}
+
 // Active reports whether the hold lasts at now.
 func (h Hold) Active(now time.Time) bool { return h.Until.After(now) }
 

@@ -406,3 +406,25 @@ func TestAHoldIsOneSentence(t *testing.T) {
 		}
 	}
 }
+
+// A router starts with a clock that is behind; see testkit.ClockSet, which needs a monotonic clock.
+func TestAHoldIsToldByTheClockThatWasSetSince(t *testing.T) {
+	s, now := newScheduleOf(t, nil), time.Now()
+	behind := func(in time.Duration) time.Time { return testkit.ClockSet(now.Add(in), -40*365*24*time.Hour) }
+	failed := Clock{NotBefore: behind(time.Hour), Failures: 2, Failed: behind(-time.Minute)}
+	s.state.Fetch.Clock, s.state.Search.Clock = failed, failed
+	for what, hold := range map[string]Hold{"fetches": s.FetchHold([]string{se}), "searches": s.SearchHold()} {
+		for of, tc := range map[string]struct {
+			got  time.Time
+			want time.Duration
+		}{"end": {hold.Until, time.Hour}, "failure": {hold.Failed, -time.Minute}} {
+			// By the wall clock, which people and other programs have, and by the monotonic one, which decides.
+			if wall := tc.got.Round(0).Sub(now.Round(0)).Round(time.Minute); wall != tc.want || tc.got.Sub(now).Round(time.Minute) != tc.want {
+				t.Errorf("%s: the %s is told as %s, want %s from now", what, of, tc.got, tc.want)
+			}
+		}
+	}
+	if hold := newScheduleOf(t, nil).SearchHold(); hold != (Hold{}) {
+		t.Errorf("without a hold: %+v", hold)
+	}
+}

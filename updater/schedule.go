@@ -368,7 +368,7 @@ func (s *Schedule) together(lists []string, oneByOne bool) []string {
 func (s *Schedule) FetchHold(lists []string) Hold {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.state.fetchHold(lists)
+	return s.state.fetchHold(lists).told(time.Now())
 }
 
 // Advisory returns what an Advised said last, as the schedule has it; "": nothing, or it is not

@@ -94,7 +94,7 @@ func (s *Schedule) lookAtSharedSearches() {
 
 // SearchHold returns why no full hashes may be searched for now. It is safe for
 // concurrent use.
-func (s *Schedule) SearchHold() Hold { return s.heldSearches().hold() }
+func (s *Schedule) SearchHold() Hold { return s.heldSearches().hold().told(time.Now()) }
 
 // heldSearches returns the clock of searches, or the one the schedule had before, if it ends later: that
 // one may still be in use, and be told to wait.

@@ -203,6 +203,7 @@ func TestCoverageWaitsForAShortWhileOnly(t *testing.T) {
 	}{
 		"a minute":       {func() []block.Confirmed { return []block.Confirmed{in(time.Minute)} }, []time.Duration{0, time.Minute}, ""},
 		"an hour":        {func() []block.Confirmed { return []block.Confirmed{in(time.Hour)} }, []time.Duration{0}, "back-off"},
+		"it is over":     {func() []block.Confirmed { return []block.Confirmed{in(-time.Hour)} }, []time.Duration{0, retryAfter}, ""},
 		"two failures":   {func() []block.Confirmed { return []block.Confirmed{failed, failed} }, []time.Duration{0, retryAfter, 2 * retryAfter}, ""},
 		"three failures": {func() []block.Confirmed { return []block.Confirmed{failed, failed, failed} }, []time.Duration{0, retryAfter, 2 * retryAfter}, "status 503"},
 	} {

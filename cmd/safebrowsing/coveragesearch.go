@@ -153,7 +153,7 @@ func (c *confirming) run(ctx context.Context) (err error) {
 			continue
 		}
 		wait := time.Until(answer.Until)
-		if answer.Until.IsZero() {
+		if wait <= 0 { // none is given, or it has passed
 			wait = retryAfter
 			retries++
 		}
