@@ -27,9 +27,10 @@ type serverAnswer struct {
 
 // live reports whether a TTL that began with the answer has not ended at now. Both
 // clocks must agree: an operator may set the wall clock back, and the monotonic
-// clock stops while the machine is suspended.
+// clock stops while the machine is suspended. A negative TTL has ended whenever the
+// answer came: a query may have read the clock before that.
 func (a serverAnswer) live(ttl time.Duration, now time.Time) bool {
-	return now.Sub(a.received) <= ttl && now.Round(0).Sub(a.received.Round(0)) <= ttl
+	return ttl >= 0 && now.Sub(a.received) <= ttl && now.Round(0).Sub(a.received.Round(0)) <= ttl
 }
 
 // answers reports whether the answer may be used for a full hash at now. A threat

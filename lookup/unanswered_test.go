@@ -17,6 +17,17 @@ func earlier(ttl time.Duration, threats ...ThreatHash) EarlierAnswer {
 	return e
 }
 
+// A query may have read the clock a moment before the answer came.
+func TestAnAnswerInPartIsNoneForAQueryFromBeforeIt(t *testing.T) {
+	c, hash, now := newTestCache(t), HashExpression("other.example/"), time.Now()
+	threat := lasting(time.Minute, ThreatHash{Hash: neighbour(hash, 4), Threats: AllThreats})
+	c.put(hash.Prefix(4), serverAnswer{received: now.Add(time.Millisecond), ttl: -1, threats: []ThreatHash{threat}})
+	_, other := c.get(hash, now)
+	if _, known := c.get(threat.Hash, now); other || !known {
+		t.Errorf("answered: %v of what is not known, %v of the threat", other, known)
+	}
+}
+
 // A relay's refusal is about the prefixes without an answer, for the time that it says.
 func TestOnlyPrefixesWithoutAnAnswerWaitAndForAMinuteAtMost(t *testing.T) {
 	for _, tc := range []struct{ says, waits time.Duration }{{time.Second, time.Second}, {time.Minute, time.Minute}, {24 * time.Hour, time.Minute}} {
