@@ -346,6 +346,7 @@ func TestAnImportListensForPlainDNS(t *testing.T) {
 	} {
 		m := &imported{file: "x"}
 		testkit.Must(t, m.rpz([]byte("server:\n "+text)))
+		m.unbound.whole()
 		if got := fmt.Sprintf("%d %s: %s", m.port, m.bind, strings.Trim(fmt.Sprint(m.left), "[]")); !strings.HasPrefix(got, want) || len(m.left) != 1 {
 			t.Errorf("%q: got %s, %v, want %s", text, got, m.left, want)
 		}
@@ -356,9 +357,20 @@ func TestAnImportListensForPlainDNS(t *testing.T) {
 func TestAnImportKeepsTheEncryptionOfAllUpstreams(t *testing.T) {
 	m := &imported{file: "x"}
 	testkit.Must(t, m.rpz([]byte("server:\n tls-upstream: yes\nforward-zone:\n name: .\n forward-addr: 9.9.9.9@853#dns.quad9.net\n")))
+	m.unbound.whole()
 	if got := strings.Join(m.forward, " "); got != "tls://9.9.9.9%dns.quad9.net" {
 		t.Errorf("got %s", got)
 	}
+}
+
+// Unbound reads its files as one.
+func TestTheFilesOfUnboundAreOne(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, "a.conf", "forward-zone:\n name: .\n forward-addr: 9.9.9.9@853#dns.quad9.net\nserver:\n interface: 192.0.2.1\n")
+	write(t, "b.conf", "server:\n tls-upstream: yes\n local-zone: \"own.example\" always_nxdomain\n port: 5353\n")
+	write(t, "c.conf", "server:\n local-zone: \"fine.own.example\" transparent\n interface: 192.0.2.2@53\n")
+	run(t, "import", "-dry-run", "a.conf", "b.conf", "c.conf").want(0, "forward . tls://9.9.9.9%dns.quad9.net\n", "||fine.own.example^\n",
+		"\nc.conf:2: exception: fine.own.example", ".:5353 {\n        bind 192.0.2.1\n", "\nc.conf:3: port: 53 (it listens on port 5353 only)").quiet()
 }
 
 // What others wrote makes no other lines in the Corefile than lists, and lists that are read whole.

@@ -113,6 +113,9 @@ func (m *imported) read(from string, paths []string) error {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 	}
+	if m.unbound != nil {
+		m.unbound.whole()
+	}
 	return m.bounded()
 }
 

@@ -27,6 +27,7 @@ type imported struct {
 	lists   []importedList
 	names   []importedName
 	left    []leftOut
+	unbound *unboundConf // of rpz; nil: there were only zone files
 }
 
 // importedList is a list by URL or a file.

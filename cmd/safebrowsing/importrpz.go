@@ -17,7 +17,10 @@ func (m *imported) rpz(raw []byte) error {
 	if !unboundClause.Match(raw) {
 		return m.zoneFile(raw)
 	}
-	u := &unboundConf{imported: m, dir: filepath.Dir(m.file), closed: make(map[string]bool)}
+	if m.unbound == nil {
+		m.unbound = &unboundConf{imported: m, closed: make(map[string]bool)}
+	}
+	u := m.unbound
 	number := 0
 	for line := range strings.Lines(string(raw)) {
 		number++
@@ -32,8 +35,6 @@ func (m *imported) rpz(raw []byte) error {
 		}
 	}
 	u.end()
-	u.listen()
-	u.exceptions()
 	return nil
 }
 
@@ -57,17 +58,28 @@ func unboundWords(line string) (all []string) {
 	return all
 }
 
-// unboundConf is one run over unbound.conf.
+// unboundConf is what the files of Unbound say: it reads them as one.
 type unboundConf struct {
 	*imported
 	clause string
-	dir    string // where relative paths begin
+	dir    string // where relative paths begin; "": where the file is
 	tls    bool   // of all upstreams
 	zone   unboundZone
+	ask    []unboundLine   // upstreams
 	at     []unboundLine   // addresses to listen on
 	port   unboundLine     // of those without one
 	closed map[string]bool // zones that block
 	open   []unboundLine   // zones that are resolved, also below one that blocks
+}
+
+// whole takes what is known only after the last file.
+func (u *unboundConf) whole() {
+	for _, f := range u.ask {
+		u.file = f.file
+		u.imported.upstream(f.line, ofUnbound(f.text, u.tls || f.tls))
+	}
+	u.listen()
+	u.exceptions()
 }
 
 // unboundZone is a clause rpz or forward-zone.
@@ -81,29 +93,30 @@ type unboundZone struct {
 	forward       []unboundLine
 }
 
-// unboundLine is an upstream or a zone.
+// unboundLine is an upstream, a zone, an address or a port.
 type unboundLine struct {
+	file string
 	line int
 	text string
+	tls  bool // of an upstream
 }
 
-// listen takes the port that addresses without one have, if there is such an address. Another file may say it.
+// listen takes the port that addresses without one have, if there is such an address.
 func (u *unboundConf) listen() {
 	common := u.port.text
-	switch {
-	case common == "" && u.imported.port != 0:
-		common = strconv.Itoa(u.imported.port)
-	case common == "" && slices.ContainsFunc(u.at, func(at unboundLine) bool { return strings.Contains(at.text, "@") }):
+	if common == "" && slices.ContainsFunc(u.at, func(at unboundLine) bool { return strings.Contains(at.text, "@") }) {
 		common = "53"
 	}
 	for _, wanted := range []bool{true, false} {
 		for _, at := range u.at {
 			address, port, _ := strings.Cut(at.text, "@")
 			if port = cmp.Or(port, common); (port == common) == wanted {
+				u.file = at.file
 				u.listens(at.line, address, port)
 			}
 		}
 	}
+	u.file = cmp.Or(u.port.file, u.file)
 	u.listens(u.port.line, "", u.port.text)
 }
 
@@ -115,7 +128,7 @@ func (u *unboundConf) set(line int, key string, values []string) {
 		u.clause, u.zone = key, unboundZone{line: line}
 		return
 	}
-	z := &u.zone
+	z, said := &u.zone, unboundLine{file: u.file, line: line, text: value}
 	switch u.clause + " " + key {
 	case "server directory":
 		u.dir = value
@@ -124,16 +137,17 @@ func (u *unboundConf) set(line int, key string, values []string) {
 			u.leave(line, "encrypted DNS", value, "see tls of CoreDNS")
 			return
 		}
-		u.at = append(u.at, unboundLine{line, value})
+		u.at = append(u.at, said)
 	case "server port":
-		u.port = unboundLine{line, value}
+		u.port = said
 	case "server tls-upstream", "server ssl-upstream":
 		u.tls = value == "yes"
 	case "server local-zone":
 		switch {
 		case len(values) != 2 || values[1] == "nodefault":
 		case slices.Contains([]string{"transparent", "typetransparent", "always_transparent", "inform"}, values[1]):
-			u.open = append(u.open, unboundLine{line, zoneName(values[0])})
+			said.text = zoneName(values[0])
+			u.open = append(u.open, said)
 		default:
 			u.closed[zoneName(values[0])] = true
 			u.name(line, false, true, "local-zone: \""+values[0]+"\" "+values[1])
@@ -163,7 +177,7 @@ func (u *unboundConf) set(line int, key string, values []string) {
 	case "forward-zone forward-tls-upstream", "forward-zone forward-ssl-upstream":
 		z.tls = value == "yes"
 	case "forward-zone forward-addr", "forward-zone forward-host", "stub-zone stub-addr", "stub-zone stub-host":
-		z.forward = append(z.forward, unboundLine{line, value})
+		z.forward = append(z.forward, said)
 	default:
 		if strings.HasPrefix(key, "include") {
 			u.leave(line, "included file", value, "import it, too")
@@ -195,7 +209,8 @@ func (u *unboundConf) end() {
 			if z.name != "." || u.clause == "stub-zone" {
 				u.leave(f.line, "upstream", f.text, "for "+z.name+" only: see forward of CoreDNS")
 			} else {
-				u.imported.upstream(f.line, ofUnbound(f.text, u.tls || z.tls))
+				f.tls = z.tls
+				u.ask = append(u.ask, f)
 			}
 		}
 	}
@@ -207,6 +222,7 @@ func (u *unboundConf) exceptions() {
 	for _, zone := range u.open {
 		for _, above, found := strings.Cut(zone.text, "."); found; _, above, found = strings.Cut(above, ".") {
 			if u.closed[above] {
+				u.file = zone.file
 				u.name(zone.line, true, false, "||"+zone.text+"^")
 				u.leave(zone.line, "exception", zone.text, "no other list blocks it here, too")
 				break
@@ -247,11 +263,12 @@ func (u *unboundConf) policies(z unboundZone) {
 	case z.action != "" && z.action != "passthru" && z.action != "nxdomain":
 		u.leave(z.line, "answer", z.name+" rpz-action-override "+z.action, "see respond")
 	}
+	dir := cmp.Or(u.dir, filepath.Dir(u.file))
 	switch source := z.url; {
 	case source != "":
-		u.list(z.line, z.action == "passthru", source, u.dir)
+		u.list(z.line, z.action == "passthru", source, dir)
 	case z.file != "":
-		u.list(z.line, z.action == "passthru", z.file, u.dir)
+		u.list(z.line, z.action == "passthru", z.file, dir)
 	case z.primary != "":
 		u.leave(z.line, "zone transfer", z.name+" from "+z.primary, "a list is a file or a URL")
 	}
