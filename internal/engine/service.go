@@ -65,9 +65,10 @@ func (s *Service) Standing(now time.Time) status.Service {
 	all := status.Service{
 		Title: set.Dialect().Title, Address: set.Address(), Mode: set.Mode.String(), Folder: set.DB, Ending: set.Ending().Text(now), Ended: set.Ending().Over(now),
 		Fetch: holdOf(s.FetchHold(), now), Search: holdOf(s.SearchHold(), now), Lists: []status.List{}, Costly: []status.Costly{}, Advisory: advisory,
+		Paid: set.Dialect().Paid,
 	}
 	if s.ledger != nil {
-		all.Budget, all.Left, all.Spent, all.Paid = set.Budget, s.ledger.Remaining(set.Budget, now), s.ledger.Spent(now), set.Dialect().Paid
+		all.Budget, all.Left, all.Spent = set.Budget, s.ledger.Remaining(set.Budget, now), s.ledger.Spent(now)
 	}
 	lists, follows, inPart := s.standing()
 	all.InPart = cmp.Or(s.InPart(now), inPart, failing(s.SearchHold(), lists, now))

@@ -298,6 +298,23 @@ func TestServiceTellsWhoFetchesAndWhatIsInForce(t *testing.T) {
 	}
 }
 
+// Without a budget, too, each search costs money.
+func TestSearchesOfWebRiskArePaidWithoutABudget(t *testing.T) {
+	for _, d := range []*protocol.Dialect{protocol.DialectV5, protocol.DialectWebRisk} {
+		s := Settings{Endpoint: "http://service.example", Protocol: d.Name}
+		client, err := s.Client("K", new(lookup.Database), nil)
+		testkit.Must(t, err)
+		schedule, err := updater.NewSchedule(nil)
+		testkit.Must(t, err)
+		r := newReporter(s, func() {})
+		r.schedule = schedule
+		service := Service{settings: s, client: client, Schedule: schedule, standing: r.standing}
+		if got := service.Standing(time.Now()); got.Paid != d.Paid || got.Cost() != "" {
+			t.Errorf("%s: %+v", d.Name, got)
+		}
+	}
+}
+
 func TestTheOriginOfSeveralEndpointsIsTheirSet(t *testing.T) {
 	of := func(endpoints string) Settings { return Settings{Endpoint: endpoints} }
 	ab, ba := of("http://a http://b"), of("http://b http://a")
