@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -85,7 +86,19 @@ func (c *Command) ask(ctx context.Context, client *Client, p *status.Printer) (b
 		c.print(p, text, err, func() { p.Blocked(names, time.Now()) })
 		return false, err
 	case "why":
-		return c.each(func(name string) (bool, error) { return c.why(ctx, client, p, name) })
+		var unnamed []string // are told at the end
+		bad, err = c.each(func(name string) (bool, error) {
+			h, ok := status.HostOf(name)
+			if !ok {
+				unnamed = append(unnamed, strconv.Quote(name))
+				return false, nil
+			}
+			return c.why(ctx, client, p, h.String())
+		})
+		if err == nil && len(unnamed) > 0 {
+			err = fmt.Errorf("not a host name or a URL: %s", strings.Join(unnamed, ", "))
+		}
+		return bad, err
 	case "pause", "resume":
 		return false, c.pause(ctx, client, p)
 	case "allow", "block", "unblock":
