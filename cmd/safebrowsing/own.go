@@ -251,6 +251,10 @@ func (e *ownEdit) complainOfUse(file ownlist.Config, changes []block.Change) (ba
 			continue
 		}
 		for _, c := range changes {
+			host := c.Host.String() + "."
+			if !b.InScope(host) && slices.ContainsFunc(e.blocks, func(other serverBlock) bool { return other.reads(file) && other.InScope(host) }) {
+				continue // the other one checks it
+			}
 			if why := b.otherwise(c); why != "" {
 				e.complain("%s: %s", b.stanza(), why)
 				bad = true

@@ -25,6 +25,14 @@ func ownWorld(t *testing.T, stanza string) (dir string) {
 	return dir
 }
 
+// A host is of one server block, and a file may be of all.
+func TestAServerBlockForAnotherZoneIsNoComplaint(t *testing.T) {
+	const lists = "allow allow.txt\n  block block.txt"
+	ownWorld(t, lists+"\n }\n}\nexample.org {\n safebrowsing {\n  "+lists)
+	run(t, "allow", "x.example").want(0).quiet()
+	run(t, "block", "www.example.org").want(0).quiet()
+}
+
 func TestAllowAndBlockEditTheFileOfTheCorefile(t *testing.T) {
 	for _, tt := range []struct {
 		args        string
