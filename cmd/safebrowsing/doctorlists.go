@@ -63,16 +63,20 @@ func listsDiagnosis(o *block.Block, now time.Time) diagnosis {
 	}
 	held := len(o.Settings.Stored()) - len(missing)
 	found := text(fmt.Sprintf("%d of %d in force", held, len(o.Settings.Stored())))
+	failing := hold.Failures > 0 && hold.Active(now)
+	advice := text("CoreDNS fetches them within a minute after its start, or as soon as it may ask again; without CoreDNS, safebrowsing update does so")
+	if failing {
+		advice = adviceOn(o, hold)
+	}
 	switch {
-	case len(missing) > 0 && hold.Failures > 0 && hold.Active(now):
-		return diagnosis{"lists", isProblem, found + text(", missing: "+strings.Join(missing, ", ")+next), adviceOn(o, hold)}
+	case len(missing) > 0 && failing:
+		return diagnosis{"lists", isProblem, found + text(", missing: "+strings.Join(missing, ", ")+next), advice}
 	case len(missing) > 0:
-		return diagnosis{"lists", isWarning, found + text(", missing: "+strings.Join(missing, ", ")+next),
-			"CoreDNS fetches them within a minute after its start, or as soon as it may ask again; without CoreDNS, safebrowsing update does so"}
+		return diagnosis{"lists", isWarning, found + text(", missing: "+strings.Join(missing, ", ")+next), advice}
 	case len(old) > 0:
-		return diagnosis{"lists", isProblem, found + text(", but not updated: "+strings.Join(old, ", ")+next), adviceOn(o, hold)}
-	case hold.Failures > 0 && hold.Active(now):
-		return diagnosis{"lists", isWarning, found + text(", "+say.Count(entries, "entry", "entries")+", but not updated at present"+next), adviceOn(o, hold)}
+		return diagnosis{"lists", isProblem, found + text(", but not updated: "+strings.Join(old, ", ")+next), advice}
+	case failing:
+		return diagnosis{"lists", isWarning, found + text(", "+say.Count(entries, "entry", "entries")+", but not updated at present"+next), advice}
 	}
 	return diagnosis{"lists", isOK, found + text(", "+say.Count(entries, "entry", "entries")+next), ""}
 }
