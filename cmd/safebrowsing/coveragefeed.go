@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 )
 
 // A feed is a file of URLs in one of the forms below. It is read line by line in constant memory, and
@@ -47,6 +49,11 @@ const maxFeedLine = 1 << 20
 // read calls entry for each line until it returns false.
 func (f feedReader) read(r io.Reader, entry func(feedEntry) bool) error {
 	in := bufio.NewReaderSize(r, 64<<10)
+	head, _ := in.Peek(512)
+	if err := ownlist.Usable(head); err != nil { // among other bytes there are words with a dot
+		entry(feedEntry{Line: 1, Err: err})
+		return nil
+	}
 	if begin, _ := in.Peek(3); string(begin) == "\uFEFF" {
 		_, _ = in.Discard(3)
 	}

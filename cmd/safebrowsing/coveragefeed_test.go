@@ -120,6 +120,22 @@ func TestARuleIsNoURL(t *testing.T) {
 	}
 }
 
+// Bytes with a dot among them would be URLs that no list has.
+func TestACompressedFeedIsNoFeed(t *testing.T) {
+	for text, want := range map[string]string{
+		"\x1f\x8b\x08\x00\x00\nq.w\x01\n":     "1 | it is compressed (gzip): unpack it | -",
+		"PK\x03\x04\x14\x00\nq.w\x01\n":       "1 | it is compressed (zip): unpack it | -",
+		"\xff\xfeh\x00t\x00t\x00p\x00:\x00\n": "1 | it is UTF-16: save it as UTF-8 | -",
+		"<html>\nwindow.x = 1\n":              "1 | it looks like an HTML page: download the list again | -",
+	} {
+		var got []string
+		for _, e := range entriesOf(t, feedReader{}, text) {
+			got = append(got, e.shown())
+		}
+		expect(t, fmt.Sprintf("%q", text), strings.Join(got, ", "), want)
+	}
+}
+
 func TestTimesOfFeeds(t *testing.T) {
 	want := time.Date(2025, 11, 20, 10, 0, 0, 123_000_000, time.UTC)
 	for _, text := range []string{"1763632800.123", "1763632800123", "1763632800123000", "13408106400123000", "2025-11-20T10:00:00.123Z", "2025-11-20T11:00:00.123+01:00"} {

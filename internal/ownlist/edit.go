@@ -34,7 +34,7 @@ type Edited struct {
 //
 // It is an error if the entry would have no effect in this file.
 func Add(text []byte, c Config, h lookup.Host, until, now time.Time) (Edited, error) {
-	if err := usable(text); err != nil {
+	if err := Usable(text); err != nil {
 		return Edited{}, err
 	}
 	if !until.IsZero() && !c.Allow {
@@ -72,7 +72,7 @@ func Add(text []byte, c Config, h lookup.Host, until, now time.Time) (Edited, er
 // entries have ended too, and keeps all others byte for byte. It is an error if no line is
 // about exactly this host, or if such a line is about other hosts too.
 func Remove(text []byte, c Config, h lookup.Host, now time.Time) (Edited, error) {
-	if err := usable(text); err != nil {
+	if err := Usable(text); err != nil {
 		return Edited{}, err
 	}
 	e, number := editor{newline: newlineOf(text)}, 0
@@ -111,7 +111,7 @@ type Listed struct {
 
 // Entries returns the lines of a list that have entries, with those that have ended.
 func Entries(text []byte, c Config) (all []Listed, err error) {
-	if err := usable(text); err != nil {
+	if err := Usable(text); err != nil {
 		return nil, err
 	}
 	number := 0
@@ -123,8 +123,8 @@ func Entries(text []byte, c Config) (all []Listed, err error) {
 	return all, nil
 }
 
-// usable returns an error if a text is not a list.
-func usable(text []byte) error {
+// Usable returns an error if a text is not a list, such as a compressed file or a page. Its first bytes say it.
+func Usable(text []byte) error {
 	if e, ok := notList(text[:min(len(text), sniffBytes)]); ok && len(text) > 0 {
 		return e
 	}
