@@ -129,7 +129,8 @@ func urlOf(e feedEntry) (lookup.URL, error) {
 		return u, fmt.Errorf("%s:// is not of the web", scheme)
 	}
 	// No browser opens a host with | or ^ (https://url.spec.whatwg.org/#forbidden-host-code-point): it is a rule of a list.
-	if host := u.Host().String(); strings.ContainsAny(host, "|^") || !hasScheme(e.URL) && !strings.ContainsAny(host, ".:") {
+	// None is longer than a name of the DNS may be (RFC 1035, section 2.3.4).
+	if host := u.Host().String(); len(host) > 255 || strings.ContainsAny(host, "|^") || !hasScheme(e.URL) && !strings.ContainsAny(host, ".:") {
 		return u, errors.New("not a URL")
 	}
 	return u, nil

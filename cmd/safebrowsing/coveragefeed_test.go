@@ -136,6 +136,15 @@ func TestACompressedFeedIsNoFeed(t *testing.T) {
 	}
 }
 
+// It would not fit into a question to the server that runs.
+func TestAHostThatIsNoNameIsNoURL(t *testing.T) {
+	for labels, good := range map[int]bool{50: true, 100: false, 70_000: false} {
+		if u, err := urlOf(feedEntry{URL: "http://" + strings.Repeat("abc.", labels) + "example/"}); (err == nil) != good {
+			t.Errorf("%d labels: %.40s, %v", labels, u, err)
+		}
+	}
+}
+
 func TestTimesOfFeeds(t *testing.T) {
 	want := time.Date(2025, 11, 20, 10, 0, 0, 123_000_000, time.UTC)
 	for _, text := range []string{"1763632800.123", "1763632800123", "1763632800123000", "13408106400123000", "2025-11-20T10:00:00.123Z", "2025-11-20T11:00:00.123+01:00"} {
