@@ -265,4 +265,6 @@ func TestDoctorAsksTheServerThatRuns(t *testing.T) {
 	}
 	r.report.Blocks[0].Monitor = true
 	run(t, "doctor", "-corefile", corefile).want(1, "problem  running   NOT protected: monitor only logs, since ", "→ Remove monitor from the Corefile to block")
+	r.report.Services, r.report.Blocks = nil, []status.Block{{Zones: ".", Service: -1, Own: []status.OwnList{{Name: "many.txt", Entries: 5000}}}}
+	run(t, "doctor", "-corefile", corefile).want(0, "warning  running   Your own lists only (5,000 names): Safe Browsing is off, since ", "→ see the line about the key")
 }
