@@ -99,8 +99,9 @@ func (c *collector) Describe(descs chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. During a reload two engines may have the same labels: the
-// younger one counts, but for what may be left of a budget and which endpoints fail the lower value.
+// Collect implements prometheus.Collector. Engines may have the same labels: with several keys and without db
+// for ever, and what is worse counts; of one key during a reload, and the younger one counts, but for what may be
+// left of a budget and which endpoints fail the lower value.
 func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 	c.mu.Lock()
 	engines := slices.Clone(c.engines)
@@ -109,15 +110,20 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 		desc   *prometheus.Desc
 		labels [3]string
 	}
-	values := make(map[gauge]float64)
+	values, askers := make(map[gauge]float64), make(map[gauge]Identity)
 	now := time.Now()
 	for _, e := range engines {
+		asker := e.settings.Identity()
 		set := func(desc *prometheus.Desc, value float64, of string) {
 			g := gauge{desc, [3]string{say.Shown(e.settings.Address()), say.Shown(cmp.Or(e.settings.DB, "off")), say.Shown(of)}} // labels are UTF-8
-			if old, ok := values[g]; ok && (desc == endpointUp || desc == budgetRemaining) {
+			old, ok := values[g]
+			switch others := ok && askers[g] != asker; {
+			case others && (desc == searchNotBefore || desc == listNextDue):
+				value = max(value, old)
+			case others, ok && (desc == endpointUp || desc == budgetRemaining):
 				value = min(value, old)
 			}
-			values[g] = value
+			values[g], askers[g] = value, asker
 		}
 		set(searchNotBefore, unixSeconds(e.SearchHold().Until), "")
 		if e.ledger != nil {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"crypto/sha256"
+	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
@@ -448,4 +449,37 @@ func TestMain(m *testing.M) {
 	os.Setenv("SAFEBROWSING_BOOT_ID", "") // the time of a bubble is not that since boot
 	files.WaitLimit = time.Minute         // a busy machine has slow disks that do not hang
 	os.Exit(m.Run())
+}
+
+// Engines with two keys and without db have one series. It shows what is worse.
+func TestTheSeriesOfTwoKeysShowsWhatIsWorse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := ForTests{NewRegistry(Edge{Transport: server(t)})}
+		s := Settings{Endpoint: "http://tenants.example", APIKey: "ONE", Protocol: protocol.DialectV5.Name, Lists: "se-4b"}
+		without, release := acquire(t, r, s, time.Hour) // nothing yet
+		refused := updater.Pace(&outcomes{err: &updater.StatusError{Code: http.StatusForbidden}}, without.Schedule, s.SearchRules(nil), without.reporter.report)
+		if _, err := refused.Search(t.Context(), nil); err == nil {
+			t.Error("no error")
+		}
+		s.APIKey = "TWO"
+		_, releaseTwo := acquire(t, r, s, 0)
+		defer releaseTwo()
+		want := func(when string, entries float64, until time.Time) {
+			t.Helper()
+			metric := func(name string) float64 { return testkit.Metric(t, name, "endpoint", s.Endpoint) }
+			if got, last := metric("list_entries"), metric("list_last_success_timestamp_seconds"); got != entries || (last != 0) != (entries != 0) {
+				t.Errorf("%s: %v entries, fetched at %v, want %v", when, got, last, entries)
+			}
+			if got := metric("search_not_before_timestamp_seconds"); got != unixSeconds(until) {
+				t.Errorf("%s: confirmations are paused until %v, want %v", when, got, unixSeconds(until))
+			}
+		}
+		paused := without.SearchHold().Until
+		if !paused.After(time.Now()) {
+			t.Error("confirmations are not paused")
+		}
+		want("one of them is refused", 0, paused)
+		release()
+		want("the other one alone", 1, time.Time{})
+	})
 }
