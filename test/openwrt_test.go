@@ -384,3 +384,42 @@ func TestFixOfOpenWrtsCoreDNSPutsThePluginBeforeCache(t *testing.T) {
 		t.Errorf("Expected the plugin directly before cache, found that %d times", n)
 	}
 }
+
+// A folder where others have files, such as /tmp or the top of a stick, stays theirs.
+func TestOpenWrtFolderOfOthersStaysTheirs(t *testing.T) {
+	for _, test := range []struct {
+		files string // with those of the service
+		says  bool
+	}{{"", false}, {"lost+found", false}, {"dhcp.leases", true}, {"notes.txt", true}, {"resolv.conf", true}} {
+		db, ram := t.TempDir(), filepath.Join(t.TempDir(), "ram")
+		testkit.Must(t, os.Chmod(db, 0o755))
+		for _, name := range append(filesOfDB(t), strings.Fields(test.files)...) {
+			writeFile(t, db, name, "")
+		}
+		r := newRouter(t, map[string][]string{"enabled": {"1"}, "api_key": {"SECRET"}, "upstream": {"192.0.2.9"}, "db": {db}})
+		called := r.do("RAM=" + ram + "; start_service")
+		info, err := os.Stat(db)
+		testkit.Must(t, err)
+		if said := strings.Contains(called, "others have files"); said != test.says || (info.Mode().Perm() == 0o755) != test.says || strings.Contains(called, "add_jail_mount_rw "+db+" ") == test.says {
+			t.Errorf("With %q beside those of the service it has mode %v after\n%s", test.files, info.Mode(), called)
+		}
+	}
+}
+
+// filesOfDB returns names as the documents have them, of the files in db.
+func filesOfDB(t *testing.T) (all []string) {
+	t.Helper()
+	table, _, _ := strings.Cut(sectionOf(t, "docs/formats.md", "Files in db"), "\n\n**")
+	for _, row := range regexp.MustCompile("(?m)^\\| (`.*?) \\|").FindAllStringSubmatch(table, -1) {
+		if strings.Contains(row[1], "relay/") {
+			continue // has another folder
+		}
+		for _, m := range regexp.MustCompile("`([^`/]+)[^`]*`").FindAllStringSubmatch(row[1], -1) {
+			all = append(all, strings.NewReplacer("NAME", "se-4b", "*", "schedule.json").Replace(m[1]))
+		}
+	}
+	if len(all) < 12 {
+		t.Fatalf("Expected more files in docs/formats.md than %q", all)
+	}
+	return all
+}
