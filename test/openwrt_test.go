@@ -423,3 +423,20 @@ func filesOfDB(t *testing.T) (all []string) {
 	}
 	return all
 }
+
+// An interface that goes down takes its resolvers along: the service goes on with those that it had.
+func TestOpenWrtServiceOutlivesTheUplink(t *testing.T) {
+	r := newRouter(t, map[string][]string{"enabled": {"1"}, "api_key": {"SECRET"}, "db": {t.TempDir()}})
+	resolv := "RESOLV=" + writeFile(t, t.TempDir(), "resolv.conf.auto", "nameserver 192.0.2.9\nnameserver 192.0.2.10\n") + "; "
+	corefile := func() string {
+		raw, err := os.ReadFile(filepath.Join(r.conf, "Corefile"))
+		testkit.Must(t, err)
+		return string(raw)
+	}
+	r.do(resolv + "start_service")
+	had := corefile()
+	called := r.do("start_service") // the file has none any more
+	if got := corefile(); got != had || !strings.Contains(called, "open_instance") || strings.Contains(called, "no resolvers yet") {
+		t.Errorf("The service ends with the uplink, or changes:\n%s\n%s", got, called)
+	}
+}
