@@ -440,3 +440,15 @@ func TestOpenWrtServiceOutlivesTheUplink(t *testing.T) {
 		t.Errorf("The service ends with the uplink, or changes:\n%s\n%s", got, called)
 	}
 }
+
+// The server of before, which ends, may still have the port for a moment, while the new one cannot start.
+func TestOpenWrtDnsmasqIsHandedOverToAServerThatStays(t *testing.T) {
+	for looks, want := range map[string]string{"1": before, "2": before, "99": "/lan/192.0.2.2 127.0.0.1#5335 1"} {
+		r := newRouter(t, map[string][]string{"port": {"5335"}})
+		udp := writeFile(t, t.TempDir(), "udp", "  1: 0100007F:14D7 00000000:0000\n")
+		called := r.do("left=" + looks + "; sleep() { left=$((left - 1)); [ $left -gt 0 ] || : >" + udp + "; }; UDP=" + udp + "; RUNNING=1; service_started")
+		if r.servers() != want || strings.Contains(called, "does not listen") != (want == before) {
+			t.Errorf("The port is open for %s looks: dnsmasq has %q after\n%s", looks, r.servers(), called)
+		}
+	}
+}
