@@ -64,6 +64,16 @@ func TestTLSTakesTheFilesOfForwardInItsOrder(t *testing.T) {
 	}
 }
 
+func TestGooglesServersForClientsWithACertificateTakeOne(t *testing.T) {
+	cert, key := testkit.Certificate(t, t.TempDir())
+	for _, server := range []string{"safebrowsing.mtls.googleapis.com", "WebRisk.mtls.googleapis.com\nprotocol webrisk\nbudget 5"} {
+		c, err := stanza(t, "safebrowsing {\napi_key K\ndb off\nendpoint https://"+server+"\ntls "+cert+" "+key+"\n}")
+		if err != nil || c.Cert != cert || c.CertKey != key || !settings(c).Google() {
+			t.Errorf("%s: the certificate %q with %q, google %v, %v", server, c.Cert, c.CertKey, settings(c).Google(), err)
+		}
+	}
+}
+
 func TestFlagsBecomeTheLineOfTLS(t *testing.T) {
 	for flags, want := range map[[2]string]string{
 		{"", ""}: "", {"", "ca"}: "tls ca", {"cert,key", ""}: "tls cert key", {"cert,key", "ca"}: "tls cert key ca",
@@ -116,6 +126,7 @@ func TestEndpointsThatAreNotOneServiceOfOnesOwnAreRefused(t *testing.T) {
 		{"endpoint http://10.0.0.1\ntls " + cert + " " + key, "tls has no effect: no endpoint begins with https://"},
 		{"api_key K\ntls " + cert + " " + key, "tls is for a server of your own"},
 		{"api_key K\ntls " + ca, "tls is for a server of your own"},
+		{"api_key K\nendpoint https://safebrowsing.googleapis.com\ntls " + cert + " " + key, "tls is for a server of your own"},
 	} {
 		_, err := stanza(t, "safebrowsing {\ndb off\n"+tc.text+"\n}")
 		if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.HasPrefix(err.Error(), "Testfile:") || strings.Contains(err.Error(), "s3cret") {

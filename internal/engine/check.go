@@ -98,8 +98,8 @@ func (s Settings) checkServer(secret string, in Stanza) error {
 		return in.Refuse("token_file", fmt.Errorf("protocol %s takes no token: use api_key or api_key_file", d))
 	case several && d != protocol.DialectV5:
 		return in.Refuse("protocol", fmt.Errorf("protocol %s asks one server: leave out the other endpoints, or use protocol %s", d, protocol.DialectV5))
-	case in.Given("tls") && s.Google():
-		return in.Refuse("tls", errors.New("tls is for a server of your own: add endpoint, or leave out tls"))
+	case in.Given("tls") && s.Google() && !protocol.TakesCertificates(s.Endpoint):
+		return in.Refuse("tls", errors.New("tls is for a server of your own: add its endpoint, or leave out tls"))
 	}
 	if secret == "" && s.Google() {
 		in.Warn("endpoint", "Google's server answers nobody without an API key: add api_key KEY or api_key_file FILE")

@@ -325,6 +325,9 @@ func IsGoogle(endpoint string) bool {
 	return hosts[hostOf(endpoint)] != ""
 }
 
+// TakesCertificates reports whether a server of Google is for clients with a certificate.
+func TakesCertificates(endpoint string) bool { return strings.Contains(hostOf(endpoint), ".mtls.") }
+
 // hostOf returns the host of an endpoint in lower case, "" if it is not a URL.
 func hostOf(endpoint string) string {
 	u, err := url.Parse(endpoint)
