@@ -129,8 +129,9 @@ func (c *Client) Check(ctx context.Context, text string) (lookup.Decision, error
 	if err != nil {
 		return lookup.Decision{}, err
 	}
+	ready := c.ready() // before it looks at the lists: one may come meanwhile
 	decision := c.checker.CheckURL(ctx, url)
-	if decision.Verdict == lookup.Safe && decision.By != lookup.ByNobody && !c.ready() {
+	if decision.Verdict == lookup.Safe && decision.By != lookup.ByNobody && !ready {
 		return lookup.Decision{Verdict: lookup.Unsure, Err: ErrNotReady}, nil
 	}
 	return decision, nil

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,8 +13,10 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -142,6 +145,33 @@ func TestAClientSaysWhatIsWrongWithItsConfig(t *testing.T) {
 	if _, err := c.Check(t.Context(), "http:///login"); err == nil {
 		t.Error("a text that is no URL has no error")
 	}
+}
+
+// whileSearched is a server that knows no threats. It does something before it answers a search.
+type whileSearched func()
+
+func (do whileSearched) RoundTrip(*http.Request) (*http.Response, error) {
+	do()
+	return &http.Response{StatusCode: http.StatusOK, Header: make(http.Header), Body: http.NoBody}, nil
+}
+
+func TestAListThatComesDuringACheckWasMissing(t *testing.T) {
+	list := func(name, expression string) lookup.List {
+		hash, b := lookup.HashExpression(expression), prefixset.NewBuilder(1)
+		testkit.Must(t, b.Add(hash[:4], 4))
+		return lookup.List{Name: name, Set: b.Set()}
+	}
+	phishing, malware := list("se-4b", "example.com/login"), list("mw-4b", "example.com/")
+	var c *Client
+	comes := whileSearched(func() { c.database.Publish([]lookup.List{phishing, malware}) })
+	c, err := Open(Config{Program: "test/1", Key: key, Lists: []string{"se-4b", "mw-4b"}, transport: comes})
+	testkit.Must(t, err)
+	defer c.Close()
+	c.database.Publish([]lookup.List{phishing})
+	if d := check(t, c, "http://example.com/login", lookup.Unsure); d.Err != ErrNotReady {
+		t.Errorf("a list was missing: %v", d.Err)
+	}
+	check(t, c, "http://example.com/login", lookup.Safe)
 }
 
 func TestADamagedScheduleIsReportedAndSendsNothing(t *testing.T) {
