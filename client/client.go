@@ -21,6 +21,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -32,7 +33,7 @@ var ErrNotReady = errors.New("not all lists are there yet")
 
 // Config says how a Client works.
 type Config struct {
-	Program string // required: "name/version", sent as the User-Agent
+	Program string // required: "name/version" on one line, sent as the User-Agent
 	Key     string // of the API; required unless Endpoint is a relay that wants none
 	// Folder keeps the lists, and when the server may be asked again. Processes with the same folder share both. "":
 	// they are in memory only, and each start fetches all lists.
@@ -65,8 +66,8 @@ func Open(cfg Config) (*Client, error) {
 	if cfg.Report == nil {
 		cfg.Report = func(updater.Event) {}
 	}
-	if cfg.Program == "" {
-		return nil, errors.New(`no Program: it is "name/version", and goes to the server as the User-Agent`)
+	if cfg.Program == "" || strings.ContainsFunc(cfg.Program, unicode.IsControl) {
+		return nil, errors.New(`Program must be "name/version", on one line: it goes to the server as the User-Agent`)
 	}
 	if cfg.Endpoint != "" {
 		cfg.Endpoint = strings.TrimSuffix(cfg.Endpoint, "/") // "": it was a slash alone, and Google's server is not meant

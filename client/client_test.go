@@ -118,6 +118,7 @@ func TestAClientSaysWhatIsWrongWithItsConfig(t *testing.T) {
 	for want, cfg := range map[string]Config{
 		"API key":        {Program: "test/1"},
 		"Program":        {Key: key},
+		"on one line":    {Program: "test/1\n", Key: key}, // as from a file with the version
 		"gc-32b":         {Program: "test/1", Key: key, Lists: []string{"gc-32b"}},
 		"no-such":        {Program: "test/1", Key: key, Lists: []string{"no-such"}},
 		"must be a URL":  {Program: "test/1", Key: key, Endpoint: "/"}, // as $RELAY + "/" is without $RELAY: Google is not meant
