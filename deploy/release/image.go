@@ -35,7 +35,7 @@ var imageConfig = v1.Config{
 	WorkingDir:   "/",
 	Entrypoint:   []string{"/coredns"},
 	Cmd:          []string{"-conf", "/etc/coredns/Corefile"},
-	Env:          []string{"PATH=/", "STATE_DIRECTORY=" + stateDirectory, "ZONEINFO=/usr/share/zoneinfo.zip"},
+	Env:          []string{"PATH=/", "STATE_DIRECTORY=" + stateDirectory},
 	ExposedPorts: map[string]struct{}{"53/udp": {}, "53/tcp": {}},
 	Volumes:      map[string]struct{}{stateDirectory: {}},
 }

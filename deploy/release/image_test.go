@@ -68,7 +68,7 @@ func TestTheImageIsForEachPlatform(t *testing.T) {
 		files := contents(t, mutate.Extract(img))
 		for name, mode := range map[string]int64{
 			"coredns": 0o755, "safebrowsing": 0o755, "safebrowsing-relay": 0o755, "etc/coredns/Corefile": 0o644, "etc/coredns/block.txt": 0o644, "etc/passwd": 0o644,
-			"etc/ssl/certs/ca-certificates.crt": 0o644, "usr/share/zoneinfo.zip": 0o644, "tmp": 0o1777, "var/lib/coredns-safebrowsing": 0o700,
+			"etc/ssl/certs/ca-certificates.crt": 0o644, "usr/share/zoneinfo/Europe/Berlin": 0o644, "usr/share/zoneinfo/Europe": 0o755, "tmp": 0o1777, "var/lib/coredns-safebrowsing": 0o700,
 		} {
 			h := files[name]
 			if h == nil {
