@@ -139,6 +139,9 @@ func (s *settingUp) answers(ctx context.Context) (*answers, error) {
 	if a.key, err = s.key(ctx, a); err != nil {
 		return nil, err
 	}
+	if err := s.sameServer(a); err != nil {
+		return nil, err
+	}
 	// A relay may need no key, and a key from before stays.
 	alone := a.key == "" && a.endpoint == "" && !s.machine.hasKey
 	if a.lists, err = s.lists(ctx, alone); err != nil {
@@ -251,6 +254,22 @@ func (s *settingUp) maySend(ctx context.Context, endpoint string) error {
 		err = fmt.Errorf("give the key for %s with -key-file, or take %s away", endpoint, path.Join(setupFolder, "safebrowsing.key"))
 	}
 	return err
+}
+
+// sameServer returns an error if a key that stays would go to another server than by the Corefile that is there, and no
+// flag says so.
+func (s *settingUp) sameServer(a *answers) error {
+	if a.key != "" || !s.machine.hasKey {
+		return nil
+	}
+	text, _ := os.ReadFile(filepath.Join(s.root, setupFolder, "Corefile"))
+	for line := range strings.Lines(string(text)) {
+		words := strings.Fields(line)
+		if len(words) > 1 && (words[0] == "protocol" || words[0] == "endpoint") && !s.flags.IsSet(words[0]) {
+			return fmt.Errorf("by the Corefile the key that is there is for %s %s: give -%[1]s %[2]s, another -%[1]s, or another key with -key-file", words[0], words[1])
+		}
+	}
+	return nil
 }
 
 // lists returns the public lists to use. They are offered to those who have nothing else.

@@ -574,3 +574,23 @@ func TestSetupKeepsAFileTwiceInASecond(t *testing.T) {
 		t.Errorf("Expected 4 copies, got %q", copies)
 	}
 }
+
+// A key of Web Risk, or the token of a relay, is no key for Google: a second setup that keeps it keeps its server, too.
+func TestSetupAgainKeepsTheServerOfAKeyThatStays(t *testing.T) {
+	for _, test := range []struct{ line, flags string }{
+		{"protocol webrisk", "-protocol webrisk -budget 50"},
+		{"endpoint http://192.168.1.3:8099", "-endpoint http://192.168.1.3:8099"},
+	} {
+		i := newInstalled(t)
+		i.hasKey = true
+		write(t, i.path("Corefile"), ". {\n\tsafebrowsing {\n\t\t"+test.line+" # why\n\t}\n}\n")
+		before := i.files()
+		again := []string{"-no-key", "-upstream", "9.9.9.9", "-serve", "machine", "-yes"}
+		if _, err := i.setup("", again...); err == nil || !strings.Contains(err.Error(), "give -"+test.line) || !slices.Equal(i.files(), before) {
+			t.Errorf("%s: %v", test.line, err)
+		}
+		if out, err := i.setup("", append(again, strings.Fields(test.flags)...)...); err != nil || !strings.Contains(read(t, i.path("Corefile")), "\t"+test.line+"\n") {
+			t.Errorf("%s, with %s: %v\n%s", test.line, test.flags, err, out)
+		}
+	}
+}
