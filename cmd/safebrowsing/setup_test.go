@@ -299,9 +299,19 @@ func TestARemovedPackageLeavesNoResolverInFront(t *testing.T) {
 	}
 }
 
-// dpkg tells an upgrade and an installation after a removal by the same words: what was enabled starts after both.
+// dpkg tells an upgrade and an installation after a removal by the same words: what was enabled starts after both, and
+// a resolver that was in front is so again.
 func TestADebThatComesBackStarts(t *testing.T) {
 	root := t.TempDir()
+	fronts := []place{behindResolved(&holder{}), behindDnsmasq(&holder{unit: "dnsmasq.service"}, loopback)}
+	front := func(p place) string { return filepath.Join(root, p.file.path) }
+	for _, p := range fronts {
+		testkit.Must(t, os.MkdirAll(filepath.Dir(front(p)), 0o755))
+		write(t, front(p), p.file.text)
+	}
+	corefile := filepath.Join(root, setupFolder, "Corefile")
+	testkit.Must(t, os.MkdirAll(filepath.Dir(corefile), 0o755))
+	write(t, corefile, corefileFor(&answers{}, fronts[0]))
 	link := filepath.Join(root, "etc/systemd/system/multi-user.target.wants", setupUnit)
 	testkit.Must(t, os.MkdirAll(filepath.Dir(link), 0o755))
 	testkit.Must(t, os.Symlink("/lib/systemd/system/"+setupUnit, link))
@@ -310,10 +320,26 @@ func TestADebThatComesBackStarts(t *testing.T) {
 	}
 	if ran := runScript(t, root, "postinst", "configure", "1.2.3"); !strings.Contains(ran, "\nstart "+setupUnit+"\n") {
 		t.Errorf("The installation after it ran\n%s", ran)
+	} else {
+		for _, p := range fronts {
+			if !exists(front(p)) || read(t, front(p)) != p.file.text || !strings.Contains(ran, "try-restart "+p.unit+"\n") {
+				t.Errorf("%s does not ask the server that is back; it ran\n%s", p.unit, ran)
+			}
+		}
+	}
+	runScript(t, root, "prerm", "remove")
+	write(t, corefile, corefileFor(&answers{}, place{at: []netip.Addr{loopback}, port: 53}))
+	if runScript(t, root, "postinst", "configure", "1.2.3"); exists(front(fronts[0])) || exists(front(fronts[1])) {
+		t.Error("A resolver asks where the server no longer listens")
 	}
 	runScript(t, root, "postrm", "purge")
 	if _, err := os.Lstat(link); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("A purge leaves the link that enables the service: %v", err)
+	}
+	for _, p := range fronts {
+		if left, _ := filepath.Glob(front(p) + "*"); len(left) > 0 {
+			t.Errorf("A purge leaves %q", left)
+		}
 	}
 }
 
