@@ -279,8 +279,8 @@ func TestSystemdResolvedInFront(t *testing.T) {
 	w.host = "192.0.2.53"
 	w.start(strings.Replace(w.corefile(blockList(t, "blocked.example")), ".:0 {", ".:53 {", 1))
 	w.updated(1)
-	// The resolver of before, which does not filter, is no second upstream.
-	testkit.Must(t, os.WriteFile("/etc/systemd/resolved.conf", []byte("[Resolve]\nDNS="+w.upstream+"\n"), 0o644))
+	// The resolver of before, which does not filter and was asked by TLS, is no second upstream.
+	testkit.Must(t, os.WriteFile("/etc/systemd/resolved.conf", []byte("[Resolve]\nDNS="+w.upstream+"\nDNSOverTLS=yes\n"), 0o644))
 	startForwarder(t, program)
 	checkForwarder(t, "systemd-resolved", "127.0.0.53:53")
 }

@@ -182,7 +182,7 @@ func behindResolved(h *holder) place {
 		at: []netip.Addr{loopback}, port: behindPort, front: &front, by: h, unit: "systemd-resolved.service",
 		says: "systemd-resolved is the resolver of this machine. It stays that, and asks this server",
 		// An empty DNS= takes back those of files before: else resolved asks the first that answers, and no other one.
-		file: resolvedFile("DNS=\n" + resolvedAsks + "Domains=~.\nDNSSEC=no\nFallbackDNS=\n"),
+		file: resolvedFile("DNS=\n" + resolvedAsks + "Domains=~.\nDNSSEC=no\nDNSOverTLS=no\nFallbackDNS=\n"),
 	}
 }
 

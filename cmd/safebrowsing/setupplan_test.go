@@ -51,6 +51,9 @@ func TestWhereSetupPutsTheServer(t *testing.T) {
 	for _, test := range placeTests {
 		p := placeFor(&machine{holders: test.holders}, home()[:test.serve])
 		got := fmt.Sprintf("%v:%d", p.at, p.port)
+		if p.front != nil && p.unit == "systemd-resolved.service" && !strings.Contains(p.file.text, "\nDNSOverTLS=no\n") {
+			t.Errorf("%s: by a line of before it may ask this server by TLS:\n%s", test.name, p.file.text)
+		}
 		if p.front != nil {
 			got += " front " + p.front.String()
 		}
