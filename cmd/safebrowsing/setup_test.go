@@ -233,26 +233,34 @@ func TestSetupConfiguresThePackage(t *testing.T) {
 	}
 }
 
-// A second setup may move the server from behind systemd-resolved to the network. Then systemd-resolved must not go
-// on asking where nobody answers: the machine itself would have no names.
-func TestSetupThatMovesTheServerTellsSystemdResolved(t *testing.T) {
-	i := newInstalled(t)
-	i.holders = []holder{at("systemd-resolve", "systemd-resolved.service", "127.0.0.53")}
-	front := filepath.Join(i.root, "etc/systemd/resolved.conf.d/safebrowsing.conf")
-	if out, err := i.setup("", flagsWith(t, "-serve", "machine")...); err != nil || !strings.Contains(read(t, front), "\nDNS=127.0.0.1:1053\n") {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	i.led = see(i.root).led
-	testkit.Must(t, os.Remove(i.path("Corefile"))) // its copy of this second is there
-	if out, err := i.setup("", flagsWith(t)...); err != nil || !strings.Contains(read(t, i.path("Corefile")), "bind 192.168.1.2\n") {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	const again = "systemctl try-restart systemd-resolved.service"
-	if got := read(t, front); got != "[Resolve]\n" || i.ran[len(i.ran)-1] != again {
-		t.Errorf("systemd-resolved has %q, and at last it ran %q", got, i.ran)
-	}
-	if i.led = see(i.root).led; i.led {
-		t.Error("setup would do it again and again")
+// A second setup may move the server from behind another resolver to the network. Then that one must not go on asking
+// where nobody answers: the machine itself, or whom it serves, would have no names.
+func TestSetupThatMovesTheServerTellsWhoWasInFront(t *testing.T) {
+	for file, test := range map[string]struct {
+		holder      holder
+		asks, after string
+	}{
+		resolvedFile("").path: {at("systemd-resolve", "systemd-resolved.service", "127.0.0.53"), "\nDNS=127.0.0.1:1053\n", "[Resolve]\n"},
+		dnsmasqFile:           {at("dnsmasq", "dnsmasq.service", "127.0.0.1"), "\nserver=127.0.0.1#1053\n", "# safebrowsing setup: dnsmasq no longer asks the server\n"},
+	} {
+		i := newInstalled(t)
+		i.holders = []holder{test.holder}
+		front := filepath.Join(i.root, file)
+		if out, err := i.setup("", flagsWith(t, "-serve", "machine")...); err != nil || !strings.Contains(read(t, front), test.asks) {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		i.led = see(i.root).led
+		testkit.Must(t, os.Remove(i.path("Corefile"))) // its copy of this second is there
+		if out, err := i.setup("", flagsWith(t)...); err != nil || !strings.Contains(read(t, i.path("Corefile")), "bind 192.168.1.2\n") {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		again := "systemctl try-restart " + test.holder.unit
+		if got := read(t, front); got != test.after || i.ran[len(i.ran)-1] != again {
+			t.Errorf("%s has %q, and at last it ran %q", test.holder.name, got, i.ran)
+		}
+		if i.led = see(i.root).led; len(i.led) > 0 {
+			t.Error("setup would do it again and again")
+		}
 	}
 }
 

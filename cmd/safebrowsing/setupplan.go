@@ -52,7 +52,7 @@ type machine struct {
 	servers   []string     // lines of dnsmasq's files that name resolvers for all names, as FILE: LINE
 	systemd   bool         // it runs, and so a unit can be restarted
 	hasKey    bool         // there is a key from before
-	led       bool         // systemd-resolved asks this server behind it, by an earlier setup
+	led       []front      // resolvers that ask this server behind them, by an earlier setup
 	blocked   string       // a name that block.txt blocks; "": it has none, or allow.txt lets it pass
 }
 
@@ -172,7 +172,7 @@ func behindDnsmasq(h *holder, front netip.Addr) place {
 	return place{
 		at: []netip.Addr{loopback}, port: behindPort, front: &front, by: h, unit: h.unit,
 		says: "dnsmasq has port 53. It keeps it, with DHCP and your local names, and asks this server for all others",
-		file: &setupFile{path: dnsmasqFile, text: fmt.Sprintf("no-resolv\nserver=127.0.0.1#%d\n", behindPort), mode: 0o644},
+		file: &setupFile{path: dnsmasqFile, text: "no-resolv\n" + dnsmasqAsks, mode: 0o644},
 	}
 }
 
@@ -188,6 +188,26 @@ func behindResolved(h *holder) place {
 
 // resolvedAsks is the line by which systemd-resolved asks this server behind it.
 var resolvedAsks = fmt.Sprintf("DNS=127.0.0.1:%d\n", behindPort)
+
+// dnsmasqAsks is the line by which dnsmasq does.
+var dnsmasqAsks = fmt.Sprintf("server=127.0.0.1#%d\n", behindPort)
+
+// front is a resolver that setup can put in front of the server.
+type front struct {
+	unit string
+	asks string     // a line of its file, by which it asks the server
+	idle *setupFile // that file, when it no longer does
+	tell string     // to the operator, then
+}
+
+var fronts = []front{
+	{"systemd-resolved.service", resolvedAsks, resolvedFile(""), ""},
+	{
+		"dnsmasq.service", dnsmasqAsks,
+		&setupFile{path: dnsmasqFile, text: "# safebrowsing setup: dnsmasq no longer asks the server\n", mode: 0o644},
+		"dnsmasq no longer asks this server: see that it has another resolver, in /etc/resolv.conf or by server=",
+	},
+}
 
 func resolvedFile(lines string) *setupFile {
 	return &setupFile{path: "/etc/systemd/resolved.conf.d/safebrowsing.conf", text: "[Resolve]\n" + lines, mode: 0o644}
@@ -251,9 +271,14 @@ func planFor(m *machine, a *answers, p place) setupPlan {
 			all.tells = append(all.tells, "Then restart "+strings.TrimSuffix(p.unit, ".service"))
 		}
 	}
-	if m.led && m.systemd && p.port != behindPort && p.file == nil { // nobody answers there any more
-		again := systemctl("try-restart", "systemd-resolved.service")
-		add(step{file: resolvedFile("")}, step{run: again, undo: again})
+	for _, f := range m.led {
+		if m.systemd && p.port != behindPort && (p.file == nil || p.file.path != f.idle.path) { // nobody answers there any more
+			again := systemctl("try-restart", f.unit)
+			add(step{file: f.idle}, step{run: again, undo: again})
+			if f.tell != "" {
+				all.tells = append(all.tells, f.tell)
+			}
+		}
 	}
 	if a.key == "" && !m.hasKey && a.endpoint == "" && len(a.lists) == 0 {
 		all.tells = append(all.tells, "Without a key and lists only the names in block.txt are blocked: run setup again with one of them")

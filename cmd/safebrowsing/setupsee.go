@@ -23,8 +23,11 @@ func see(root string) *machine {
 	m.systemd = err == nil
 	_, err = os.Stat(filepath.Join(root, setupFolder, "safebrowsing.key"))
 	m.hasKey = err == nil
-	front, _ := os.ReadFile(filepath.Join(root, resolvedFile("").path))
-	m.led = strings.Contains(string(front), resolvedAsks)
+	for _, f := range fronts {
+		if text, _ := os.ReadFile(filepath.Join(root, f.idle.path)); strings.Contains(string(text), f.asks) {
+			m.led = append(m.led, f)
+		}
+	}
 	m.blocked = blockedIn(root)
 	for _, file := range []string{"etc/resolv.conf", "run/systemd/resolve/resolv.conf"} { // the latter is behind systemd-resolved
 		text, _ := os.ReadFile(filepath.Join(root, file))
