@@ -392,8 +392,10 @@ func (s *settingUp) write(f *setupFile) error {
 	if err != nil {
 		return fmt.Errorf("keeping %s: %w", path, err)
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
+	if dir := filepath.Dir(path); !exists(dir) { // all may read it, whatever the umask is: systemd-resolved is a user of its own
+		if err := errors.Join(os.MkdirAll(dir, 0o755), os.Chmod(dir, 0o755)); err != nil {
+			return err
+		}
 	}
 	if err := replace(path, f.text, mode); err != nil {
 		os.Remove(copied)
