@@ -108,6 +108,9 @@ func (s *settingUp) do(ctx context.Context) error {
 	if line := alsoAsked(s.machine, p); line != "" {
 		return fmt.Errorf("dnsmasq would also ask another resolver, which blocks nothing, by %s. Take out such lines, and run setup again", line)
 	}
+	if s.machine.unread && p.file != nil && p.file.path == dnsmasqFile {
+		return fmt.Errorf("dnsmasq does not read %s, where setup would lead it to this server: add conf-dir=%[1]s to /etc/dnsmasq.conf, and run setup again", path.Dir(dnsmasqFile))
+	}
 	plan := planFor(s.machine, a, p)
 	s.say("")
 	if s.flags.Bool("dry-run") {

@@ -552,6 +552,39 @@ func TestSetupLeavesDnsmasqNoOtherUpstream(t *testing.T) {
 	}
 }
 
+// A file that dnsmasq does not read leads nobody here, and its old resolvers would answer.
+func TestSetupWritesNoFileThatDnsmasqDoesNotRead(t *testing.T) {
+	i := newInstalled(t)
+	i.holders, i.unread = []holder{at("dnsmasq", "dnsmasq.service", "::")}, true
+	before := i.files()
+	if _, err := i.setup("", flagsWith(t)...); err == nil || !strings.Contains(err.Error(), "add conf-dir=/etc/dnsmasq.d to") || !slices.Equal(i.files(), before) {
+		t.Errorf("got %v", err)
+	}
+	root := t.TempDir()
+	put := func(path, text string) {
+		t.Helper()
+		path = filepath.Join(root, path)
+		testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		write(t, path, text)
+	}
+	for _, test := range []struct {
+		conf, words string
+		unread      bool
+	}{
+		{"#conf-dir=/etc/dnsmasq.d\nconf-dir=/etc/dnsmasq.more\n", "dnsmasq\x00-k", true},
+		{" conf-dir = /etc/dnsmasq.d/,*.conf\n", "dnsmasq\x00-k", false},
+		{"", "/usr/sbin/dnsmasq\x00-7\x00/etc/dnsmasq.d,.dpkg-dist", false}, // Debian
+		{"", "/usr/sbin/dnsmasq\x00--conf-dir=/etc/dnsmasq.d", false},
+	} {
+		put("etc/dnsmasq.conf", test.conf)
+		put("proc/102/comm", "dnsmasq\n")
+		put("proc/102/cmdline", test.words+"\x00")
+		if got := see(root).unread; got != test.unread {
+			t.Errorf("%+v: %v", test, got)
+		}
+	}
+}
+
 // The file of dnsmasq that setup writes was changed by hand: dnsmasq must not read what is kept of it.
 func TestSetupKeepsAFileWhereDnsmasqDoesNotReadIt(t *testing.T) {
 	i := newInstalled(t)

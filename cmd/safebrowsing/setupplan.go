@@ -50,6 +50,7 @@ type machine struct {
 	holders   []holder
 	resolvers []netip.Addr // that the machine asks, without its own addresses
 	servers   []string     // lines of dnsmasq's files that name resolvers for all names, as FILE: LINE
+	unread    bool         // dnsmasq does not read the folder of dnsmasqFile
 	systemd   bool         // it runs, and so a unit can be restarted
 	hasKey    bool         // there is a key from before
 	led       []front      // resolvers that ask this server behind them, by an earlier setup

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -19,6 +20,7 @@ import (
 // see looks at a machine whose files are below root.
 func see(root string) *machine {
 	m := &machine{networks: networksOf(root), holders: holdersOf(filepath.Join(root, "proc")), servers: dnsmasqServers(root)}
+	m.unread = !dnsmasqReads(root, path.Dir(dnsmasqFile))
 	_, err := os.Stat(filepath.Join(root, "run/systemd/system"))
 	m.systemd = err == nil
 	_, err = os.Stat(filepath.Join(root, setupFolder, "safebrowsing.key"))
@@ -139,6 +141,24 @@ func dnsmasqServers(root string) (all []string) {
 		}
 	}
 	return all
+}
+
+// dnsmasqReads reports whether dnsmasq reads the files of a folder: by its configuration, or as Debian's by its arguments.
+func dnsmasqReads(root, folder string) bool {
+	conf, _ := os.ReadFile(filepath.Join(root, "etc/dnsmasq.conf"))
+	for line := range strings.Lines(string(conf)) {
+		word, value, _ := strings.Cut(line, "=")
+		name, _, _ := strings.Cut(value, ",") // then which files
+		if strings.TrimSpace(word) == "conf-dir" && path.Clean(strings.TrimSpace(name)) == folder {
+			return true
+		}
+	}
+	processes, _ := filepath.Glob(filepath.Join(root, "proc/[0-9]*"))
+	return slices.ContainsFunc(processes, func(process string) bool {
+		name, _ := os.ReadFile(filepath.Join(process, "comm"))
+		arguments, _ := os.ReadFile(filepath.Join(process, "cmdline"))
+		return strings.TrimSpace(string(name)) == "dnsmasq" && strings.Contains(string(arguments), folder)
+	})
 }
 
 // holdersOf returns the processes that listen on port 53, by a folder like /proc. What cannot be read
