@@ -51,6 +51,7 @@ type machine struct {
 	resolvers []netip.Addr // that the machine asks, without its own addresses
 	servers   []string     // lines of dnsmasq's files that name resolvers for all names, as FILE: LINE
 	unread    bool         // dnsmasq does not read the folder of dnsmasqFile
+	firewall  string       // what opens port 53 in the one that runs here; "": none is seen
 	systemd   bool         // it runs, and so a unit can be restarted
 	hasKey    bool         // there is a key from before
 	led       []front      // resolvers that ask this server behind them, by an earlier setup
@@ -285,6 +286,9 @@ func planFor(m *machine, a *answers, p place) setupPlan {
 		all.tells = append(all.tells, "Without a key and lists only the names in block.txt are blocked: run setup again with one of them")
 	}
 	all.tells = append(all.tells, p.tells...)
+	if m.firewall != "" && len(a.networks) > 0 && p.port == 53 {
+		all.tells = append(all.tells, fmt.Sprintf("A firewall runs on this machine. Open port 53: %s. Then try from another machine: dig @%s malware.example", m.firewall, p.at[0]))
+	}
 	all.tells = append(all.tells, routerFor(a.networks)...)
 	return all
 }

@@ -215,6 +215,30 @@ func TestSetupForwardsByTLS(t *testing.T) {
 	}
 }
 
+// The firewall of the machine itself lets the questions of setup in, and not those of the network.
+func TestSetupTellsWhatToOpenInTheFirewall(t *testing.T) {
+	for _, test := range []struct{ file, text, want string }{
+		{"sys/fs/cgroup/system.slice/firewalld.service/cgroup.procs", "12\n", "firewall-cmd --permanent --add-service=dns"},
+		{"etc/ufw/ufw.conf", "# ufw\nENABLED=yes\n", "sudo ufw allow 53"},
+		{"etc/ufw/ufw.conf", "# ufw\nENABLED=no\n", ""},
+		{"etc/nftables.conf", "chain input {\n type filter hook input priority filter; policy drop;\n}\n", "th dport 53 accept"},
+		{"etc/nftables.conf", "chain input {\n type filter hook input priority filter;\n}\n", ""},
+	} {
+		i := newInstalled(t)
+		path := filepath.Join(i.root, test.file)
+		testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		write(t, path, test.text)
+		i.firewall = see(i.root).firewall
+		for serve, want := range map[string]bool{"192.168.1.0/24": test.want != "", "machine": false} {
+			out, err := i.setup("", flagsWith(t, "-serve", serve)...)
+			told, router := strings.Index(out, "firewall"), strings.Index(out, "In the router")
+			if err != nil || (told >= 0) != want || want && (told > router || !strings.Contains(out, test.want) || !strings.Contains(out, "dig @192.168.1.2 malware.example")) {
+				t.Errorf("%s, %q, %s: %v\n%s", test.file, test.text, serve, err, out)
+			}
+		}
+	}
+}
+
 // A machine is seen by its files: systemd-resolved with its stub, and dnsmasq for IPv6.
 func TestSetupSeesResolversAndWhoHasPort53(t *testing.T) {
 	root := t.TempDir()

@@ -30,6 +30,7 @@ func see(root string) *machine {
 			m.led = append(m.led, f)
 		}
 	}
+	m.firewall = firewallOf(root)
 	m.blocked = blockedIn(root)
 	for _, file := range []string{"etc/resolv.conf", "run/systemd/resolve/resolv.conf"} { // the latter is behind systemd-resolved
 		text, _ := os.ReadFile(filepath.Join(root, file))
@@ -159,6 +160,22 @@ func dnsmasqReads(root, folder string) bool {
 		arguments, _ := os.ReadFile(filepath.Join(process, "cmdline"))
 		return strings.TrimSpace(string(name)) == "dnsmasq" && strings.Contains(string(arguments), folder)
 	})
+}
+
+// firewallOf returns what opens port 53 in the firewall of a machine, where it keeps ports closed by default; "": none is
+// seen.
+func firewallOf(root string) string {
+	for _, f := range []struct{ file, says, opens string }{
+		{"sys/fs/cgroup/system.slice/firewalld.service/cgroup.procs", "", "sudo firewall-cmd --permanent --add-service=dns && sudo firewall-cmd --reload"},
+		{"etc/ufw/ufw.conf", "\nENABLED=yes", "sudo ufw allow 53"},
+		{"etc/nftables.conf", "policy drop", `in /etc/nftables.conf "meta l4proto { tcp, udp } th dport 53 accept"`},
+		{"etc/sysconfig/nftables.conf", "policy drop", `in /etc/sysconfig/nftables.conf "meta l4proto { tcp, udp } th dport 53 accept"`},
+	} {
+		if text, err := os.ReadFile(filepath.Join(root, f.file)); err == nil && strings.Contains("\n"+string(text), f.says) {
+			return f.opens
+		}
+	}
+	return ""
 }
 
 // holdersOf returns the processes that listen on port 53, by a folder like /proc. What cannot be read
