@@ -101,19 +101,11 @@ func (s *Store) ReadList(name string) (List, error) {
 // A file from another server counts as missing.
 func (s *Store) loadList(name string) (List, error) {
 	l, origin, err := readFile(s.dir, name)
-	switch {
-	case err != nil:
-		return List{}, err
-	case origin == s.origin.Name:
-		return l, nil
+	if err != nil || origin == s.origin.Name {
+		return l, err
 	}
-	for _, p := range s.origin.Predecessors {
-		if origin == p.Name {
-			return l.takenOver(p.Continues), nil
-		}
-	}
-	if s.origin.Related != nil && s.origin.Related(origin) {
-		return l.takenOver(true), nil
+	if p, ok := s.origin.before(origin); ok {
+		return l.takenOver(p.Continues), nil
 	}
 	return List{}, fmt.Errorf("%w: the file came from %s", fs.ErrNotExist, origin)
 }

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -168,6 +169,20 @@ type Predecessor struct {
 	// Continues says that the server that takes over knows the versions, for lists
 	// whose entries are all as wide as the name says.
 	Continues bool
+}
+
+// Serves reports whether lists of an origin, by its name, are in force at this one.
+func (o Origin) Serves(name string) bool {
+	_, before := o.before(name)
+	return name == o.Name || before
+}
+
+// before returns the predecessor with a name, if it is one.
+func (o Origin) before(name string) (p Predecessor, ok bool) {
+	if i := slices.IndexFunc(o.Predecessors, func(p Predecessor) bool { return p.Name == name }); i >= 0 {
+		return o.Predecessors[i], true
+	}
+	return Predecessor{Name: name, Continues: true}, o.Related != nil && o.Related(name)
 }
 
 // scheduleFile returns the file name of the schedule.

@@ -213,5 +213,7 @@ func TestDoctorSaysWhatProtects(t *testing.T) {
 		want(isWarning, "1 of 2 in force, missing: pha4-4b")
 		write(t, corefile, strings.Replace(read(t, corefile), "pha4-4b", "", 1))
 		want(isProblem, "but not updated: se-4b since ", "within a minute after its start")
+		write(t, corefile, strings.Replace(read(t, corefile), endpoint, "http://other.example", 1))
+		want(isWarning, "0 of 1 in force, missing: se-4b") // the file came from another server
 	})
 }

@@ -340,9 +340,7 @@ func heldIn(dir string, origin updater.Origin) (names []string, err error) {
 		return nil, err
 	}
 	for _, s := range all {
-		known := s.Origin == "" || s.Origin == origin.Name ||
-			slices.ContainsFunc(origin.Predecessors, func(p updater.Predecessor) bool { return p.Name == s.Origin })
-		if !known {
+		if s.Origin != "" && !origin.Serves(s.Origin) {
 			other, by := protocol.SplitOrigin(s.Origin)
 			flag := other
 			if strings.Contains(flag, " ") { // several endpoints are one argument

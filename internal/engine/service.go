@@ -211,15 +211,20 @@ func (s *Stored) readFolder(database *lookup.Database, origin updater.Origin, se
 	}
 }
 
-// readLists implements Lists. The Err of a list is fs.ErrNotExist if the folder has none.
+// readLists implements Lists. The Err of a list is fs.ErrNotExist if the folder has none that is in force at this server.
 func (s *Stored) readLists() (lists []updater.ListStatus, err error) {
 	if s.settings.DB == "" {
 		return nil, nil
 	}
 	all, err := updater.Status(s.settings.DB)
+	origin := s.settings.Origin("") // of any key
 	for _, name := range s.settings.Stored() {
 		if i := slices.IndexFunc(all, func(l updater.ListStatus) bool { return l.Name == name }); i >= 0 {
-			lists = append(lists, all[i])
+			l := all[i]
+			if l.Err == nil && !origin.Serves(l.Origin) {
+				l.Err, l.Entries, l.Updated = fs.ErrNotExist, 0, time.Time{}
+			}
+			lists = append(lists, l)
 		} else {
 			lists = append(lists, updater.ListStatus{Name: name, Err: fs.ErrNotExist})
 		}
