@@ -45,11 +45,11 @@ var offered = map[string]struct {
 }
 
 // EncryptedOf returns where server blocks offer encrypted DNS with the plugin, in the order in which
-// clients should try it. Those without the plugin would lead clients past it; those with a view, and
-// those that demand a certificate of their clients, are for some clients only.
+// clients should try it. Those that do not block whatever name is listed would lead clients past the
+// plugin; those with a view, and those that demand a certificate of their clients, are for some clients only.
 func EncryptedOf(blocks []caddyfile.ServerBlock) (all []Encrypted) {
 	for _, b := range blocks {
-		if len(b.Tokens[say.Plugin]) == 0 || len(b.Tokens["view"]) > 0 || demandsCertificate(b) {
+		if !blocksAll(b) || len(b.Tokens["view"]) > 0 || demandsCertificate(b) {
 			continue
 		}
 		listening := ListeningOf(b)
@@ -74,6 +74,22 @@ func EncryptedOf(blocks []caddyfile.ServerBlock) (all []Encrypted) {
 	}
 	slices.SortStableFunc(all, func(a, b Encrypted) int { return cmp.Compare(a.order, b.order) })
 	return all
+}
+
+// blocksAll reports whether a server block has the plugin, for all names and without monitor.
+func blocksAll(b caddyfile.ServerBlock) bool {
+	d := caddyfile.NewDispenserTokens("", b.Tokens[say.Plugin])
+	if !d.Next() {
+		return false
+	}
+	zones := d.RemainingArgs()
+	for d.NextBlock() {
+		if d.Val() == "monitor" {
+			return false
+		}
+		d.RemainingArgs()
+	}
+	return len(zones) == 0 || slices.Contains(zones, ".")
 }
 
 // demandsCertificate reports whether clients without a certificate cannot connect.
