@@ -129,7 +129,12 @@ func upgraded(t *testing.T, rr *dns.SVCB, asked string, roots *x509.CertPool, na
 
 func TestAnEncryptedServerDesignatesItselfToClients(t *testing.T) {
 	w := newWorld(t)
-	w.upstream = leadingUpstream(t)
+	w.upstream = startUpstreamWith(t, func(q dns.Question) []dns.RR {
+		if q.Name == "large.example.org." {
+			return slices.Repeat(leadAway(q), 100)
+		}
+		return leadAway(q)
+	})
 	lines := testkit.Capture(t)
 	authority := w.encrypting("block " + writeFile(t, t.TempDir(), "own.txt", "blocked.example\n"))
 	text, err := os.ReadFile(authority)
@@ -152,10 +157,15 @@ func TestAnEncryptedServerDesignatesItselfToClients(t *testing.T) {
 			t.Errorf("%s: Expected the address of a clean name, got\n%v", p.alpn, m)
 		}
 	}
-	if got := strings.Join(order, " "); got != "doq dot h3 h2" {
-		t.Errorf("Expected the least costly transport first, got %s", got)
+	if got := strings.Join(order, " "); got != "dot h2 doq h3" {
+		t.Errorf("Expected the transports that cut no answers first, of these the least costly, got %s", got)
 	}
-	lines.Only(t, "resolver.arpa leads to this server: doq at dns.home.example, dot at dns.home.example, h3 at dns.home.example, h2 at dns.home.example")
+	for _, rr := range all[:2] {
+		if m := upgraded(t, rr, w.host, roots, "large.example.org."); m.Truncated || len(m.Answer) != 100 {
+			t.Errorf("%v: Expected a large answer as a whole, got %d records, TC %v", rr, len(m.Answer), m.Truncated)
+		}
+	}
+	lines.Only(t, "resolver.arpa leads to this server: dot at dns.home.example, h2 at dns.home.example, doq at dns.home.example, h3 at dns.home.example")
 	if m := w.ask(designation, dns.TypeA); m.Rcode != dns.RcodeSuccess || len(m.Answer) != 0 || len(m.Ns) != 1 {
 		t.Errorf("Expected NODATA for other types, got\n%v", m)
 	}

@@ -29,19 +29,20 @@ type Encrypted struct {
 	Err         error             // why the certificate cannot be read
 	alpn, path  string
 	port        uint16
-	order       int // the least costly for this server first
+	order       int
 }
 
 // offered are the transports that clients can find (RFC 9461 section 4), with what CoreDNS speaks over
-// each, and in which order they are designated.
+// each, and in which order they are designated: first those over which CoreDNS does not cut answers to the
+// size that clients take over UDP, and of these the least costly for this server.
 var offered = map[string]struct {
 	alpn, path string
 	order      int
 }{
-	transport.QUIC:   {"doq", "", 1},
-	transport.TLS:    {"dot", "", 2},
-	transport.HTTPS3: {"h3", answer.DoHPath, 3},
-	transport.HTTPS:  {"h2", answer.DoHPath, 4},
+	transport.TLS:    {"dot", "", 1},
+	transport.HTTPS:  {"h2", answer.DoHPath, 2},
+	transport.QUIC:   {"doq", "", 3},
+	transport.HTTPS3: {"h3", answer.DoHPath, 4},
 }
 
 // EncryptedOf returns where server blocks offer encrypted DNS with the plugin, in the order in which

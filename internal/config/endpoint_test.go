@@ -155,7 +155,7 @@ func TestEncryptedServerBlocksWithThePluginAreDesignated(t *testing.T) {
 	}{
 		{"no encryption", ".:53 {\n$US\n}", nil, ""},
 		{"all transports, in the order of designation", "https://. {\n$TLS\n$US\n}\nhttps3://. {\n$TLS\n$US\n}\ntls://. {\n$TLS\n$US\n}\nquic://. {\n$TLS\n$US\n}", []string{
-			"doq dns.home.example:853  []", "dot dns.home.example:853  []", "h3 dns.home.example:443 /dns-query{?dns} []", "h2 dns.home.example:443 /dns-query{?dns} []",
+			"dot dns.home.example:853  []", "h2 dns.home.example:443 /dns-query{?dns} []", "doq dns.home.example:853  []", "h3 dns.home.example:443 /dns-query{?dns} []",
 		}, ""},
 		{"another port, bound", "tls://.:8853 {\nbind 192.168.1.2 fd00::2\n$TLS\n$US\n}", []string{"dot dns.home.example:8853  [192.168.1.2 fd00::2]"}, ""},
 		{"bound to all", "tls://. {\nbind 0.0.0.0 eth0\n$TLS\n$US\n}", []string{"dot dns.home.example:853  []"}, ""},
