@@ -2,6 +2,7 @@ package answer
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"net/netip"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/plugin/test"
 
 	"github.com/miekg/dns"
@@ -143,6 +145,23 @@ func TestStructuredErrorsFitIntoUDP(t *testing.T) {
 				t.Errorf("Expected the texts with and without contacts, and none: %v, got %v", tc.none, used)
 			}
 		})
+	}
+}
+
+// Over QUIC, too, the server cuts an answer to the size that its client takes.
+func TestAnswersOverQUICFitTheSizeOfTheClient(t *testing.T) {
+	ctx := context.WithValue(t.Context(), dnsserver.Key{}, &dnsserver.Server{Addr: "quic://:853"})
+	p := Reply{TTL: time.Minute, Structured: Structured{Code: 65010, Contacts: []string{"mailto:" + strings.Repeat("a", 200) + "@example.org"}}}.by(true)
+	for _, option := range []dns.EDNS0{&dns.EDNS0_LOCAL{Code: 65010}, new(dns.EDNS0_PADDING)} {
+		for length := 10; length < 254; length += 9 {
+			r := new(dns.Msg).SetQuestion(nameOf(length), dns.TypeA).SetEdns0(512, false)
+			r.IsEdns0().Option = []dns.EDNS0{option}
+			m := p.Blocked(ctx, new(test.ResponseWriter), r, phishingByGoogle) // that writer has a client over UDP, as those of QUIC have
+			m.Truncate(512)                                                    // as the server does
+			if m.Truncated || len(m.Ns) != 1 {
+				t.Errorf("%T, a name of %d bytes: Expected the SOA and no TC, got %d records, TC %v", option, length, len(m.Ns), m.Truncated)
+			}
+		}
 	}
 }
 

@@ -42,39 +42,37 @@ func truncate(text string, size int) string {
 	return strings.ToValidUTF8(text[:min(len(text), max(0, size))], "")
 }
 
-// fit gives an answer the size that its client wants. If it is too large for UDP, fit
+// fit gives an answer the size that its client wants. If it is too large for that, fit
 // shortens its Extended DNS Errors: otherwise the server would drop records, and the
-// client would ask again over TCP. fit leaves out all errors but the first, then tries the shorter
-// texts in order, then truncates the last one. The answer to a query with padding is padded to a multiple of 468 bytes (RFC
-// 8467 section 4.1), but not over UDP.
+// client would ask again over TCP. The server does so over UDP, QUIC and HTTP/3. fit leaves out all errors
+// but the first, then tries the shorter texts in order, then truncates the last one. The answer to a query with
+// padding is padded to a multiple of 468 bytes (RFC 8467 section 4.1) if that is not too large, but not over UDP.
 func fit(ctx context.Context, w dns.ResponseWriter, r, m *dns.Msg, shorter []string) {
 	opt := m.IsEdns0()
 	if opt == nil {
 		return
 	}
-	if overUDP(ctx, w) {
-		state := request.Request{W: w, Req: r}
-		ede := opt.Option[0].(*dns.EDNS0_EDE)
-		over := excess(m, state.Size())
-		if over > 0 && len(opt.Option) > 1 {
-			opt.Option = opt.Option[:1]
-			over = excess(m, state.Size())
-		}
-		for ; over > 0 && len(shorter) > 0; shorter = shorter[1:] {
-			ede.ExtraText = shorter[0]
-			over = excess(m, state.Size())
-		}
-		if over > 0 {
-			ede.ExtraText = truncate(ede.ExtraText, len(ede.ExtraText)-over)
-		}
+	state := request.Request{W: w, Req: r}
+	size, ede := state.Size(), opt.Option[0].(*dns.EDNS0_EDE)
+	over := excess(m, size)
+	if over > 0 && len(opt.Option) > 1 {
+		opt.Option = opt.Option[:1]
+		over = excess(m, size)
+	}
+	for ; over > 0 && len(shorter) > 0; shorter = shorter[1:] {
+		ede.ExtraText = shorter[0]
+		over = excess(m, size)
+	}
+	if over > 0 {
+		ede.ExtraText = truncate(ede.ExtraText, len(ede.ExtraText)-over)
+	}
+	if overUDP(ctx, w) || !slices.ContainsFunc(r.IsEdns0().Option, func(o dns.EDNS0) bool { return o.Option() == dns.EDNS0PADDING }) {
 		return
 	}
-	if slices.ContainsFunc(r.IsEdns0().Option, func(o dns.EDNS0) bool { return o.Option() == dns.EDNS0PADDING }) {
-		padding := new(dns.EDNS0_PADDING)
-		opt.Option = append(opt.Option, padding)
-		if rest := m.Len() % paddingBlock; rest > 0 {
-			padding.Padding = make([]byte, paddingBlock-rest)
-		}
+	const head = 4 // bytes of an option
+	if bare := m.Len() + head; bare <= size {
+		padded := min((bare+paddingBlock-1)/paddingBlock*paddingBlock, size)
+		opt.Option = append(opt.Option, &dns.EDNS0_PADDING{Padding: make([]byte, padded-bare)})
 	}
 }
 
