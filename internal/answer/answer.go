@@ -76,11 +76,12 @@ func (p Reply) Blocked(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, d 
 }
 
 // ttlOf returns the TTL of a blocking answer: the configured one, cut to MaxTTL and to
-// the end of the verdict.
+// the end of the verdict, by the clock that is further: the monotonic clock stops while the machine is suspended, and
+// the other one may be set.
 func (p Reply) ttlOf(d lookup.Decision, now time.Time) time.Duration {
 	ttl := min(p.TTL, MaxTTL)
 	if !d.Expires.IsZero() {
-		ttl = min(ttl, d.Expires.Sub(now))
+		ttl = min(ttl, d.Expires.Sub(now), d.Expires.Round(0).Sub(now.Round(0)))
 	}
 	return max(0, ttl)
 }

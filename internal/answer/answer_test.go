@@ -13,6 +13,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -44,6 +45,20 @@ func TestTTLOfABlockingAnswerEndsWithTheVerdict(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// The monotonic clock stops while the machine is suspended, and the other one may be set.
+func TestTTLOfABlockingAnswerEndsWithTheVerdictByBothClocks(t *testing.T) {
+	now := time.Now()
+	for name, received := range map[string]time.Time{
+		"suspended for 20 minutes": testkit.ClockSet(now, -20*time.Minute),
+		"set back by an hour":      testkit.ClockSet(now.Add(-20*time.Minute), time.Hour),
+	} {
+		d := lookup.Decision{Verdict: lookup.Unsafe, Threat: lookup.Malware, Expires: received.Add(30 * time.Minute)}
+		if got := (Reply{TTL: MaxTTL}).ttlOf(d, now); got != 10*time.Minute {
+			t.Errorf("%s: Expected 10 minutes, got %v", name, got)
+		}
 	}
 }
 
