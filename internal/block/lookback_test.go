@@ -339,6 +339,28 @@ func TestFamiliarityIsAMeanOfAboutADay(t *testing.T) {
 	}
 }
 
+// On a busy server each counter has much of other names.
+func TestManyQueriesMakeNoNameFamiliar(t *testing.T) {
+	begin := time.Now()
+	f := newFamiliarity(begin)
+	for i := range 200_000 { // a sample of 890 queries a second for an hour
+		f.add(lookup.FromQname(fmt.Sprintf("n%d.example.", i)), 1)
+	}
+	f.add(lookup.FromQname("www.familiar.example."), 1000)
+	now, familiar := begin.Add(time.Hour), 0
+	for i := range 1000 {
+		if f.perHour(lookup.FromQname(fmt.Sprintf("m%d.example.", i)), now) >= familiarRate {
+			familiar++
+		}
+	}
+	if familiar > 10 {
+		t.Errorf("%d of 1000 names that nobody has asked for are taken for familiar ones", familiar)
+	}
+	if got := f.perHour(lookup.FromQname("www.familiar.example."), now); got < 14_000 || got > 18_000 {
+		t.Errorf("Expected some 16,000 an hour, got %d", got)
+	}
+}
+
 // A name that is forgotten and asked for again is one of the last names.
 func TestTheLastNamesAreKept(t *testing.T) {
 	names := newAskedNames(2)

@@ -3,6 +3,7 @@ package block
 import (
 	"cmp"
 	"hash/maphash"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -40,12 +41,14 @@ func (l *loudness) blocked(q dns.Question, d lookup.Decision, now time.Time) {
 }
 
 // familiarity estimates how often names in no list were asked for: a count-min sketch of a
-// sample of the queries, of 64 KiB. A name that shares its counters with a more frequent
-// one is overestimated. Counting takes no lock and reads no clock. The zero value is not
-// ready: use newFamiliarity. It is safe for concurrent use.
+// sample of the queries, of 64 KiB. What each counter has of other names on average is taken off: on a
+// busy server that is much. A name that shares its counters with a more frequent one is overestimated.
+// Counting takes no lock and reads no clock. The zero value is not ready: use newFamiliarity. It is safe
+// for concurrent use.
 type familiarity struct {
 	seed     maphash.Seed
 	counters [2][familiarWidth]atomic.Uint32
+	total    atomic.Uint64 // of each row
 
 	mu    sync.Mutex
 	since time.Time // when the counts began; guarded by mu
@@ -72,6 +75,7 @@ func (f *familiarity) count(h lookup.Host) {
 // add adds to the counters of a host.
 func (f *familiarity) add(h lookup.Host, n uint32) {
 	first, second := f.places(h)
+	f.total.Add(uint64(n))
 	f.counters[0][first].Add(n)
 	f.counters[1][second].Add(n)
 }
@@ -90,8 +94,10 @@ func (f *familiarity) perHour(h lookup.Host, now time.Time) int {
 		f.halve(now)
 	}
 	first, second := f.places(h)
-	n := min(f.counters[0][first].Load(), f.counters[1][second].Load())
-	return int(float64(n) * familiarSample / max(1, now.Sub(f.since).Hours()))
+	n := float64(min(f.counters[0][first].Load(), f.counters[1][second].Load()))
+	others := max(0, float64(f.total.Load())-n) / (familiarWidth - 1) // what they have added to each counter, on average
+	n = max(0, n-others-3*math.Sqrt(others))                          // and by chance, hardly more than three deviations
+	return int(n * familiarSample / max(1, now.Sub(f.since).Hours()))
 }
 
 // halve halves the counts and the time in which they were counted, so the means stay.
@@ -100,7 +106,11 @@ func (f *familiarity) halve(now time.Time) {
 	for row := range f.counters {
 		for i := range f.counters[row] {
 			c := &f.counters[row][i]
-			c.Add(-(c.Load() / 2)) // wraps around, which subtracts
+			half := c.Load() / 2
+			c.Add(-half) // wraps around, which subtracts
+			if row == 0 {
+				f.total.Add(-uint64(half))
+			}
 		}
 	}
 }
