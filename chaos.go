@@ -32,12 +32,24 @@ func (s *SafeBrowsing) why(r *dns.Msg, host string) *dns.Msg {
 		return m
 	}
 	m.Authoritative = true
-	a := s.block.Why(lookup.FromQname(host))
+	a := s.block.Why(typed(host))
 	m.Answer = []dns.RR{&dns.TXT{
 		Hdr: dns.RR_Header{Name: r.Question[0].Name, Rrtype: dns.TypeTXT, Class: dns.ClassCHAOS},
 		Txt: txtStrings(a.Words(time.Now())),
 	}}
 	return m
+}
+
+// typed returns the host that a person has asked about. dig sends an international name as it is typed, unless it
+// writes to a terminal.
+func typed(name string) lookup.Host {
+	h := lookup.FromQname(name)
+	if strings.Contains(h.String(), "%") {
+		if international, ok := lookup.ParseHost(h.String()); ok {
+			return international
+		}
+	}
+	return h
 }
 
 const (

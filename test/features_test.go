@@ -91,7 +91,7 @@ func TestWhyIsAnsweredFromWhatIsKnown(t *testing.T) {
 	w := newWorld(t)
 	w.threaten("evil.example.com/")
 	w.publish("mw-4b", "collides.example.com/") // its hash has a listed prefix, and that is all
-	own := writeFile(t, t.TempDir(), "own.txt", "# mine\nblocked.example\n")
+	own := writeFile(t, t.TempDir(), "own.txt", "# mine\nblocked.example\nbücher.example\n")
 	w.run("explain", blockList(t, "sb-test.example"), "block "+own, "allow good.example", "except lan")
 	tests := []struct{ name, want string }{
 		{"clean.example.org", "verdict=safe note=no threat list has it"},
@@ -99,6 +99,7 @@ func TestWhyIsAnsweredFromWhatIsKnown(t *testing.T) {
 		{"www.evil.example.com", "verdict=unsure decided_by=list warning=suspected, not confirmed (Safe Browsing) list=se-4b expression=evil.example.com/ note=suspected: a query would have it confirmed by the server"},
 		{"www.good.example", "verdict=safe decided_by=allow list=Corefile"},
 		{"blocked.example", "verdict=unsafe decided_by=block list=own.txt line=2 expression=blocked.example/ unblock=remove blocked.example from the list, or add: allow blocked.example"},
+		{`b\195\188cher.example`, "verdict=unsafe decided_by=block list=own.txt line=3 expression=xn--bcher-kva.example/ unblock=remove xn--bcher-kva.example from the list, or add: allow xn--bcher-kva.example"},
 		{"sb-test.example", "verdict=unsafe decided_by=block list=own.txt line=1 expression=sb-test.example/ unblock=remove sb-test.example from the list, or add: allow sb-test.example"},
 		{"nas.local", "verdict=safe decided_by=nobody note=never looked up in Safe Browsing's lists: the name is not public"},
 		{"nas.lan", "verdict=safe decided_by=nobody note=not checked: it is in no zone of this server block, or in one of its exceptions"},
