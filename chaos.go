@@ -15,9 +15,11 @@ import (
 // whyZone is the zone below which clients ask why a name is blocked or not.
 const whyZone = ".why.safebrowsing."
 
-// asksWhy returns the name that a query of class CH asks about.
+// asksWhy returns the name that a query asks about, whatever its type and class: no other server is to learn it. It
+// does not allocate for other names.
 func asksWhy(state *request.Request) (host string, ok bool) {
-	if state.QClass() != dns.ClassCHAOS || state.QType() != dns.TypeTXT {
+	qname := state.Req.Question[0].Name
+	if front := len(qname) - len(whyZone); front <= 0 || !strings.EqualFold(qname[front:], whyZone) {
 		return "", false
 	}
 	return strings.CutSuffix(state.Name(), whyZone)
@@ -27,7 +29,7 @@ func asksWhy(state *request.Request) (host string, ok bool) {
 // expression, and for how long the verdict holds. It never asks the server.
 func (s *SafeBrowsing) why(r *dns.Msg, host string) *dns.Msg {
 	m := new(dns.Msg).SetReply(r)
-	if !s.block.Config.Explain {
+	if q := r.Question[0]; !s.block.Config.Explain || q.Qclass != dns.ClassCHAOS || q.Qtype != dns.TypeTXT {
 		m.Rcode = dns.RcodeRefused
 		return m
 	}

@@ -45,6 +45,27 @@ func TestWhyIsRefusedUnlessSet(t *testing.T) {
 	}
 }
 
+// A name that somebody asks about is nobody's business upstream, also where CH or TXT was forgotten.
+func TestWhyIsRefusedForOtherTypesAndClasses(t *testing.T) {
+	for _, explain := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBubble(t, 0, func(s *SafeBrowsing) { s.block.Config.Explain = explain })
+			defer b.stop()
+			for _, q := range []dns.Question{
+				{Name: "clean.example.why.safebrowsing.", Qtype: dns.TypeTXT, Qclass: dns.ClassINET},
+				{Name: "clean.example.Why.SafeBrowsing.", Qtype: dns.TypeA, Qclass: dns.ClassINET},
+				{Name: "clean.example.why.safebrowsing.", Qtype: dns.TypeA, Qclass: dns.ClassCHAOS},
+			} {
+				w := new(recorder)
+				b.plugin.ServeDNS(t.Context(), w, &dns.Msg{Question: []dns.Question{q}})
+				if len(w.msgs) != 1 || w.msgs[0].Rcode != dns.RcodeRefused {
+					t.Errorf("explain %v, %v: Expected REFUSED, got %v", explain, q, w.msgs)
+				}
+			}
+		})
+	}
+}
+
 // Of a name that is suspected why says what clients get, and of another one that a list is missing.
 func TestWhyOfANameThatIsNotConfirmed(t *testing.T) {
 	testkit.Capture(t)
