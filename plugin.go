@@ -16,10 +16,13 @@ package safebrowsing
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/coredns/coredns/plugin"
+	"github.com/coredns/coredns/plugin/metrics"
 	clog "github.com/coredns/coredns/plugin/pkg/log"
+	"github.com/coredns/coredns/plugin/pkg/transport"
 	"github.com/coredns/coredns/request"
 
 	"github.com/miekg/dns"
@@ -173,10 +176,19 @@ func (s *SafeBrowsing) answer(ctx context.Context, w dns.ResponseWriter, r *dns.
 	if s.block.Config.Monitor {
 		return passed
 	}
-	if m := s.block.Reply().Blocked(ctx, w, r, d); m != nil { // else an own list has the query dropped
-		w.WriteMsg(m)
-	}
+	send(ctx, w, s.block.Reply().Blocked(ctx, w, r, d))
 	return answered
+}
+
+// send writes an answer, or none if it is nil: an own list has the query dropped. Over QUIC each query has a stream,
+// which ends here then: a client has a number of them at once (RFC 9250 section 4.2).
+func send(ctx context.Context, w dns.ResponseWriter, m *dns.Msg) {
+	switch {
+	case m != nil:
+		w.WriteMsg(m)
+	case strings.HasPrefix(metrics.WithServer(ctx), transport.QUIC+"://"):
+		w.Close()
+	}
 }
 
 // observe puts a decision into the metrics and the metadata.

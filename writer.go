@@ -77,9 +77,7 @@ func (q *query) replace(w dns.ResponseWriter, d lookup.Decision) bool {
 	default:
 		return false
 	}
-	if m != nil { // else an own list has the query dropped
-		w.WriteMsg(m)
-	}
+	send(q.ctx, w, m)
 	return true
 }
 

@@ -1,6 +1,7 @@
 package test
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -44,6 +45,38 @@ func (w *world) encrypting(properties ...string) (authority string) {
 	})
 	w.updated(1)
 	return cert
+}
+
+// quicOnly is a Corefile that answers over QUIC at an address.
+func (w *world) quicOnly(address string, properties ...string) string {
+	cert, key := testkit.Certificate(w.t, w.t.TempDir())
+	_, port, _ := net.SplitHostPort(address)
+	return strings.Replace(w.corefile(properties...), ".:0 {", "quic://.:"+port+" {\n\ttls "+cert+" "+key, 1)
+}
+
+// overQUIC starts a CoreDNS that answers over QUIC, and returns how to ask it for addresses over one connection.
+func (w *world) overQUIC(properties ...string) (ask func(name string) (*dns.Msg, error)) {
+	w.t.Helper()
+	w.elsewhere = testkit.FreeAddress(w.t, w.host)
+	w.begin(w.quicOnly(w.elsewhere, properties...))
+	ctx, cancel := context.WithTimeout(w.t.Context(), 2*patience)
+	w.t.Cleanup(cancel)
+	quic := slices.IndexFunc(differentialTransports, func(tr transport) bool { return tr.name == "QUIC" })
+	exchange, conn, err := differentialTransports[quic].dial(ctx, w.elsewhere, &tls.Config{InsecureSkipVerify: true})
+	testkit.Must(w.t, err)
+	w.t.Cleanup(func() { conn.Close() })
+	return func(name string) (*dns.Msg, error) {
+		m := new(dns.Msg)
+		query, err := m.SetQuestion(name, dns.TypeA).SetEdns0(1232, false).Pack()
+		if err != nil {
+			return nil, err
+		}
+		raw, err := exchange(query)
+		if err != nil {
+			return nil, err
+		}
+		return m, m.Unpack(raw)
+	}
 }
 
 // designated asks as a client does that looks for encrypted DNS (RFC 9462 section 4).

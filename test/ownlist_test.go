@@ -3,6 +3,7 @@ package test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strings"
@@ -148,6 +149,24 @@ func TestANameThatAPolicyZoneDropsGetsNoAnswer(t *testing.T) {
 	over := transports(t, "respond nodata\nblock "+zone)
 	if m, err := over["udp"](new(dns.Msg).SetQuestion("drop.example.", dns.TypeA)); err != nil || m.Rcode != dns.RcodeSuccess || len(m.Ns) != 1 {
 		t.Errorf("Expected respond to win, got %v\n%v", err, m)
+	}
+}
+
+// Over QUIC each query has a stream, and a client has 256 of them at once.
+func TestNamesThatAreDroppedLeaveNoStreamsOpen(t *testing.T) {
+	w := newWorld(t)
+	ask := w.overQUIC("block " + writeFile(t, t.TempDir(), "drop.rpz", "drop.example CNAME rpz-drop.\n"))
+	var dropped sync.WaitGroup
+	for range 300 {
+		dropped.Go(func() {
+			if m, err := ask("drop.example."); !errors.Is(err, io.EOF) {
+				t.Errorf("Expected the end of the stream and no answer, got %v, %v", m, err)
+			}
+		})
+	}
+	dropped.Wait()
+	if m, err := ask("clean.example.org."); err != nil || len(m.Answer) != 1 {
+		t.Errorf("Expected the connection to go on, got %v, %v", m, err)
 	}
 }
 
