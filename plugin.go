@@ -17,6 +17,7 @@ package safebrowsing
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/coredns/coredns/plugin"
@@ -47,6 +48,11 @@ type SafeBrowsing struct {
 	searching *lookup.Places // of those that wait for a search which they have caused
 	closeDoor func()         // lets go of the door of the process; set with the start
 	detached  detached       // next plugins and confirmations that outlive their query; ended with the server block
+	place     string         // keys, addresses and view of the server block; set with the start
+
+	// successor has taken the place of this one, which has ended, in a reload. CoreDNS does not end connections over
+	// QUIC then: their queries still come here.
+	successor atomic.Pointer[SafeBrowsing]
 }
 
 // The first places of queries that wait, see lookup.NewPlaces, with much memory and with little.
@@ -97,6 +103,12 @@ const (
 
 // ServeDNS implements the plugin.Handler interface.
 func (s *SafeBrowsing) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
+	if next := s.successor.Load(); next != nil {
+		if after := next.successor.Load(); after != nil { // a connection may outlive many reloads
+			s.successor.Store(after)
+		}
+		return next.ServeDNS(ctx, w, r)
+	}
 	switch on, q := s.decide(ctx, w, r); on {
 	case answered: // not the rcode: after REFUSED and SERVFAIL the server would answer a second time
 		return dns.RcodeSuccess, nil

@@ -70,11 +70,12 @@ func live(c *caddy.Controller, s *SafeBrowsing) {
 	of := instanceOf(c)
 	of.blocks = append(of.blocks, s.block)
 	c.OnStartup(func() error {
-		cfg := &s.block.Config
+		cfg, server := &s.block.Config, dnsserver.GetConfig(c)
+		s.place = fmt.Sprint(c.ServerBlockKeys, server.ListenHosts, server.ViewName)
 		file, blocks := corefileOf(of.generation)
 		loop := cfg.LoopWarning(blocks, config.SystemResolvers(config.ResolvConf), config.MachineAddresses())
 		encrypted := config.EncryptedOf(blocks)
-		if dnsserver.GetConfig(c).ViewName == "" { // clients of a view would leave its rules
+		if server.ViewName == "" { // clients of a view would leave its rules
 			s.block.Designate(config.Designated(encrypted))
 		}
 		of.sayOnce(func(text string) { log.Warning(text) }, cfg.Warnings, config.HiddenViews(file, blocks), cfg.Undesignated(encrypted), []string{loop})
@@ -93,7 +94,7 @@ func live(c *caddy.Controller, s *SafeBrowsing) {
 	}
 	// At the end of the process CoreDNS still serves queries after OnShutdown, for as
 	// long as health's lameduck lasts. So the engine stays until OnFinalShutdown. In a
-	// reload the servers have stopped before OnShutdown.
+	// reload the servers have stopped before OnShutdown, but for connections over QUIC.
 	var restarting atomic.Bool
 	c.OnRestart(func() error {
 		restarting.Store(true)
@@ -214,11 +215,16 @@ func (b *started) start(s *SafeBrowsing, generation uint64) error {
 	return nil
 }
 
-// end ends a server block, once.
+// end ends a server block, once. If another one has taken its place in a reload, queries that still come are for that.
 func (b *started) end(s *SafeBrowsing) {
 	b.mu.Lock()
-	_, ok := b.generations[s]
+	generation, ok := b.generations[s]
 	delete(b.generations, s)
+	for other, later := range b.generations {
+		if ok && later > generation && other.place == s.place {
+			s.successor.Store(other)
+		}
+	}
 	b.mu.Unlock()
 	if ok {
 		s.end()

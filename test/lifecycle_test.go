@@ -192,3 +192,34 @@ func TestReloadAfterAFailedOneFollowsTheEngineThatWentOn(t *testing.T) {
 	}
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 }
+
+// CoreDNS does not end connections over QUIC when it reloads: the server of before answers on.
+func TestAConnectionThatOutlivesAReloadHasTheNewRules(t *testing.T) {
+	w := newWorld(t)
+	list := "block " + writeFile(t, t.TempDir(), "own.txt", "blocked.example\n")
+	ask := w.overQUIC()
+	want := func(name string, blocked bool) {
+		t.Helper()
+		if m, err := ask(name); err != nil || isBlocked(m) != blocked || !blocked && len(m.Answer) != 1 {
+			t.Errorf("%s: Expected blocked: %v, got %v\n%v", name, blocked, err, m)
+		}
+	}
+	reload := func(properties ...string) {
+		t.Helper()
+		caddyMu.Lock()
+		defer caddyMu.Unlock()
+		instance, err := w.instance.Restart(input(w.quicOnly(w.elsewhere, properties...)))
+		testkit.Must(t, err)
+		w.instance = instance
+	}
+	want("blocked.example.", false)
+	for _, properties := range [][]string{{list}, {list, "cache 77"}} {
+		reload(properties...)
+		want("blocked.example.", true)
+		want("clean.example.org.", false)
+	}
+	w.failReload(w.quicOnly(w.elsewhere) + w.corefile())
+	want("blocked.example.", true)
+	reload()
+	want("blocked.example.", false)
+}
