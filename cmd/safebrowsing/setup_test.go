@@ -307,6 +307,33 @@ func TestARemovedPackageLeavesNoResolverInFront(t *testing.T) {
 	}
 }
 
+// Where systemd-resolved made room on the network it serves the network again, once the server has ended; not if the
+// package comes back, which needs the room.
+func TestARemovedPackageGivesTheNetworkBackToSystemdResolved(t *testing.T) {
+	p := placeFor(&machine{holders: []holder{at("systemd-resolve", "systemd-resolved.service", "192.168.1.2")}}, home()[:1])
+	again := "try-restart " + p.unit + "\n"
+	for _, test := range []struct {
+		arg     string
+		removed bool
+	}{{"remove", true}, {"0", true}, {"upgrade", false}} {
+		root := t.TempDir()
+		path := filepath.Join(root, p.file.path)
+		testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		write(t, path, p.file.text)
+		ran := runScript(t, root, "prerm", test.arg)
+		if exists(path) == test.removed || strings.Contains(ran, again) != test.removed || strings.Index(ran, again) < strings.Index(ran, "stop ") {
+			t.Errorf("%s: it is there: %v; it ran\n%s", test.arg, exists(path), ran)
+		}
+		if test.arg != "remove" {
+			continue
+		}
+		ran = runScript(t, root, "postinst", "configure", "1.2.3")
+		if !exists(path) || !strings.Contains(ran, again) || strings.Index(ran, again) > strings.Index(ran, "\nstart "+setupUnit+"\n") {
+			t.Errorf("The package is back: it is there: %v; it ran\n%s", exists(path), ran)
+		}
+	}
+}
+
 // dpkg tells an upgrade and an installation after a removal by the same words: what was enabled starts after both, and
 // a resolver that was in front is so again.
 func TestADebThatComesBackStarts(t *testing.T) {
