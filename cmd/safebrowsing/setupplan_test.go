@@ -270,6 +270,7 @@ func TestSetupSeesResolversAndWhoHasPort53(t *testing.T) {
 	put("etc/dnsmasq.d/isp", "server=1.0.0.1#5353\n")
 	put("etc/dnsmasq.d/safebrowsing.conf", "no-resolv\nserver=127.0.0.1#1053\n")
 	put("etc/dnsmasq.d/safebrowsing.conf.2026-11-20-101112.000000~", "server=9.9.9.9\n")
+	put("etc/coredns-safebrowsing/safebrowsing.key", " \n") // Ctrl-D before the key was pasted
 	put("etc/coredns-safebrowsing/block.txt", "# a list\n*.below.example\n.allowed.example\n.allowed-there.example\n.Bücher.example # why\n")
 	put("etc/coredns-safebrowsing/allow.txt", "allowed.example\n")
 	put("var/lib/coredns-safebrowsing/allow.txt", "allowed-there.example\n")
@@ -283,5 +284,8 @@ func TestSetupSeesResolversAndWhoHasPort53(t *testing.T) {
 	}
 	if got := fmt.Sprintln(m.resolvers, m.systemd, m.hasKey, m.blocked); got != "[203.0.113.77 203.0.113.78] true false xn--bcher-kva.example\n" {
 		t.Errorf("resolvers, systemd, key, name: %s", got)
+	}
+	if put("etc/coredns-safebrowsing/safebrowsing.key", testkit.Key+"\n"); !see(root).hasKey {
+		t.Error("It sees no key")
 	}
 }

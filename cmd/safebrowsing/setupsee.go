@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
+	"io/fs"
 	"net"
 	"net/netip"
 	"os"
@@ -23,8 +25,8 @@ func see(root string) *machine {
 	m.unread = !dnsmasqReads(root, path.Dir(dnsmasqFile))
 	_, err := os.Stat(filepath.Join(root, "run/systemd/system"))
 	m.systemd = err == nil
-	_, err = os.Stat(filepath.Join(root, setupFolder, "safebrowsing.key"))
-	m.hasKey = err == nil
+	key, err := os.ReadFile(filepath.Join(root, setupFolder, "safebrowsing.key"))
+	m.hasKey = len(bytes.TrimSpace(key)) > 0 || errors.Is(err, fs.ErrPermission) // an empty one is none, as for the server
 	for _, f := range fronts {
 		if text, _ := os.ReadFile(filepath.Join(root, f.idle.path)); strings.Contains(string(text), f.asks) {
 			m.led = append(m.led, f)
