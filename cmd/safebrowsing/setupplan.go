@@ -123,6 +123,13 @@ func placeFor(m *machine, networks []network) place {
 				file: resolvedFile("DNSStubListenerExtra=\n"),
 			}
 		case h.name == "dnsmasq" && h.unit == "dnsmasq.service":
+			for _, address := range at {
+				if !slices.ContainsFunc(m.holders, func(o holder) bool { return o.name == h.name && o.has(address) }) {
+					p := behind(h)
+					p.tells = append(p.tells, fmt.Sprintf("dnsmasq does not listen on %s: run setup for the networks that dnsmasq serves, or for the others", address))
+					return p
+				}
+			}
 			return behindDnsmasq(h, at[0])
 		case strings.HasPrefix(h.name, "coredns") && h.unit != "":
 			return place{at: at, port: 53, by: h, stop: h.unit, says: "Another CoreDNS has port 53. Its unit " + h.unit + " is stopped and disabled"}

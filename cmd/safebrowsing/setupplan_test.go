@@ -40,6 +40,8 @@ var placeTests = []struct {
 	{"dnsmasq everywhere by IPv6", 0, []holder{at("dnsmasq", "dnsmasq.service", "::")}, "[127.0.0.1]:1053 front 127.0.0.1 /etc/dnsmasq.d/safebrowsing.conf"},
 	{"dnsmasq of virtual machines", 1, []holder{at("dnsmasq", "libvirtd.service", "192.168.122.1")}, "[192.168.1.2]:53"},
 	{"dnsmasq of another unit", 1, []holder{at("dnsmasq", "NetworkManager.service", "0.0.0.0")}, "[127.0.0.1]:1053 tells"},
+	{"dnsmasq on the second network", 2, []holder{at("dnsmasq", "dnsmasq.service", "127.0.0.1"), at("dnsmasq", "dnsmasq.service", "10.0.0.2")}, "[127.0.0.1]:1053 tells"},
+	{"dnsmasq on both networks", 2, []holder{at("dnsmasq", "dnsmasq.service", "10.0.0.2"), at("dnsmasq", "dnsmasq.service", "192.168.1.2")}, "[127.0.0.1]:1053 front 192.168.1.2 /etc/dnsmasq.d/safebrowsing.conf"},
 	{"another CoreDNS", 1, []holder{at("coredns", "coredns.service", "::")}, "[192.168.1.2]:53 stop coredns.service"},
 	{"a CoreDNS without a unit", 1, []holder{at("coredns", "", "::")}, "[127.0.0.1]:1053 tells"},
 	{"a CoreDNS elsewhere", 1, []holder{at("coredns", "coredns.service", "10.0.0.2")}, "[192.168.1.2]:53"},
