@@ -106,7 +106,7 @@ func (s *settingUp) do(ctx context.Context) error {
 		return fmt.Errorf("the server would ask itself at %s: give another resolver to forward to with -upstream", itself)
 	}
 	if line := alsoAsked(s.machine, p); line != "" {
-		return fmt.Errorf("dnsmasq would also ask another resolver, which blocks nothing, by %s. Take out such lines, and run setup again", line)
+		return fmt.Errorf("%s would also ask another resolver, which blocks nothing, by %s. Take out such lines, and run setup again", strings.TrimSuffix(p.unit, ".service"), line)
 	}
 	if s.machine.unread && p.file != nil && p.file.path == dnsmasqFile {
 		return fmt.Errorf("dnsmasq does not read %s, where setup would lead it to this server: add conf-dir=%[1]s to /etc/dnsmasq.conf, and run setup again", path.Dir(dnsmasqFile))

@@ -579,6 +579,25 @@ func TestSetupLeavesDnsmasqNoOtherUpstream(t *testing.T) {
 	}
 }
 
+// systemd-resolved takes another resolver, too, from a file that it reads after the one of setup.
+func TestSetupLeavesSystemdResolvedNoOtherUpstream(t *testing.T) {
+	for file, refused := range map[string]bool{"etc/systemd/resolved.conf.d/vpn.conf": true, "run/systemd/resolved.conf.d/zz.conf": true, "etc/systemd/resolved.conf.d/dns.conf": false, "etc/systemd/resolved.conf.d/vpn.conf~": false} {
+		i := newInstalled(t)
+		path := filepath.Join(i.root, file)
+		testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		write(t, path, "[Resolve]\n#DNS=192.0.2.1\nDNS=\nFallbackDNS=192.0.2.1\n")
+		if i.later = see(i.root).later; len(i.later) > 0 {
+			t.Errorf("%s: a line that names nobody counts: %q", file, i.later)
+		}
+		write(t, path, "[Resolve]\nDNS = 192.0.2.1\n")
+		i.holders, i.later = []holder{at("systemd-resolve", "systemd-resolved.service", "127.0.0.53")}, see(i.root).later
+		before := i.files()
+		if _, err := i.setup("", flagsWith(t, "-serve", "machine")...); refused && (err == nil || !strings.Contains(err.Error(), "systemd-resolved would also ask another resolver") || !strings.Contains(err.Error(), path+": DNS = 192.0.2.1") || !slices.Equal(i.files(), before)) || !refused && err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}
+
 // A file that dnsmasq does not read leads nobody here, and its old resolvers would answer.
 func TestSetupWritesNoFileThatDnsmasqDoesNotRead(t *testing.T) {
 	i := newInstalled(t)

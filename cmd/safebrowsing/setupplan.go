@@ -52,6 +52,7 @@ type machine struct {
 	servers   []string     // lines of dnsmasq's files that name resolvers for all names, as FILE: LINE
 	unread    bool         // dnsmasq does not read the folder of dnsmasqFile
 	firewall  string       // what opens port 53 in the one that runs here; "": none is seen
+	later     []string     // such lines of files that systemd-resolved reads after the one that setup writes
 	systemd   bool         // it runs, and so a unit can be restarted
 	hasKey    bool         // there is a key from before
 	led       []front      // resolvers that ask this server behind them, by an earlier setup
@@ -163,10 +164,11 @@ func asksItself(a *answers, p place) string {
 
 // alsoAsked returns a line of a resolver's files by which it asks others than the server behind it; "": there is none.
 func alsoAsked(m *machine, p place) string {
-	if p.by == nil || p.by.name != "dnsmasq" || len(m.servers) == 0 {
+	lines := map[string][]string{"dnsmasq.service": m.servers, "systemd-resolved.service": m.later}[p.unit]
+	if p.front == nil || len(lines) == 0 {
 		return ""
 	}
-	return m.servers[0]
+	return lines[0]
 }
 
 // behind is the place behind a resolver that setup does not change.

@@ -32,6 +32,7 @@ func see(root string) *machine {
 			m.led = append(m.led, f)
 		}
 	}
+	m.later = laterServers(root)
 	m.firewall = firewallOf(root)
 	m.blocked = blockedIn(root)
 	for _, file := range []string{"etc/resolv.conf", "run/systemd/resolve/resolv.conf"} { // the latter is behind systemd-resolved
@@ -139,6 +140,29 @@ func dnsmasqServers(root string) (all []string) {
 		for line := range strings.Lines(string(text)) {
 			word, value, _ := strings.Cut(line, "=")
 			if strings.TrimSpace(word) == "server" && (strings.Contains(value, "/#/") || !strings.HasPrefix(strings.TrimSpace(value), "/")) {
+				all = append(all, path+": "+strings.TrimSpace(line))
+			}
+		}
+	}
+	return all
+}
+
+// laterServers returns the lines that name a resolver in files that systemd-resolved reads after the one of setup, by their
+// names, in whichever folder (resolved.conf(5)): they add to what it has.
+func laterServers(root string) (all []string) {
+	var paths []string
+	for _, folder := range []string{"etc", "run", "usr/local/lib", "usr/lib"} {
+		more, _ := filepath.Glob(filepath.Join(root, folder, "systemd/resolved.conf.d/*.conf"))
+		paths = append(paths, more...)
+	}
+	for _, path := range paths {
+		if filepath.Base(path) <= filepath.Base(resolvedFile("").path) {
+			continue
+		}
+		text, _ := os.ReadFile(path)
+		for line := range strings.Lines(string(text)) {
+			word, value, _ := strings.Cut(line, "=")
+			if strings.TrimSpace(word) == "DNS" && strings.TrimSpace(value) != "" {
 				all = append(all, path+": "+strings.TrimSpace(line))
 			}
 		}
