@@ -19,7 +19,7 @@ func remembering(t *testing.T, cfg Config, threats ...ThreatHash) (*Checker, *Pa
 	srv := &server{t: t}
 	srv.knows(5*time.Minute, threats...)
 	cfg.Searcher = srv
-	return checkerOf(t, cfg, "unrelated.example/"), NewPassed(64<<10, 24*time.Hour), srv
+	return checkerOf(t, cfg, "unrelated.example/"), NewPassed(64<<10, 24*time.Hour, nil), srv
 }
 
 // list publishes the list again, with expressions.
@@ -112,7 +112,7 @@ func TestEachExpressionOfANameIsSettledOnce(t *testing.T) {
 // Who asked for a host is told by all bits of its record: not for a name above or below it, also where that has two records.
 func TestWhoAskedForAHostIsKnownUntilItIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := NewPassed(8<<20, 2*time.Hour) // of 10,000 names no bucket gets so many that one has to go
+		p := NewPassed(8<<20, 2*time.Hour, nil) // of 10,000 names no bucket gets so many that one has to go
 		first, _ := p.Note(device1, FromQname("www.example.org."), RuleV5)
 		time.Sleep(10 * time.Minute)
 		p.Note(otherDevice(p), FromQname("www.example.org."), RuleV5)
@@ -159,7 +159,7 @@ func TestANameThatOnlySharesAPrefixIsNotReported(t *testing.T) {
 			late, err := c.LookBack(t.Context(), p, nil)
 			must(t, err)
 			reported += len(late)
-			p = NewPassed(1, time.Hour) // with other keys
+			p = NewPassed(1, time.Hour, nil) // with other keys
 			p.Note(device1, FromQname("clean.example."), RuleV5)
 		}
 		if reported > 5 { // of 64 one in 1,024 is expected: 0.06
@@ -311,14 +311,14 @@ func TestARecordHas24Bytes(t *testing.T) {
 	if got := 3 * unsafe.Sizeof(eight{}); got != 8*passedBytes {
 		t.Errorf("a bucket of 8 records has %d bytes", got)
 	}
-	if n := len(NewPassed(4<<20, time.Hour).pair); n*8*passedBytes > 4<<20 || n*8 < 174_000 {
+	if n := len(NewPassed(4<<20, time.Hour, nil).pair); n*8*passedBytes > 4<<20 || n*8 < 174_000 {
 		t.Errorf("4 MiB hold %d records", n*8)
 	}
-	NewPassed(1, time.Hour).Note(device1, FromQname("www.example.com."), RuleV5) // has one bucket
+	NewPassed(1, time.Hour, nil).Note(device1, FromQname("www.example.com."), RuleV5) // has one bucket
 }
 
 func TestAPairIsRememberedOnce(t *testing.T) {
-	p := NewPassed(64<<10, time.Hour)
+	p := NewPassed(64<<10, time.Hour, nil)
 	seen := make(map[Pair]bool)
 	for _, client := range []uint64{device1, device2, 0} {
 		for _, name := range []string{"www.example.com.", "example.com.", "com.", "a.b.c.d.example.com.", "a.b.c.d.e.f.g.example.com."} {
@@ -346,7 +346,7 @@ func TestAPairIsRememberedOnce(t *testing.T) {
 // The oldest in its bucket goes, so with one bucket the eight last ones stay.
 func TestTheOldestIsForgottenFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := NewPassed(1, time.Hour)
+		p := NewPassed(1, time.Hour, nil)
 		for i := range 20 {
 			if _, added := p.Note(device1, FromQname(named(i)), RuleV5); !added {
 				t.Errorf("%d is not remembered", i)
@@ -363,7 +363,7 @@ func TestTheOldestIsForgottenFirst(t *testing.T) {
 
 func TestWhatIsOlderThanItIsKeptIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := NewPassed(64<<10, time.Hour)
+		p := NewPassed(64<<10, time.Hour, nil)
 		p.Note(device1, FromQname(named(1)), RuleV5)
 		time.Sleep(30 * time.Minute)
 		p.Note(device1, FromQname(named(2)), RuleV5)
@@ -377,9 +377,41 @@ func TestWhatIsOlderThanItIsKeptIsForgotten(t *testing.T) {
 	})
 }
 
+// A router asks for names before its clock is set. A machine may be suspended, and has another clock for that.
+func TestMinutesAreThoseThatPassWhateverTheClockShows(t *testing.T) {
+	const days, hour = 3 * 24 * 3600, 60 * time.Minute
+	for _, test := range []struct {
+		after     time.Duration // by the monotonic clock
+		suspended time.Duration
+		set       int64 // seconds by which the wall clock was set
+		kept      bool
+	}{
+		{30 * time.Minute, 0, 0, true}, {30 * time.Minute, 0, days, true}, {30 * time.Minute, 0, -days, true},
+		{62 * time.Minute, 0, 0, false}, {62 * time.Minute, 0, days, false}, {62 * time.Minute, 0, -days, false},
+		{30 * time.Minute, 20 * time.Minute, 20 * 60, true}, {30 * time.Minute, hour, 3600, false}, {30 * time.Minute, hour, -days, false},
+	} {
+		booted := 5 * hour
+		p := NewPassed(64<<10, hour, func() time.Duration { return booted })
+		begun, host := time.Now(), FromQname("evil.example.")
+		p.Note(device1, host, RuleV5)
+		booted += test.after + test.suspended
+		now := apart(t, begun.Add(test.after), test.set)
+		found, _ := p.listed(func(uint32) bool { return true }, now, 10)
+		if p.Len() == 1 != test.kept {
+			t.Errorf("%+v: %d records", test, p.Len())
+		}
+		for _, one := range found {
+			asked := now.Round(0).Add(-test.after - test.suspended)
+			if off := one[0].Asked.Sub(asked).Abs(); off >= 2*time.Minute {
+				t.Errorf("%+v: asked at %s, told at %s", test, asked, one[0].Asked)
+			}
+		}
+	}
+}
+
 // A reader sees a record that is being replaced as another one, or as none: not as one that was asked for.
 func TestNotingFromManyGoroutines(t *testing.T) {
-	p := NewPassed(8<<10, time.Hour)
+	p := NewPassed(8<<10, time.Hour, nil)
 	c := checkerOf(t, Config{}, manyExpressed(50)...)
 	var wg sync.WaitGroup
 	for worker := range uint64(4) {
@@ -410,7 +442,7 @@ func TestNotingFromManyGoroutines(t *testing.T) {
 func BenchmarkNote(b *testing.B) {
 	hosts := benchHosts()
 	b.Run("remembered", func(b *testing.B) {
-		p := NewPassed(4<<20, 24*time.Hour)
+		p := NewPassed(4<<20, 24*time.Hour, nil)
 		p.Note(device1, hosts[0], RuleV5)
 		b.ReportAllocs()
 		for b.Loop() {
@@ -418,7 +450,7 @@ func BenchmarkNote(b *testing.B) {
 		}
 	})
 	b.Run("remembered, 10,000 pairs", func(b *testing.B) {
-		p := NewPassed(4<<20, 24*time.Hour)
+		p := NewPassed(4<<20, 24*time.Hour, nil)
 		for _, h := range hosts[:10_000] {
 			p.Note(device1, h, RuleV5)
 		}
@@ -431,7 +463,7 @@ func BenchmarkNote(b *testing.B) {
 		}
 	})
 	b.Run("new", func(b *testing.B) {
-		p := NewPassed(4<<20, 24*time.Hour)
+		p := NewPassed(4<<20, 24*time.Hour, nil)
 		b.ReportAllocs()
 		i := 0
 		for b.Loop() {
@@ -440,7 +472,7 @@ func BenchmarkNote(b *testing.B) {
 		}
 	})
 	b.Run("look-back, 10,000 pairs, 4M entries", func(b *testing.B) {
-		p := NewPassed(4<<20, 24*time.Hour)
+		p := NewPassed(4<<20, 24*time.Hour, nil)
 		for _, h := range hosts[:10_000] {
 			p.Note(device1, h, RuleV5)
 		}
@@ -462,7 +494,7 @@ func ExamplePassed() {
 	}
 	defer checker.Close()
 	client := maphash.String(maphash.MakeSeed(), "192.168.1.20")
-	passed := NewPassed(4<<20, 24*time.Hour)
+	passed := NewPassed(4<<20, 24*time.Hour, nil)
 	_, first := passed.Note(client, FromQname("www.example.com."), RuleV5)
 	_, second := passed.Note(client, FromQname("www.example.com."), RuleV5)
 	fmt.Println(first, second)

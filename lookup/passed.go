@@ -38,6 +38,9 @@ import (
 // use.
 type Passed struct {
 	keep  time.Duration
+	clock func() time.Duration // since boot
+	begun time.Time            // a whole minute, from which minutes count
+	boot  time.Duration        // clock at begun
 	seed  maphash.Seed
 	keys  [4]uint64
 	pair  []eight // of each bucket, a cache line: all that Note looks at; 0: no record
@@ -64,10 +67,15 @@ const (
 )
 
 // NewPassed returns a memory of about this size in bytes, at least one bucket, for names that were asked
-// for up to keep ago, at most 22 days.
-func NewPassed(bytes int, keep time.Duration) *Passed {
-	n := max(1, bytes/(8*passedBytes))
-	p := &Passed{keep: keep, seed: maphash.MakeSeed(), pair: make([]eight, n), more: make([]eight, n), seen: make([]eight, n)}
+// for up to keep ago, at most 22 days. sinceBoot is updater.SinceBoot, or nil: then a suspend counts as no time.
+func NewPassed(bytes int, keep time.Duration, sinceBoot func() time.Duration) *Passed {
+	if sinceBoot == nil {
+		sinceBoot = func() time.Duration { return 0 }
+	}
+	n, now := max(1, bytes/(8*passedBytes)), time.Now()
+	seconds := now.Sub(now.Truncate(time.Minute))
+	p := &Passed{keep: keep, clock: sinceBoot, begun: now.Add(-seconds), boot: sinceBoot() - seconds,
+		seed: maphash.MakeSeed(), pair: make([]eight, n), more: make([]eight, n), seen: make([]eight, n)}
 	for i := range p.keys {
 		p.keys[i] = rand.Uint64() | 1 // math/rand/v2 is seeded by the system, and cannot be predicted (ChaCha8)
 	}
@@ -122,7 +130,7 @@ func (p *Passed) add(place uint32, first int, tag uint32, client uint64, h Host,
 	if len(hashes) == 0 {
 		return false
 	}
-	now, device := minuteOf(time.Now()), p.device(client)
+	now, device := p.minuteOf(time.Now()), p.device(client)
 	lock := &p.locks[place%uint32(len(p.locks))]
 	lock.Lock()
 	defer lock.Unlock()
@@ -158,7 +166,7 @@ func (p *Passed) Asked(h Host, r Rule) (all []Late) {
 		return nil
 	}
 	first, more, checks := p.recordOf(hashes[:min(len(hashes), passedOfName)])
-	now, minute := time.Now(), minuteOf(time.Now())
+	now, minute := time.Now(), p.minuteOf(time.Now())
 	for place := range p.pair {
 		for i := range p.pair[place] {
 			pair := p.pair[place][i].Load()
@@ -211,9 +219,12 @@ func (p *Passed) put(place uint32, i int, pair, more, seen uint64) {
 	p.pair[place][i].Store(pair)
 }
 
-func minuteOf(t time.Time) uint16 { return uint16(t.Unix() / 60 % passedMinutes) }
+// minuteOf returns the minute of now by clocks that nobody can set. The one of package time stops during a suspend.
+func (p *Passed) minuteOf(now time.Time) uint16 {
+	return uint16(max(now.Sub(p.begun), p.clock()-p.boot) / time.Minute % passedMinutes)
+}
 
-// ageOf returns how many minutes ago a record was made; 0 if the clock was set back.
+// ageOf returns how many minutes ago a record was made; 0 if it is newer than now.
 func ageOf(seen uint64, now uint16) int {
 	age := now - uint16(seen>>(64-16))
 	if age >= passedMinutes/2 {
@@ -235,7 +246,7 @@ type passedOne struct {
 // prefix. It forgets what is older than keep.
 func (p *Passed) listed(holds func(prefix uint32) bool, now time.Time, most int) (found map[uint32][]passedOne, all bool) {
 	found = make(map[uint32][]passedOne)
-	minute, keep := minuteOf(now), int(p.keep/time.Minute)
+	minute, keep := p.minuteOf(now), int(p.keep/time.Minute)
 	var pause prefixset.Pause
 	for place := range p.pair {
 		pause.After(8 * passedBytes)

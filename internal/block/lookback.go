@@ -75,7 +75,7 @@ func (m *memories) acquire(key memoryKey) (kept *memory, release func()) {
 			}
 		}
 		bytes := rememberedBytes(lookup.UsableMemory())
-		kept = &memory{passed: lookup.NewPassed(bytes, key.keep), rule: key.engine.Dialect().Rule}
+		kept = &memory{passed: lookup.NewPassed(bytes, key.keep, engine.SinceBoot), rule: key.engine.Dialect().Rule}
 		if key.names {
 			kept.names = newAskedNames(bytes / bytesPerName)
 		}
