@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -280,5 +281,30 @@ func TestRepositoriesAreNotMadeWithoutKeys(t *testing.T) {
 	cmd := exec.Command("../pages/build", t.TempDir(), t.TempDir())
 	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "set PAGES_GPG_KEY_FILE to the file of the key") {
 		t.Errorf("Expected the script to say what to set, got %v, %s", err, out)
+	}
+}
+
+// An error of GitHub is no missing release: the site would be published without the repositories, and apt update would fail
+// for all who use them.
+func TestPagesWithoutAReleaseOnlyWhereThereIsNone(t *testing.T) {
+	workflow, err := os.ReadFile("../../.github/workflows/pages.yml")
+	must(t, err)
+	look := regexp.MustCompile(`(?m)^ +(gh release view.*)$`).FindSubmatch(workflow)
+	if look == nil {
+		t.Fatal("Expected the step that looks for a release")
+	}
+	for _, test := range []struct {
+		gh, want string
+		fails    bool
+	}{
+		{"echo v1.2.3", "v1.2.3\nit goes on\n", false},
+		{"echo release not found >&2; return 1", "release not found\n", false},
+		{"echo HTTP 503 >&2; return 1", "HTTP 503\n", true},
+	} {
+		cmd := exec.Command("bash", "-e", "-c", "gh() { "+test.gh+"; }\n"+string(look[1])+"\necho it goes on")
+		cmd.Dir = t.TempDir()
+		if out, err := cmd.CombinedOutput(); string(out) != test.want || (err != nil) != test.fails {
+			t.Errorf("%s: %v\n%s", test.gh, err, out)
+		}
 	}
 }
