@@ -134,6 +134,9 @@ func readFile(dir, name string) (l List, origin string, err error) {
 		return List{}, "", err
 	}
 	l, origin, err = readList(bufio.NewReaderSize(io.LimitReader(f, size), 1<<16), size)
+	if unread(err) {
+		return List{}, "", err
+	}
 	if err == nil && l.Name != name {
 		err = fmt.Errorf("the file holds list %q", l.Name)
 	}
@@ -162,7 +165,10 @@ func verify(f *os.File) (size int64, err error) {
 		return 0, fmt.Errorf("%w: %d bytes, at most %d are read", ErrDamaged, info.Size(), maxListFile)
 	}
 	first := make([]byte, len(listMagic))
-	if _, err := io.ReadFull(f, first); err != nil || string(first) != listMagic {
+	switch _, err := io.ReadFull(f, first); {
+	case unread(err):
+		return 0, err
+	case err != nil || string(first) != listMagic:
 		return 0, errors.Join(fmt.Errorf("%w: not a list file of this version", ErrDamaged), err)
 	}
 	if size = info.Size() - sha256.Size; size < int64(len(first)) {
@@ -184,11 +190,17 @@ func verify(f *os.File) (size int64, err error) {
 	return size, err
 }
 
+// unread reports whether the disk gave an error, which says nothing of the file: the next start may read it.
+func unread(err error) bool {
+	_, failed := errors.AsType[*fs.PathError](err)
+	return failed
+}
+
 // readList reads a list file without the SHA-256 at its end; size is its length.
 func readList(r io.Reader, size int64) (l List, origin string, err error) {
 	magic := make([]byte, len(listMagic))
 	if _, err := io.ReadFull(r, magic); err != nil || string(magic) != listMagic {
-		return List{}, "", errors.New("not a list file of this version")
+		return List{}, "", errors.Join(errors.New("not a list file of this version"), err)
 	}
 	var texts [3][]byte // origin, name, version
 	for i := range texts {

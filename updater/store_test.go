@@ -2,6 +2,7 @@ package updater
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -292,6 +294,27 @@ func TestWhatADeadWriterLeavesIsALeftover(t *testing.T) {
 	for _, name := range left {
 		if name = files.Replaced(strings.TrimSuffix(name, ".kept")); name != scheduleFile && name != "se-4b"+listSuffix {
 			t.Errorf("%q is not cleaned", name)
+		}
+	}
+}
+
+// A disk that fails for a moment damages no list: the next start reads it.
+func TestAListThatCannotBeReadIsNotDamaged(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	must(t, s.SaveList(heldList(t, "se-4b", 1)))
+	f, err := os.OpenFile(s.listPath("se-4b"), os.O_WRONLY, 0) // each read fails
+	must(t, err)
+	defer f.Close()
+	_, err = verify(f)
+	if err == nil || errors.Is(err, ErrDamaged) {
+		t.Errorf("got %v", err)
+	}
+	raw, readErr := os.ReadFile(s.listPath("se-4b"))
+	must(t, readErr)
+	for n := range len(raw) - sha256.Size {
+		_, _, got := readList(io.MultiReader(bytes.NewReader(raw[:n]), iotest.ErrReader(err)), int64(len(raw)))
+		if !unread(got) {
+			t.Errorf("after %d bytes: got %v", n, got)
 		}
 	}
 }
