@@ -452,3 +452,22 @@ func TestOpenWrtDnsmasqIsHandedOverToAServerThatStays(t *testing.T) {
 		}
 	}
 }
+
+// Who had dnsmasq ask a resolver of his own, as by TLS, is told that it is not asked any more, and how it would be.
+func TestOpenWrtSaysWhichResolversAreNotAsked(t *testing.T) {
+	for _, test := range []struct {
+		upstream, servers []string
+		says              bool
+	}{
+		{nil, []string{"127.0.0.1#5053"}, true},
+		{[]string{"127.0.0.1:5053"}, []string{"127.0.0.1#5053"}, false},
+		{nil, []string{"/lan/192.0.2.2"}, false},
+	} {
+		r := newRouter(t, map[string][]string{"port": {"5335"}, "upstream": test.upstream})
+		r.set("dhcp.@dnsmasq[0].server", test.servers...)
+		called := r.do("UDP=" + writeFile(t, t.TempDir(), "udp", "  1: 0100007F:14D7 00000000:0000\n") + "; RUNNING=1; service_started")
+		if got := strings.Contains(called, "127.0.0.1#5053 is not asked any more"); got != test.says || !strings.HasSuffix(r.servers(), "127.0.0.1#5335 1") {
+			t.Errorf("%+v: dnsmasq has %q after\n%s", test, r.servers(), called)
+		}
+	}
+}
