@@ -182,8 +182,13 @@ func (s *settingUp) upstream(ctx context.Context) ([]string, error) {
 		return upstreams(s.flags.String("upstream"))
 	}
 	var now []string
-	for _, r := range s.machine.resolvers {
-		now = append(now, r.String())
+	if before := s.corefileSays("forward"); len(before) > 1 { // the zone, and to whom
+		now, _ = upstreams(strings.Join(before[1:], " ")) // it may name a file
+	}
+	if len(now) == 0 {
+		for _, r := range s.machine.resolvers {
+			now = append(now, r.String())
+		}
 	}
 	if len(now) == 0 {
 		now = []string{"9.9.9.9", "149.112.112.112"}
@@ -265,11 +270,20 @@ func (s *settingUp) sameServer(a *answers) error {
 	if a.key != "" || !s.machine.hasKey {
 		return nil
 	}
+	for _, word := range []string{"protocol", "endpoint"} {
+		if words := s.corefileSays(word); len(words) > 0 && !s.flags.IsSet(word) {
+			return fmt.Errorf("by the Corefile the key that is there is for %s %s: give -%[1]s %[2]s, another -%[1]s, or another key with -key-file", word, words[0])
+		}
+	}
+	return nil
+}
+
+// corefileSays returns what follows a word in the first line of the Corefile that begins with it.
+func (s *settingUp) corefileSays(word string) []string {
 	text, _ := os.ReadFile(filepath.Join(s.root, setupFolder, "Corefile"))
 	for line := range strings.Lines(string(text)) {
-		words := strings.Fields(line)
-		if len(words) > 1 && (words[0] == "protocol" || words[0] == "endpoint") && !s.flags.IsSet(words[0]) {
-			return fmt.Errorf("by the Corefile the key that is there is for %s %s: give -%[1]s %[2]s, another -%[1]s, or another key with -key-file", words[0], words[1])
+		if words := strings.Fields(line); len(words) > 1 && words[0] == word {
+			return words[1:]
 		}
 	}
 	return nil

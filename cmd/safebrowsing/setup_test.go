@@ -707,3 +707,22 @@ func TestSetupAgainKeepsTheServerOfAKeyThatStays(t *testing.T) {
 		}
 	}
 }
+
+// A machine that asks itself has no other resolver: a second setup proposes those of the first, with their encryption.
+func TestSetupAgainForwardsAsBefore(t *testing.T) {
+	const byTLS = "tls://9.9.9.9%dns.quad9.net"
+	i := newInstalled(t)
+	i.resolvers = nil
+	again := []string{"-no-key", "-lists", "none", "-serve", "machine", "-yes"}
+	for _, test := range []struct{ typed, proposed, forward string }{
+		{byTLS, "9.9.9.9 149.112.112.112", byTLS},
+		{"", byTLS, byTLS},
+		{"192.168.1.1", byTLS, "192.168.1.1"},
+		{"", "192.168.1.1", "192.168.1.1"},
+	} {
+		out, err := i.setup(test.typed+"\n", again...)
+		if err != nil || !strings.Contains(out, "["+test.proposed+"]") || !strings.Contains(read(t, i.path("Corefile")), "\tforward . "+test.forward+"\n") {
+			t.Errorf("%+v: %v\n%s", test, err, out)
+		}
+	}
+}
