@@ -65,7 +65,7 @@ const (
 // sight is a copy as it was read or written last.
 type sight struct {
 	raw  []byte
-	file os.FileInfo // nil: it is no file
+	file os.FileInfo // nil: it is no file, or was written and not looked at since
 }
 
 // saving is a write that is under way.
@@ -283,13 +283,10 @@ func (d *document[T]) bring(p place, w *writing, first bool) error {
 		return err
 	}
 	w.prepared = true
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	if wrote != nil {
-		d.seen[p.kind] = sight{raw: wrote}
-		if f, ok := p.Medium.(folder); ok {
-			d.seen[p.kind].file = f.stat(p.document)
-		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.seen[p.kind] = sight{raw: wrote} // which file that is the next look finds: it may be another process's by now
 	}
 	return nil
 }

@@ -7,11 +7,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -62,11 +62,30 @@ func TestWhatHappensDuringAWriteOfSearches(t *testing.T) {
 			if s.searches.dirty || s.searches.saving != nil {
 				t.Error("it is not over")
 			}
-			if now := (folder{s.store, false}).stat("searches.json"); !files.Same(s.searches.seen[inFolder].file, now) {
-				t.Error("its own file is new to it")
+			if news, lacks, err := s.searches.look(s.searchMedia()[0], nil); news || lacks || err != nil {
+				t.Errorf("its own file is news to it: %t, lacks something: %t, %v", news, lacks, err)
 			}
 		})
 	}
+}
+
+// Another process may write as soon as the file is replaced.
+func TestWhatComesRightAfterTheOwnWriteIsSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		s, other := newScheduleOf(t, openStore(t, dir)), newScheduleOf(t, openStore(t, dir))
+		after := sync.OnceFunc(func() {
+			other.changeSearch(fail(time.Now().Add(time.Hour)), noError(t)) // it gives up waiting for the lock, which s has
+			other.Flush()
+		})
+		s.store.disk.SyncDir = func(string) error { after(); return nil }
+		s.changeSearch(fail(time.Now().Add(time.Minute)), noError(t))
+		s.Flush()
+		s.lookAtSearches()
+		if wait := s.searchWait(time.Now()); wait < 50*time.Minute {
+			t.Errorf("searches wait for %s, and another process was told to wait for an hour", wait)
+		}
+	})
 }
 
 // A change that comes between writing the document and writing the file reaches both.
