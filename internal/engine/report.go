@@ -27,11 +27,12 @@ var log = say.NewLog(clog.NewWithPlugin(say.Plugin))
 // a state begins and one when it ends. It is safe for concurrent use.
 type reporter struct {
 	settings Settings
-	schedule *updater.Schedule // set before all events but the store's opening
-	ledger   *updater.Ledger   // nil: no budget; set with schedule
-	ready    func()            // called when the engine becomes ready
-	shares   bool              // other machines share the lists; set before all events
-	changed  func()            // called when lists may have changed; set before all events
+	schedule *updater.Schedule       // set before all events but the store's opening
+	ledger   *updater.Ledger         // nil: no budget; set with schedule
+	ready    func()                  // called when the engine becomes ready
+	shares   bool                    // other machines share the lists; set before all events
+	changed  func()                  // called when lists may have changed; set before all events
+	inTheWay func(dir string) string // files.InTheWay; tests replace it
 
 	mu           sync.Mutex
 	started      bool                     // the line of the start has been written
@@ -61,7 +62,7 @@ const (
 )
 
 func newReporter(s Settings, ready func()) *reporter {
-	return &reporter{settings: s, ready: ready, changed: func() {}, lists: make(map[string]updater.Event), unsaved: make(map[string]bool), unreadable: make(map[string]string), refusedLists: make(map[string]bool), left: make(map[string]bool), troubled: make(map[string]string)}
+	return &reporter{settings: s, ready: ready, changed: func() {}, inTheWay: files.InTheWay, lists: make(map[string]updater.Event), unsaved: make(map[string]bool), unreadable: make(map[string]string), refusedLists: make(map[string]bool), left: make(map[string]bool), troubled: make(map[string]string)}
 }
 
 // report implements what updater.Config.Report asks for.
@@ -70,6 +71,10 @@ func (r *reporter) report(e updater.Event) {
 		return
 	}
 	r.measure(e)
+	inTheWay := ""
+	if e.Kind == updater.StoreFailed && e.List != updater.BudgetFile { // without mu: the disk may hang. A search reports about the count
+		inTheWay = r.inTheWay(r.settings.DB)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch e.Kind {
@@ -108,7 +113,7 @@ func (r *reporter) report(e updater.Event) {
 	case updater.LongWait:
 		r.longWait(e)
 	case updater.StoreFailed:
-		r.storeFailed(e)
+		r.storeFailed(e, inTheWay)
 	case updater.Stored:
 		r.stored(e.List)
 	case updater.WokeUp:
@@ -266,7 +271,7 @@ func (r *reporter) longWait(e updater.Event) {
 
 // storeFailed and stored log when the directory cannot be written and when it can be
 // written again.
-func (r *reporter) storeFailed(e updater.Event) {
+func (r *reporter) storeFailed(e updater.Event, inTheWay string) {
 	if errors.Is(e.Err, updater.ErrNoLocks) { // each turn to fetch begins with it
 		if line := e.Err.Error(); r.unreadable["lock"] != line {
 			r.unreadable["lock"] = line
@@ -279,8 +284,8 @@ func (r *reporter) storeFailed(e updater.Event) {
 		log.Errorf("Cannot save the count of searches in db %s: %v. Searches are counted in memory meanwhile, and a restart may forget them", r.settings.DB, e.Err)
 	case e.List != updater.BudgetFile && (others == 0 || others == 1 && r.unsaved[updater.BudgetFile]):
 		cure := "Make the directory writable"
-		if file := files.InTheWay(r.settings.DB); file != "" {
-			cure = file + " is not a directory: move it away. " + cure
+		if inTheWay != "" {
+			cure = inTheWay + " is not a directory: move it away. " + cure
 		}
 		log.Errorf("Cannot write to db %s: %v. Lists are in memory only and are fetched again at each start. "+
 			"%s, or set db to one that is (in a container a volume), or to off", r.settings.DB, e.Err, cure)

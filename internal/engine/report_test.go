@@ -616,3 +616,22 @@ func TestLinesOfTheBudgetAndOfDamageSayWhatToDo(t *testing.T) {
 		}
 	}
 }
+
+// A disk that fails may hang as well. Whoever searches and whoever asks for the state waits for the reporter's lock.
+func TestNobodyWaitsForTheDiskWithTheReporter(t *testing.T) {
+	testkit.Capture(t)
+	synctest.Test(t, func(t *testing.T) {
+		r := reporting(t, Settings{DB: "/mnt/lists", Protocol: protocol.DialectV5.Name})
+		disk := make(chan struct{})
+		r.inTheWay = func(string) string { <-disk; return "" }
+		go r.report(updater.Event{Kind: updater.StoreFailed, List: "se-4b", Err: errors.New("input/output error")})
+		synctest.Wait()
+		if !r.mu.TryLock() {
+			t.Error("the lock waits for the disk")
+		} else {
+			r.mu.Unlock()
+		}
+		close(disk)
+		synctest.Wait()
+	})
+}
