@@ -200,6 +200,14 @@ func TestThePageForCoreDNSAgreesWithTheReference(t *testing.T) {
 			t.Errorf("Expected %s in docs/corefile.md", metric)
 		}
 	}
+	modules, err := fs.ReadFile(repository, "go.mod")
+	testkit.Must(t, err)
+	needs := "CoreDNS " + regexp.MustCompile(`github\.com/coredns/coredns v(\d+\.\d+)`).FindStringSubmatch(string(modules))[1]
+	for _, page := range []string{text, documents(t)["README.md"]} {
+		if !strings.Contains(page, needs) {
+			t.Errorf("Expected the oldest %s in %.50q", needs, page)
+		}
+	}
 	links := regexp.MustCompile(`\]\(([^)]+)\)`).FindAllStringSubmatch(text, -1)
 	for _, m := range links {
 		target, ok := strings.CutPrefix(m[1], repo[1]+"/blob/main/")
