@@ -116,6 +116,13 @@ func TestTheVersionIsTheSameEverywhere(t *testing.T) {
 			t.Errorf("%s has version %s, and the newest release of CHANGELOG.md is %s", name, got, newest)
 		}
 	}
+	for _, page := range []string{"README.md", "docs/install.md", "docs/network.md"} { // commands to copy
+		for _, m := range regexp.MustCompile(`coredns-safebrowsing[:_](\d+\.\d+\.\d+)`).FindAllStringSubmatch(read(t, filepath.Join("../..", page)), -1) {
+			if m[1] != newest {
+				t.Errorf("%s has %s, and the newest release of CHANGELOG.md is %s", page, m[0], newest)
+			}
+		}
+	}
 	out, err := exec.Command("git", "-C", "../..", "tag", "--points-at", "HEAD", "--list", "v*").Output()
 	switch {
 	case err != nil && os.Getenv("CI") != "":
