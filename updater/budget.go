@@ -144,8 +144,10 @@ func (l *Ledger) Move(store *Store) (err error) {
 	for _, p := range store.folders(store.origin.budgetFile()) {
 		_, _, readErr := l.count.look(p, nil)
 		if readErr != nil {
+			file := p.Medium.(folder).path(p.document)
+			today := l.ofToday(file)
 			l.mu.Lock()
-			err = errors.Join(err, l.noteDamage(p, readErr))
+			err = errors.Join(err, l.noteDamage(file, today, readErr))
 			l.mu.Unlock()
 		}
 	}
@@ -166,12 +168,11 @@ func (l *Ledger) Continue(other *Ledger) {
 // errUnknownCount says that a file that cannot be read may count searches of today.
 var errUnknownCount = fmt.Errorf("the number of searches spent today is unknown: %w", errStays)
 
-// noteDamage notes that the count in a folder cannot be read, and returns the error: it is
+// noteDamage notes that the count in a file cannot be read, and returns the error: it is
 // errUnknownCount unless the count belongs to an earlier day. The caller holds mu.
-func (l *Ledger) noteDamage(p place, err error) error {
-	file := p.Medium.(folder).path(p.document)
+func (l *Ledger) noteDamage(file string, today bool, err error) error {
 	err = fmt.Errorf("%s: %w", file, err)
-	if l.ofToday(file) {
+	if today {
 		err = fmt.Errorf("%w: %w", errUnknownCount, err)
 		l.unknown = err
 	}
@@ -179,33 +180,40 @@ func (l *Ledger) noteDamage(p place, err error) error {
 	return err
 }
 
-// ofToday reports whether a file may count searches of today. The caller holds mu.
+// ofToday reports whether a file may count searches of today. It asks the disk.
 func (l *Ledger) ofToday(file string) bool {
 	info, err := os.Stat(file)
 	return err != nil || dateOf(info.ModTime()) >= dateOf(l.clock())
 }
 
 // keepDamaged copies a damaged file that is about to be replaced, so that it can be inspected. The file itself
-// stays until then: without it the next start would count from 0. A count to replace an unknown one
-// needs a budget. The caller holds mu.
-func (l *Ledger) keepDamaged(p place, err error) error {
-	switch {
-	case p.kind == inShared:
+// stays until then: without it the next start would count from 0. It asks the disk.
+func (l *Ledger) keepDamaged(p place, err error) (judge func() error) {
+	if p.kind == inShared {
 		return nil
-	case !errors.Is(err, ErrDamaged) && !errors.Is(err, fs.ErrPermission) && l.ofToday(p.Medium.(folder).path(p.document)):
+	}
+	file := p.Medium.(folder).path(p.document)
+	today := l.ofToday(file)
+	if !errors.Is(err, ErrDamaged) && !errors.Is(err, fs.ErrPermission) && today {
 		// The next try may read it; what is known counts until then.
-		return cmp.Or(l.unknown, err)
+		return func() error { return cmp.Or(l.unknown, err) }
 	}
-	before := l.damaged
-	if err = l.noteDamage(p, err); l.damaged != before {
-		l.reserving.events = append(l.reserving.events, Event{Kind: LoadFailed, List: BudgetFile, Err: err})
-	}
-	if raw, err := readSmall(l.damaged); err == nil {
-		_ = os.Remove(l.damaged + damagedSuffix) // there could be a link to any file
-		if f, err := os.OpenFile(l.damaged+damagedSuffix, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err == nil {
+	if raw, err := readSmall(file); err == nil {
+		_ = os.Remove(file + damagedSuffix) // there could be a link to any file
+		if f, err := os.OpenFile(file+damagedSuffix, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err == nil {
 			_, _ = f.Write(raw)
 			f.Close()
 		}
+	}
+	return func() error { return l.judgeDamage(file, today, err) }
+}
+
+// judgeDamage returns why a damaged file must not be replaced, or nil. A count to replace an unknown one
+// needs a budget. The caller holds mu.
+func (l *Ledger) judgeDamage(file string, today bool, err error) error {
+	before := l.damaged
+	if err = l.noteDamage(file, today, err); l.damaged != before {
+		l.reserving.events = append(l.reserving.events, Event{Kind: LoadFailed, List: BudgetFile, Err: err})
 	}
 	switch {
 	case l.unknown == nil:

@@ -30,13 +30,13 @@ type document[T any] struct {
 	lacks  func(found T) bool                             // a copy does not have all of the value
 	encode func(now time.Time, at moment) ([]byte, error) // the value
 	// These may be nil. gather comes before each round of writes, without mu; prepare changes the
-	// value when it has met the copy that it is about to replace, until one is replaced; damaged is
-	// told of a copy that cannot be read, and may keep it from being replaced.
+	// value when it has met the copy that it is about to replace, until one is replaced; damaged is told,
+	// without mu, of a copy that cannot be read, and judge, which may be nil, may keep it from being replaced.
 	gather  func()
 	prepare func()
-	damaged func(p place, err error) error
+	damaged func(p place, err error) (judge func() error)
 
-	mu      *sync.Mutex // of the owner; held when the functions above are called, but for gather and parse. It guards the rest
+	mu      *sync.Mutex // of the owner; held when the functions above are called, but for gather, parse and damaged. It guards the rest
 	dirty   bool        // there is a change to write
 	saving  *saving     // under way; nil: nothing is
 	late    bool        // it takes longer than diskPatience
@@ -254,6 +254,10 @@ func (d *document[T]) bring(p place, w *writing, first bool) error {
 		now := time.Now()
 		written, read := p.clock(now)
 		found, readErr := d.read(p, raw, readErr, now, read)
+		var judge func() error
+		if readErr != nil && d.damaged != nil {
+			judge = d.damaged(p, readErr)
+		}
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		if p.kind == inShared {
@@ -263,8 +267,8 @@ func (d *document[T]) bring(p place, w *writing, first bool) error {
 			w.forced, d.dirty = w.forced || d.dirty, false
 		}
 		switch {
-		case readErr != nil && d.damaged != nil:
-			if err := d.damaged(p, readErr); err != nil {
+		case judge != nil:
+			if err := judge(); err != nil {
 				return nil, err
 			}
 		case readErr == nil && raw != nil && !bytes.Equal(raw, d.seen[p.kind].raw):
