@@ -369,8 +369,9 @@ func TestTheFilesOfUnboundAreOne(t *testing.T) {
 	write(t, "a.conf", "forward-zone:\n name: .\n forward-addr: 9.9.9.9@853#dns.quad9.net\nserver:\n interface: 192.0.2.1\n")
 	write(t, "b.conf", "server:\n tls-upstream: yes\n local-zone: \"own.example\" always_nxdomain\n port: 5353\n")
 	write(t, "c.conf", "server:\n local-zone: \"fine.own.example\" transparent\n interface: 192.0.2.2@53\n")
-	run(t, "import", "-dry-run", "a.conf", "b.conf", "c.conf").want(0, "forward . tls://9.9.9.9%dns.quad9.net\n", "||fine.own.example^\n",
-		"\nc.conf:2: exception: fine.own.example", ".:5353 {\n        bind 192.0.2.1\n", "\nc.conf:3: port: 53 (it listens on port 5353 only)").quiet()
+	write(t, "d.conf", "server:\n local-zone: set.own.example ipset\n local-zone: below.set.example transparent\n local-zone: set.example ipset\n")
+	run(t, "import", "-dry-run", "a.conf", "b.conf", "c.conf", "d.conf").want(0, "forward . tls://9.9.9.9%dns.quad9.net\n", "||fine.own.example^\n",
+		"    ||set.own.example^\n", "allow.txt (2 lines)", "\nc.conf:2: exception: fine.own.example", ".:5353 {\n        bind 192.0.2.1\n", "\nc.conf:3: port: 53 (it listens on port 5353 only)").quiet()
 }
 
 // What others wrote makes no other lines in the Corefile than lists, and lists that are read whole.

@@ -145,7 +145,7 @@ func (u *unboundConf) set(line int, key string, values []string) {
 	case "server local-zone":
 		switch {
 		case len(values) != 2 || values[1] == "nodefault":
-		case slices.Contains([]string{"transparent", "typetransparent", "always_transparent", "inform"}, values[1]):
+		case slices.Contains([]string{"transparent", "typetransparent", "always_transparent", "inform", "ipset"}, values[1]):
 			said.text = zoneName(values[0])
 			u.open = append(u.open, said)
 		default:
