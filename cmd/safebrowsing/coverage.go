@@ -130,7 +130,7 @@ func (m *measuring) run(ctx context.Context, c *cli.Command) error {
 	f := m.found(counted, prefixes)
 	if c.Bool("dry-run") {
 		counted.finish(search.confirmed, m.state.has)
-		f.counts(counted, m.state.Searches+searches)
+		f.counts(counted, searches)
 		f.DryRun = true
 		return m.tell(f, "")
 	}

@@ -204,6 +204,7 @@ func TestAStoppedRunGoesOn(t *testing.T) {
 	if f.Searches != 2 || f.Unconfirmed == 0 || !strings.Contains(string(f.Stopped), "as many as -searches allows") {
 		t.Errorf("%d searches, %d unconfirmed, %s", f.Searches, f.Unconfirmed, f.Stopped)
 	}
+	dry, _ := counted(t, 0, m.text, append([]string{"-dry-run"}, args...)...)
 	// The second run is stopped while it waits for an answer.
 	w.Break("search", 1, protocoltest.Fault{Delay: time.Minute})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -222,6 +223,9 @@ func TestAStoppedRunGoesOn(t *testing.T) {
 	f, _ = counted(t, 0, m.text, args...)
 	m.wantFound(t, f)
 	least, sent, prefixes := leastSearches(w.Server)
+	if dry.Searches > f.Searches-2 {
+		t.Errorf("after 2 of %d searches it would take %d", f.Searches, dry.Searches)
+	}
 	if f.Searches < sent-1 || sent > least+1 || prefixes > len(m.prefixes)+lookup.MaxPrefixes {
 		t.Errorf("%d searches are told, %d were sent for %d prefixes, want at most one more than %d", f.Searches, sent, prefixes, least)
 	}
