@@ -295,7 +295,7 @@ func (e *examination) pauses(now time.Time) {
 		}
 		all, err := block.ParsePauses(raw)
 		if err != nil {
-			e.tell(diagnosis{"pause", isWarning, text(fmt.Sprintf("%s pauses nothing: %v", file, err)), "run safebrowsing pause off, which writes it again"})
+			e.tell(diagnosis{"pause", isWarning, text(fmt.Sprintf("%s pauses nothing: %v", file, err)), "start CoreDNS, and run safebrowsing resume, which writes it again"})
 		}
 		for _, p := range all {
 			if p.Active(now) {
@@ -310,5 +310,5 @@ func pauseDiagnosis(p block.Pause, file string) diagnosis {
 	if p.Keep {
 		restart = ""
 	}
-	return diagnosis{"pause", isWarning, text(fmt.Sprintf("%s block nothing until %s%s, by %s", p.Where(), say.Time(p.Until), restart, file)), "to end the pause run safebrowsing pause off"}
+	return diagnosis{"pause", isWarning, text(fmt.Sprintf("%s block nothing until %s%s, by %s", p.Where(), say.Time(p.Until), restart, file)), "safebrowsing resume ends it when CoreDNS runs"}
 }

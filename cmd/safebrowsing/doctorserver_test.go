@@ -147,7 +147,7 @@ func TestTheDoctorWarnsOfAPause(t *testing.T) {
 	testkit.Must(t, os.Mkdir("state", 0o700))
 	for _, tt := range []struct{ args, want string }{
 		{"", ""},
-		{"all", "warning  pause     all server blocks block nothing until TIME, or until CoreDNS is restarted, by state/paused"},
+		{"all", "warning  pause     all server blocks block nothing until TIME, or until CoreDNS is restarted, by state/paused\n                   → safebrowsing resume ends it when CoreDNS runs"},
 		{".", "warning  pause     the server blocks for . block nothing until TIME, by state/paused"},
 	} {
 		if tt.args != "" {
@@ -159,7 +159,7 @@ func TestTheDoctorWarnsOfAPause(t *testing.T) {
 		}
 	}
 	write(t, "state/paused", "nonsense\n")
-	run(t, "doctor", "-offline", "-corefile", "Corefile").want(0, `state/paused pauses nothing: the line "nonsense" is not a pause`)
+	run(t, "doctor", "-offline", "-corefile", "Corefile").want(0, `state/paused pauses nothing: the line "nonsense" is not a pause`, "→ start CoreDNS, and run safebrowsing resume, which writes it again\n")
 }
 
 // protocolsOfOthers are lines of protocols in files of their own.
