@@ -344,8 +344,8 @@ func addToFirst(ctx context.Context, candidates []ownlist.Config, c Change) (don
 	return c.Of(ownlist.Config{}, ownlist.Edited{}), err
 }
 
-// removeFrom removes the entries of a host from all files. A file that cannot be looked at is an error if no other
-// one has an entry; else Otherwise tells of it.
+// removeFrom removes the entries of a host from all files. A file that cannot be looked at, or has an entry beside others
+// of its line, is an error if no other one has an entry; else Otherwise tells of it.
 func removeFrom(ctx context.Context, candidates []ownlist.Config, c Change) (done Changed, unread error) {
 	done = c.Of(ownlist.Config{}, ownlist.Edited{})
 	for _, f := range candidates {
@@ -363,7 +363,7 @@ func removeFrom(ctx context.Context, candidates []ownlist.Config, c Change) (don
 			done.also(c.Of(f, edited))
 		case edited.Changed:
 			return done, byHand(err, f.Path, c)
-		case refused == nil && !forbidden(err): // else there is nothing to write
+		case refused == nil && !forbidden(err), errors.Is(refused, ownlist.ErrOthers): // else there is nothing to write
 			unread = cmp.Or(unread, err)
 		}
 	}

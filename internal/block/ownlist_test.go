@@ -241,6 +241,15 @@ func TestAnEntryThatCannotBeRemovedIsAnError(t *testing.T) {
 	}
 }
 
+// A line with other hosts is left to people.
+func TestAnEntryBesideOthersIsEditedByHand(t *testing.T) {
+	list := ownlist.Config{Path: testkit.Write(t, t.TempDir(), "list.txt", "0.0.0.0 a.example b.example\n")}
+	host, _ := lookup.ParseHost("a.example")
+	if done, err := removeFrom(t.Context(), []ownlist.Config{list}, Change{Host: host, Remove: true}); err == nil || !strings.Contains(err.Error(), "line 1 is about other hosts too: edit it by hand") {
+		t.Errorf("%+v, %v", done, err)
+	}
+}
+
 // In a package root has the lists of the Corefile, and the server that is asked to unblock a name of them may not.
 func TestAnEntryOfRootsListSaysWhoCanRemoveIt(t *testing.T) {
 	host, _ := lookup.ParseHost("a.example")

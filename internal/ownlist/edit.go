@@ -68,6 +68,9 @@ func Add(text []byte, c Config, h lookup.Host, until, now time.Time) (Edited, er
 	return e.end(text, c, h, now)
 }
 
+// ErrOthers says that a line cannot be removed: it has entries of several hosts.
+var ErrOthers = errors.New("is about other hosts too: edit it by hand")
+
 // Remove returns the text of a list without the entries of a host. It removes lines whose
 // entries have ended too, and keeps all others byte for byte. It is an error if no line is
 // about exactly this host, or if such a line is about other hosts too.
@@ -85,7 +88,7 @@ func Remove(text []byte, c Config, h lookup.Host, now time.Time) (Edited, error)
 		case ended(of, now):
 			e.Ended = append(e.Ended, shortText(line))
 		case slices.ContainsFunc(of, func(x entry) bool { return string(x.name) == h.String() }):
-			err = fmt.Errorf("line %d is about other hosts too: edit it by hand", number)
+			err = fmt.Errorf("line %d %w", number, ErrOthers)
 		default:
 			e.keep(line)
 		}
