@@ -17,7 +17,6 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/control"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 )
 
 // running asks the server itself, and reports whether it answers: then it tells of lists, searches and
@@ -34,7 +33,7 @@ func (e *examination) running(ctx context.Context) bool {
 	}
 	d := diagnosis{"running", isOK, text(fmt.Sprintf("%s, since %s", r.Headline, say.Time(r.Since))), ""}
 	switch {
-	case r.State == status.OwnLists: // it may be meant
+	case r.OwnListsOnly(): // it may be meant
 		d.Status, d.Advice = isWarning, "see the line about the key"
 	case !r.Protects():
 		d.Status, d.Advice = isProblem, "see the next lines, or run safebrowsing status"

@@ -181,6 +181,9 @@ func (o OwnList) does() string {
 // Protects reports whether the network is protected, and nothing is missing.
 func (r *Report) Protects() bool { return r.State == Protected }
 
+// OwnListsOnly reports whether only lists of the operator protect, of many names.
+func (r *Report) OwnListsOnly() bool { return r.State == OwnLists }
+
 // State is how much of the network is protected.
 type State uint8
 
