@@ -67,7 +67,7 @@ func Open(cfg Config) (*Client, error) {
 		cfg.Report = func(updater.Event) {}
 	}
 	if cfg.Program == "" || strings.ContainsFunc(cfg.Program, unicode.IsControl) {
-		return nil, errors.New(`Program must be "name/version", on one line: it goes to the server as the User-Agent`)
+		return nil, errors.New(`the field Program must be "name/version", on one line: it goes to the server as the User-Agent`)
 	}
 	if cfg.Endpoint != "" {
 		cfg.Endpoint = strings.TrimSuffix(cfg.Endpoint, "/") // "": it was a slash alone, and Google's server is not meant
