@@ -424,6 +424,10 @@ func TestAHoldIsToldByTheClockThatWasSetSince(t *testing.T) {
 			}
 		}
 	}
+	s.state.Search.Clock.NotBefore = testkit.ClockSet(now.Add(time.Hour), 10*time.Nanosecond) // as two clocks of a machine drift
+	if got := s.SearchHold().Until; got != s.state.Search.Clock.NotBefore {
+		t.Errorf("each report has another end, now %s", got)
+	}
 	if hold := newScheduleOf(t, nil).SearchHold(); hold != (Hold{}) {
 		t.Errorf("without a hold: %+v", hold)
 	}
