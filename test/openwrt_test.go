@@ -424,7 +424,7 @@ func filesOfDB(t *testing.T) (all []string) {
 	return all
 }
 
-// An interface that goes down takes its resolvers along: the service goes on with those that it had.
+// An interface that goes down takes its resolvers along: the service keeps those that it had.
 func TestOpenWrtServiceOutlivesTheUplink(t *testing.T) {
 	r := newRouter(t, map[string][]string{"enabled": {"1"}, "api_key": {"SECRET"}, "db": {t.TempDir()}})
 	resolv := "RESOLV=" + writeFile(t, t.TempDir(), "resolv.conf.auto", "nameserver 192.0.2.9\nnameserver 192.0.2.10\n") + "; "
@@ -453,7 +453,7 @@ func TestOpenWrtDnsmasqIsHandedOverToAServerThatStays(t *testing.T) {
 	}
 }
 
-// Who had dnsmasq ask a resolver of his own, as by TLS, is told that it is not asked any more, and how it would be.
+// An owner whose dnsmasq asked another resolver, as by TLS, is told that it is not asked any more, and how it would be.
 func TestOpenWrtSaysWhichResolversAreNotAsked(t *testing.T) {
 	for _, test := range []struct {
 		upstream, servers []string

@@ -550,7 +550,7 @@ func TestSetupForwardsToNobodyWhoAsksIt(t *testing.T) {
 	}
 }
 
-// One with -keep goes on after the restart, and is no fault of the configuration.
+// One with -keep outlives the restart, and is no fault of the configuration.
 func TestSetupAsksForNoBlockedNameInAPause(t *testing.T) {
 	i := newInstalled(t)
 	db := filepath.Join(i.root, setupLists)

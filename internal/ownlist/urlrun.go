@@ -327,8 +327,8 @@ func firstDue(s URLState, refresh time.Duration, now time.Time, r float64) time.
 	return later(now, later(s.Tried.Add(minPause), earlier(s.Asked, s.Tried.Add(maxRetryAfter))))
 }
 
-// wall returns the time without its reading of the monotonic clock, which compares in place of the wall clock's where both
-// times have one: it stops while the machine sleeps, and is never set back.
+// wall returns the time without its reading of the monotonic clock. Where both times have one, package time compares these:
+// that clock stops while the machine sleeps, and is never set back.
 func wall() time.Time { return time.Now().Round(0) }
 
 // due returns when the next attempt is due. It is not later than the settings of now allow:

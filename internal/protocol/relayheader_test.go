@@ -272,7 +272,7 @@ func TestABudgetIsAnnouncedAndRead(t *testing.T) {
 		if ok != (want != lookup.Budget{}) || ok && got != want {
 			t.Errorf("%q: %+v, %t, want %+v", value, got, ok, want)
 		}
-		var a Announced // a budget of which nothing is left for ever would refuse all searches
+		var a Announced // a budget with nothing left for ever would refuse all searches
 		a.hear(http.Header{BudgetHeader: {value}}, time.Now())
 		if heard, known := a.Left(time.Now()); known != ok || heard != want {
 			t.Errorf("%q: heard %+v, %t, want %+v", value, heard, known, want)
