@@ -296,9 +296,7 @@ func TestARemovedPackageLeavesNoResolverInFront(t *testing.T) {
 			{strings.NewReplacer("127.0.0.1", "192.0.2.53", ":1053", "", "#1053", "").Replace(p.file.text), "remove", false},
 		} {
 			root := t.TempDir()
-			path := filepath.Join(root, p.file.path)
-			testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-			write(t, path, test.text)
+			path := writeBelow(t, root, p.file.path, test.text)
 			ran := runScript(t, root, "prerm", test.arg)
 			if told := strings.Contains(ran, "try-restart "+p.unit+"\n"); exists(path) == test.removed || told != test.removed {
 				t.Errorf("%s with %s: it is there: %v; it ran\n%s", p.file.path, test.arg, exists(path), ran)
@@ -317,9 +315,7 @@ func TestARemovedPackageGivesTheNetworkBackToSystemdResolved(t *testing.T) {
 		removed bool
 	}{{"remove", true}, {"0", true}, {"upgrade", false}} {
 		root := t.TempDir()
-		path := filepath.Join(root, p.file.path)
-		testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		write(t, path, p.file.text)
+		path := writeBelow(t, root, p.file.path, p.file.text)
 		ran := runScript(t, root, "prerm", test.arg)
 		if exists(path) == test.removed || strings.Contains(ran, again) != test.removed || strings.Index(ran, again) < strings.Index(ran, "stop ") {
 			t.Errorf("%s: it is there: %v; it ran\n%s", test.arg, exists(path), ran)
@@ -583,9 +579,7 @@ func TestSetupLeavesDnsmasqNoOtherUpstream(t *testing.T) {
 func TestSetupLeavesSystemdResolvedNoOtherUpstream(t *testing.T) {
 	for file, refused := range map[string]bool{"etc/systemd/resolved.conf.d/vpn.conf": true, "run/systemd/resolved.conf.d/zz.conf": true, "etc/systemd/resolved.conf.d/dns.conf": false, "etc/systemd/resolved.conf.d/vpn.conf~": false} {
 		i := newInstalled(t)
-		path := filepath.Join(i.root, file)
-		testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		write(t, path, "[Resolve]\n#DNS=192.0.2.1\nDNS=\nFallbackDNS=192.0.2.1\n")
+		path := writeBelow(t, i.root, file, "[Resolve]\n#DNS=192.0.2.1\nDNS=\nFallbackDNS=192.0.2.1\n")
 		if i.later = see(i.root).later; len(i.later) > 0 {
 			t.Errorf("%s: a line that names nobody counts: %q", file, i.later)
 		}
@@ -607,12 +601,7 @@ func TestSetupWritesNoFileThatDnsmasqDoesNotRead(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	root := t.TempDir()
-	put := func(path, text string) {
-		t.Helper()
-		path = filepath.Join(root, path)
-		testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		write(t, path, text)
-	}
+	put := func(path, text string) { t.Helper(); writeBelow(t, root, path, text) }
 	for _, test := range []struct {
 		conf, words string
 		unread      bool

@@ -227,9 +227,7 @@ func TestSetupTellsWhatToOpenInTheFirewall(t *testing.T) {
 		{"etc/nftables.conf", "chain input {\n type filter hook input priority filter;\n}\n", ""},
 	} {
 		i := newInstalled(t)
-		path := filepath.Join(i.root, test.file)
-		testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		write(t, path, test.text)
+		writeBelow(t, i.root, test.file, test.text)
 		i.firewall = see(i.root).firewall
 		for serve, want := range map[string]bool{"192.168.1.0/24": test.want != "", "machine": false} {
 			out, err := i.setup("", flagsWith(t, "-serve", serve)...)
@@ -241,15 +239,19 @@ func TestSetupTellsWhatToOpenInTheFirewall(t *testing.T) {
 	}
 }
 
+// writeBelow writes a file of a machine whose files are below root, and returns where it is.
+func writeBelow(t *testing.T, root, path, text string) string {
+	t.Helper()
+	path = filepath.Join(root, path)
+	testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	write(t, path, text)
+	return path
+}
+
 // A machine is seen by its files: systemd-resolved with its stub, and dnsmasq for IPv6.
 func TestSetupSeesResolversAndWhoHasPort53(t *testing.T) {
 	root := t.TempDir()
-	put := func(path, text string) {
-		t.Helper()
-		path = filepath.Join(root, path)
-		testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		write(t, path, text)
-	}
+	put := func(path, text string) { t.Helper(); writeBelow(t, root, path, text) }
 	const line = "  12: %s %s 07 00000000:00000000 00:00000000 00000000   101        0 %d 2 0 0\n"
 	put("proc/net/udp", "  sl  local_address rem_address st\n"+fmt.Sprintf(line, "3500007F:0035", "00000000:0000", 71)+
 		fmt.Sprintf(line, "0201A8C0:0035", "0101A8C0:0035", 72)+fmt.Sprintf(line, "3500007F:0044", "00000000:0000", 73)+fmt.Sprintf(line, "00000000:0035", "00000000:0000", 75))
