@@ -233,14 +233,9 @@ const (
 	Unknown          // the count of the day cannot be read, so nothing may be spent
 )
 
-// told returns the hold with times by the clock that shows now, if it has been set since, or the machine was suspended. Both
-// clocks of a machine always differ by some nanoseconds: that is no other time.
+// told returns the hold with times by the clock that shows now.
 func (h Hold) told(now time.Time) Hold {
-	for _, t := range []*time.Time{&h.Until, &h.Failed} {
-		if at := now.Add(t.Sub(now)); !t.IsZero() && at.Round(0).Sub(t.Round(0)).Abs() >= time.Second {
-			*t = at.Round(time.Second)
-		}
-	}
+	h.Until, h.Failed = say.ByClock(h.Until, now), say.ByClock(h.Failed, now)
 	return h
 }
 

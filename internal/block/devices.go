@@ -114,10 +114,9 @@ func sameDay(a, b time.Time) bool {
 	return a.YearDay() == b.YearDay() && a.Year() == b.Year()
 }
 
-// device returns what is told of the client, with times by the clock that shows now: that of a router begins in the past.
+// device returns what is told of the client.
 func (w *wanderer) device(now time.Time) status.Device {
-	at := func(t time.Time) time.Time { return now.Add(t.Sub(now)) }
-	d := status.Device{Resolver: w.resolver, Asked: w.askedToday(now), Last: at(w.last), Since: at(w.since), Left: w.gone, Zones: w.zones, Named: w.onPage}
+	d := status.Device{Resolver: w.resolver, Asked: w.askedToday(now), Last: say.ByClock(w.last, now), Since: say.ByClock(w.since, now), Left: w.gone, Zones: w.zones, Named: w.onPage}
 	if w.client.IsValid() {
 		d.Client = w.client.String()
 	}

@@ -58,8 +58,7 @@ func (c *costs) note(prefix lookup.Prefix, why lookup.Reason, now time.Time) {
 
 // sum returns what was asked until now.
 func (c *costs) sum(now time.Time) Costs {
-	since := now.Add(-now.Sub(c.since)) // by the clock of now: a machine may start without the time
-	s := Costs{Since: since.UTC(), Reasons: make(map[string]int)}
+	s := Costs{Since: say.ByClock(c.since, now).UTC(), Reasons: make(map[string]int)}
 	for _, m := range c.engine.Costs.Most(now, dearest) {
 		s.Today = append(s.Today, Dear{m.Name, m.Searches})
 	}

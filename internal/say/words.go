@@ -67,6 +67,16 @@ func Time(t time.Time) string {
 	return t.Local().Format(TimeForm)
 }
 
+// ByClock returns a time by the clock that shows now, if that has been set since, as on a router whose clock begins in the
+// past. Both clocks of a machine always differ by some nanoseconds: that is no other time. The zero time stays. It is safe
+// for concurrent use.
+func ByClock(t, now time.Time) time.Time {
+	if at := now.Add(t.Sub(now)); !t.IsZero() && at.Round(0).Sub(t.Round(0)).Abs() >= time.Second {
+		return at
+	}
+	return t
+}
+
 // Nearest returns the known word nearest to a mistyped one, for the "did you mean" of an error:
 // that with the fewest edits from word, and their number. An edit
 // inserts, deletes or replaces one byte, or swaps two neighbours; case does not count. If
