@@ -2,6 +2,8 @@ package relay
 
 import (
 	"context"
+	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -219,6 +221,22 @@ func TestAClientLearnsWhatItsRelayKnowsWhileTheServerHangs(t *testing.T) {
 	})
 }
 
+// A relay's server hangs. A client with two relays gives a search up after five seconds, and would pause with
+// its relay after three: it is told before that the relay does not know yet.
+func TestARelayWhoseServerHangsAnswersInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.threaten("new.example/")
+		w.begin()
+		w.google.Break("search", 1, protocoltest.Fault{Delay: time.Minute})
+		asked := time.Now()
+		got := w.searchOf("new.example/")
+		if took := time.Since(asked); took >= 5*time.Second || got.Code != http.StatusServiceUnavailable || !strings.Contains(got.Header().Get(protocol.UnansweredHeader), "server") {
+			t.Errorf("after %s: %d, %s: %q", took, got.Code, protocol.UnansweredHeader, got.Header().Get(protocol.UnansweredHeader))
+		}
+	})
+}
+
 // A server that is slow, and does not hang, is waited for: nobody knows a threat.
 func TestAnAnswerWithoutAKnownThreatWaitsForTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -227,7 +245,7 @@ func TestAnAnswerWithoutAKnownThreatWaitsForTheServer(t *testing.T) {
 		w.threaten("new.example/")
 		w.begin()
 		w.searchOf("good.example/")
-		w.google.Break("search", 1, protocoltest.Fault{Delay: 5 * time.Second})
+		w.google.Break("search", 1, protocoltest.Fault{Delay: 3 * time.Second})
 		got := ask(t, w.relay, "GET", "/v5/hashes:search?hashPrefixes="+param(prefixOf("good.example/", 4))+"&hashPrefixes="+param(prefixOf("new.example/", 4)))
 		var answer sbv5.SearchHashesResponse
 		answered(t, got, &answer)

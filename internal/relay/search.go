@@ -16,6 +16,11 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
+// searchPatience is how long a client waits for the server's answer. A client gives a search up after ten
+// seconds, five if it has two relays, and counts it as a failure: before that the relay says that it
+// does not know yet. The search goes to its end, for the next request about its prefixes.
+const searchPatience = 4 * time.Second
+
 // search answers hashes.search from the cache, or by a search of the server.
 func (h *handler) search(r *http.Request, client netip.Addr, q query) (reply, *failure) {
 	if len(q.prefixes) == 0 {
@@ -28,7 +33,9 @@ func (h *handler) search(r *http.Request, client netip.Addr, q query) (reply, *f
 	if !h.ready() { // it would answer that no list holds the prefixes
 		return h.partly(r, prefixes, unknown(prefixes, protocol.ErrNoLists), protocol.ErrNoLists)
 	}
-	answers, err := h.checker.Search(r.Context(), prefixes, !h.complete(), h.admission(r, client), func() (func(), bool) { return h.searching.Take(client, "") })
+	ctx, cancel := context.WithTimeoutCause(r.Context(), searchPatience, lookup.ErrSlow)
+	defer cancel()
+	answers, err := h.checker.Search(ctx, prefixes, !h.complete(), h.admission(r, client), func() (func(), bool) { return h.searching.Take(client, "") })
 	for i, a := range answers {
 		if a.Err == nil {
 			h.metrics.searches.WithLabelValues(a.From.String()).Inc()
@@ -166,7 +173,7 @@ func (h *handler) unanswered(r *http.Request, err error) *failure {
 		f.outcome, f.message = outcomeBudget, "the relay's budget allows no search now"
 	case errors.Is(err, lookup.ErrBackoff):
 		f.outcome, f.message, f.retryAfter = outcomeBackoff, "the relay must not ask its server now", heldFor(err, hold)
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded): // a search that had begun before the request
 		f.message = "the server did not answer the relay in time"
 	}
 	if upstream, ok := errors.AsType[*lookup.UnansweredError](err); ok {
