@@ -264,6 +264,30 @@ func TestOfWaitsThatComeTogetherTheLongestHolds(t *testing.T) {
 	}
 }
 
+// Two searches are sent together. One fails, a later one works, and then the other one is refused.
+func TestARefusalAfterASuccessBeginsABackoff(t *testing.T) {
+	for name, backoff := range map[string]SearchBackoff{"version 4": Strict, "version 5": Strikes, "Web Risk": ServiceLevel} {
+		inBubble(t, name, func(t *testing.T) {
+			s := newScheduleOf(t, nil)
+			s.random = func() float64 { return 0 }
+			p := &pacedSearcher{schedule: s, rules: SearchRules{Backoff: backoff}}
+			sent := time.Now()
+			time.Sleep(time.Second)
+			p.searched(sentSearch{at: sent}, time.Now(), 0, errServer)
+			time.Sleep(time.Hour)
+			p.searched(sentSearch{at: time.Now(), attempt: s.searchClock().Attempt}, time.Now().Add(time.Second), 0, nil)
+			time.Sleep(2 * time.Second)
+			if wait := s.searchWait(time.Now()); wait > 0 {
+				t.Fatalf("%s to wait after a success", wait)
+			}
+			p.searched(sentSearch{at: sent}, time.Now(), 0, errLimited)
+			if wait := s.searchWait(time.Now()); wait < 15*time.Minute {
+				t.Errorf("%s to wait after a refusal, want 15 minutes at least", wait)
+			}
+		})
+	}
+}
+
 // Retry-After is no rule of Safe Browsing, and anything between client and server can send it: it counts for no
 // longer than a back-off can last. A minimum wait is a rule, and counts whatever it is.
 func TestRetryAfterIsObeyedForADayAtMost(t *testing.T) {

@@ -70,7 +70,7 @@ func Pace(s lookup.Searcher, schedule *Schedule, rules SearchRules, report func(
 	if !rules.Published {
 		return p
 	}
-	if last := schedule.hand.previous(); last != nil { // a reload is no start
+	if last := schedule.hand.sameServer(); last != nil { // a reload is no start
 		_, contact := last.contactOf()
 		schedule.setContact(contact)
 	} else {
@@ -215,7 +215,8 @@ func (p *pacedSearcher) searched(sent sentSearch, now time.Time, wait time.Durat
 			c.succeeded(now, wait, together || c.FailedIn > sent.attempt)
 			return
 		}
-		if !together || noted {
+		// A search that has worked meanwhile has ended the back-off of the others: a refusal begins its own.
+		if !together || noted || refused(err) && c.Failures == 0 {
 			c.Failures++
 		}
 		refusals := 0

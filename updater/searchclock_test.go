@@ -281,6 +281,15 @@ func TestTheFirstSearchWaitsForTheFirstContact(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	inBubble(t, "a reload to another protocol, which is another server", func(t *testing.T) {
+		last, _ := NewSchedule(nil)
+		Pace(good(), last, v5Rules, func(Event) {})
+		schedule, _ := NewSchedule(nil)
+		schedule.Succeed(last, nil, false)
+		rules, s := v4Rules, good()
+		rules.FirstContact = draws()
+		waits(t, Pace(s, schedule, rules, func(Event) {}), s, drawn[0])
+	})
 	inBubble(t, "another key, which is another client", func(t *testing.T) {
 		schedule, _ := NewSchedule(nil)
 		rules, s := v4Rules, good()
