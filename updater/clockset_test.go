@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -427,6 +428,10 @@ func TestAHoldIsToldByTheClockThatWasSetSince(t *testing.T) {
 	s.state.Search.Clock.NotBefore = testkit.ClockSet(now.Add(time.Hour), 10*time.Nanosecond) // as two clocks of a machine drift
 	if got := s.SearchHold().Until; got != s.state.Search.Clock.NotBefore {
 		t.Errorf("each report has another end, now %s", got)
+	}
+	set := behind(time.Hour + time.Second/3)
+	if one, other := say.ByClock(set, now), say.ByClock(set, testkit.ClockSet(now, 10*time.Nanosecond)); one != other {
+		t.Errorf("two reports have the ends %s and %s", one, other)
 	}
 	if hold := newScheduleOf(t, nil).SearchHold(); hold != (Hold{}) {
 		t.Errorf("without a hold: %+v", hold)

@@ -107,7 +107,7 @@ func (b *Block) spare(h lookup.Host, d lookup.Decision, what string) lookup.Deci
 		return d
 	}
 	if d.Verdict == lookup.Unsafe && b.spared.First(h.String(), time.Now()) {
-		log.Warningf("%s. passes, although Safe Browsing lists it (%s, list %s): it is %s. If you want to block it all the same, add it to a list of block", h, d.Threat, cmp.Or(d.List, "none"), what)
+		log.Warningf("%s. passes, although %s lists it (%s, list %s): it is %s. If you want to block it all the same, add it to a list of block", h, b.Reply().Service, d.Threat, cmp.Or(d.List, "none"), what)
 	}
 	return lookup.Decision{By: lookup.ByAllow, List: NeededList}
 }

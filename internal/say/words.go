@@ -68,10 +68,10 @@ func Time(t time.Time) string {
 }
 
 // ByClock returns a time by the clock that shows now, if that has been set since, as on a router whose clock begins in the
-// past. Both clocks of a machine always differ by some nanoseconds: that is no other time. The zero time stays. It is safe
-// for concurrent use.
+// past: to a second, since both clocks of a machine always differ by some nanoseconds, which is no other time. The zero
+// time stays. It is safe for concurrent use.
 func ByClock(t, now time.Time) time.Time {
-	if at := now.Add(t.Sub(now)); !t.IsZero() && at.Round(0).Sub(t.Round(0)).Abs() >= time.Second {
+	if at := now.Add(t.Sub(now)).Round(time.Second); !t.IsZero() && at.Sub(t.Round(0)).Abs() >= time.Second {
 		return at
 	}
 	return t
