@@ -71,7 +71,7 @@ func (s *Service) Standing(now time.Time) status.Service {
 		all.Budget, all.Left, all.Spent = set.Budget, s.ledger.Remaining(set.Budget, now), s.ledger.Spent(now)
 	}
 	lists, follows, inPart := s.standing()
-	all.InPart = cmp.Or(s.InPart(now), inPart, failing(s.SearchHold(), lists, now))
+	all.InPart = cmp.Or(s.InPart(now), inPart, failing(s.SearchHold(), set.Google(), lists, now))
 	for _, l := range lists {
 		all.Lists = append(all.Lists, status.List{Name: l.Name, Title: say.TitleOf(l.Name), InForce: !l.Missing(), Old: l.Old(now), Entries: l.Entries, Updated: l.Updated, NotBefore: l.NotBefore})
 	}
@@ -81,9 +81,9 @@ func (s *Service) Standing(now time.Time) status.Service {
 }
 
 // failing says in a sentence that a pause of confirmations has ended, and that none has worked since; "": else. It may be over
-// after an hour, if nobody has asked, and once a list has come. A failure without a pause may be the only one.
-func failing(h updater.Hold, lists []updater.ListStatus, now time.Time) string {
-	came := func(l updater.ListStatus) bool { return l.Updated.After(h.Failed) }
+// after an hour, if nobody has asked, and once Google has sent a list. A relay sends lists also while it cannot search.
+func failing(h updater.Hold, google bool, lists []updater.ListStatus, now time.Time) string {
+	came := func(l updater.ListStatus) bool { return google && l.Updated.After(h.Failed) }
 	if h.Failures == 0 || h.Active(now) || h.Until.Sub(h.Failed) < 10*time.Second || now.Sub(h.Until) >= time.Hour || slices.ContainsFunc(lists, came) {
 		return ""
 	}
