@@ -77,7 +77,7 @@ type collector struct {
 
 func (c *collector) add(e *Engine) {
 	for _, method := range []string{"fetch", "search"} {
-		for _, outcome := range []string{"quota", "refused"} {
+		for _, outcome := range []string{"success", "quota", "server_error", "refused", "malformed", "unreachable"} {
 			requestsTotal.WithLabelValues(method, outcome) // from 0 on: an alert sees only what grows
 		}
 	}
