@@ -486,7 +486,7 @@ func askServer(ctx context.Context, q *question) error {
 		case err == nil && answer.Rcode != dns.RcodeServerFailure && answer.Rcode != dns.RcodeRefused:
 			return nil
 		case err == nil:
-			err = fmt.Errorf("the answer for %s is %s", q.name, dns.RcodeToString[answer.Rcode])
+			err = fmt.Errorf("the answer for %s, which it forwards, is %s", q.name, dns.RcodeToString[answer.Rcode])
 		}
 		select {
 		case <-ctx.Done():

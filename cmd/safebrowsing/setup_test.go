@@ -148,7 +148,7 @@ func (i *installed) setup(typed string, args ...string) (out string, err error) 
 	c := setupIn(setupWorld{
 		i.root, func(string) *machine { return &i.machine },
 		func(_ context.Context, words []string) error { return note(strings.Join(words, " ")) },
-		func(_ context.Context, q *question) error { return note("ask " + q.at.String()) },
+		func(_ context.Context, q *question) error { return note("ask " + q.at.String() + " for " + q.name) },
 	})
 	var w strings.Builder
 	c.Reader, c.Writer = strings.NewReader(typed), &w
@@ -218,7 +218,7 @@ func TestSetupConfiguresThePackage(t *testing.T) {
 	want := []string{
 		"/usr/bin/coredns-safebrowsing -check -conf /etc/coredns-safebrowsing/Corefile",
 		"systemctl disable --now coredns.service", "systemctl enable --quiet coredns-safebrowsing.service",
-		"systemctl restart coredns-safebrowsing.service", "ask 192.168.1.2:53",
+		"systemctl restart coredns-safebrowsing.service", "ask 192.168.1.2:53 for malware.example", "ask 192.168.1.2:53 for example.com",
 	}
 	if !slices.Equal(i.ran, want) {
 		t.Errorf("It ran %q, want %q", i.ran, want)
@@ -386,10 +386,11 @@ func TestSetupThatFailsLeavesEverythingAsBefore(t *testing.T) {
 		{check, coredns, nil},
 		{"systemctl disable --now coredns.service", coredns, []string{"systemctl enable --now coredns.service"}},
 		{restart, coredns, []string{restart, "systemctl enable --now coredns.service"}},
-		{"ask 192.168.1.2:53", coredns, []string{restart, "systemctl enable --now coredns.service"}},
-		{"ask 127.0.0.1:1053", dnsmasq, []string{restart}},
+		{"ask 192.168.1.2:53 for malware.example", coredns, []string{restart, "systemctl enable --now coredns.service"}},
+		{"ask 192.168.1.2:53 for example.com", coredns, []string{restart, "systemctl enable --now coredns.service"}}, // no resolver answers
+		{"ask 127.0.0.1:1053 for malware.example", dnsmasq, []string{restart}},
 		{"systemctl restart dnsmasq.service", dnsmasq, []string{"systemctl restart dnsmasq.service", restart}},
-		{"ask 192.168.1.2:53", dnsmasq, []string{"systemctl restart dnsmasq.service", restart}},
+		{"ask 192.168.1.2:53 for example.com", dnsmasq, []string{"systemctl restart dnsmasq.service", restart}},
 	} {
 		i := newInstalled(t)
 		i.holders, i.fails = []holder{test.holder}, test.fails

@@ -164,6 +164,9 @@ func upstreams(text string) (all []string, err error) {
 		if notAddress != nil && (notPort != nil || byTLS) {
 			return nil, fmt.Errorf("%q is no address of a resolver, such as 9.9.9.9 or tls://9.9.9.9%%dns.quad9.net", word)
 		}
+		if !byTLS && strings.Contains(word, "%") {
+			return nil, fmt.Errorf("%q has a zone, which *forward* drops: name an address without one", word)
+		}
 		all = append(all, word)
 	}
 	if len(all) == 0 {

@@ -270,7 +270,11 @@ func planFor(m *machine, a *answers, p place) setupPlan {
 			add(step{file: p.file}, restart(p.unit))
 		}
 		add(step{run: systemctl("enable", "--quiet", setupUnit)}, restart(setupUnit))
-		add(step{ask: &question{netip.AddrPortFrom(p.at[0], uint16(p.port)), cmp.Or(m.blocked, "example.com"), m.blocked != ""}})
+		server := netip.AddrPortFrom(p.at[0], uint16(p.port))
+		if m.blocked != "" {
+			add(step{ask: &question{server, m.blocked, true}})
+		}
+		add(step{ask: &question{server, "example.com", false}}) // do the resolvers answer
 	} else {
 		all.tells = append(all.tells, fmt.Sprintf("systemd does not run here. Start the server: %s -conf %s", setupServer, corefile))
 	}

@@ -197,6 +197,8 @@ func TestSetupForwardsByTLS(t *testing.T) {
 		"tls://[2620:fe::fe%dns.quad9.net]:8853":  "[2620:fe::fe]",
 		"tls://[2620:fe::fe]%dns.quad9.net":       "is no address", // nor to *forward*
 		"[2620:fe::fe]":                           "is no address",
+		"fe80::1%eth0":                            "has a zone",
+		"[fe80::1%eth0]:53":                       "has a zone",
 		"tls://9.9.9.9":                           "needs the name",
 		"tls://9.9.9.9%":                          "needs the name",
 		"tls://dns.quad9.net%dns.quad9.net":       "is no address",
