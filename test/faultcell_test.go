@@ -274,11 +274,24 @@ func (c *cell) askAllTheTime() (end func()) {
 			}
 		}
 	})
+	var starved time.Duration // the longest that the machine had no time for a goroutine which only sleeps
+	wg.Go(func() {
+		for woke := time.Now(); ; {
+			select {
+			case <-stop:
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+			starved, woke = max(starved, time.Since(woke)), time.Now()
+		}
+	})
 	return func() {
 		close(stop)
 		wg.Wait()
-		if c.seen.slowest > 3*time.Second { // far less than confirm_timeout, the shortest time that a fault takes
-			c.t.Errorf("Expected clean names to be answered at once, the slowest took %s", c.seen.slowest)
+		// On the way to an answer some four goroutines wait for the machine. All that is far less than confirm_timeout, the
+		// shortest time that a fault takes.
+		if atOnce := min(3*time.Second+4*starved, 9*time.Second); c.seen.slowest > atOnce {
+			c.t.Errorf("Expected clean names to be answered at once, the slowest took %s, while this machine slept for %s", c.seen.slowest, starved)
 		}
 	}
 }
