@@ -234,7 +234,7 @@ func (q *query) hold(w dns.ResponseWriter) *held {
 	h := &held{query: q, remote: w.RemoteAddr(), local: w.LocalAddr(), tsigStatus: w.TsigStatus(), done: make(chan struct{})}
 	// The context ends with the query's, unless the next plugin is abandoned: cache
 	// would keep the failure of a lookup that was cancelled, for queries to come. It does not end when
-	// the plugin returns: cache refreshes what is stale in a goroutine that goes on.
+	// the plugin returns: cache refreshes what is stale in a goroutine that stays.
 	ctx, cancel := context.WithoutCancel(ownMetadata(q.ctx)), context.CancelFunc(nil)
 	if deadline, ok := q.ctx.Deadline(); ok {
 		ctx, cancel = context.WithDeadline(ctx, deadline)

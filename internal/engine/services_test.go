@@ -409,7 +409,7 @@ func TestAFailedReloadLeavesTheCountOfSearchesWhereItWas(t *testing.T) {
 		release()
 		ledger, err := updater.NewLedger(e.openStore("key", nil))
 		if testkit.Must(t, err); ledger.Spent(time.Now()) != 6 {
-			t.Errorf("Expected 6 searches in the folder of the engine that goes on, got %d", ledger.Spent(time.Now()))
+			t.Errorf("Expected 6 searches in the folder of the engine that stays, got %d", ledger.Spent(time.Now()))
 		}
 		if got := ledger.Uses(); len(got) != 1 || got[0].Kept != 6 {
 			t.Errorf("Expected that the file tells of 6 searches of one client, got %+v", got)

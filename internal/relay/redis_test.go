@@ -288,7 +288,7 @@ func TestTheLogTellsOfAClockThatIsWrongOnce(t *testing.T) {
 	}
 }
 
-// A relay goes on alone also if it has never fetched lists, and ceases also for one whose lists it cannot read.
+// A relay works alone also if it has never fetched lists, and ceases also for one whose lists it cannot read.
 func TestTheLogSaysOfTheLeaseWhatIsKnown(t *testing.T) {
 	lines := testkit.Capture(t)
 	f := &sharedLists{relay: &Relay{cfg: Config{Redis: new(sharing.Config)}}, metrics: newFleetMetrics()}

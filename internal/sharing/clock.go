@@ -2,7 +2,7 @@ package sharing
 
 import "time"
 
-// clock is what is known of the time of Redis. It goes on by clocks that nobody can set: a machine whose
+// clock is what is known of the time of Redis. It advances by clocks that nobody can set: a machine whose
 // wall clock is set between two beats ends no wait early, neither its own nor another's.
 type clock struct {
 	earliest, latest time.Time     // that Redis may show; zero: it has never told

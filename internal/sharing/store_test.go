@@ -683,7 +683,7 @@ func TestANoteOfLongAgoDoesNotShortenTheWait(t *testing.T) {
 				return !r.downAt.IsZero() && time.Since(r.downAt) > 500*time.Millisecond
 			})
 			if got := r.TryLock(); got != test.alone {
-				t.Errorf("Expected that it goes on alone: %v, got %v", test.alone, got)
+				t.Errorf("Expected that it works alone: %v, got %v", test.alone, got)
 			}
 			testkit.Until(t, "a note of the last minutes", func() bool { return time.Since(readNote(dir, origin.Asker).Until).Abs() < 10*time.Minute })
 		})
