@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -278,30 +279,47 @@ func (s *settingUp) sameServer(a *answers) error {
 	return nil
 }
 
-// corefileSays returns what follows a word in the first line of the Corefile that begins with it.
-func (s *settingUp) corefileSays(word string) []string {
+// corefileLines returns what follows a word in the lines of the Corefile that begin with it.
+func (s *settingUp) corefileLines(word string) (all [][]string) {
 	text, _ := os.ReadFile(filepath.Join(s.root, setupFolder, "Corefile"))
 	for line := range strings.Lines(string(text)) {
 		if words := strings.Fields(line); len(words) > 1 && words[0] == word {
-			return words[1:]
+			all = append(all, words[1:])
 		}
+	}
+	return all
+}
+
+// corefileSays returns what follows a word in the first such line.
+func (s *settingUp) corefileSays(word string) []string {
+	if all := s.corefileLines(word); len(all) > 0 {
+		return all[0]
 	}
 	return nil
 }
 
-// lists returns the public lists to use. They are offered to those who have nothing else.
-func (s *settingUp) lists(ctx context.Context, alone bool) ([]publicList, error) {
-	switch {
-	case s.flags.IsSet("lists"):
+// lists returns the public lists to use. They are offered to those who have nothing else; those of the Corefile stay.
+func (s *settingUp) lists(ctx context.Context, alone bool) (now []publicList, err error) {
+	if s.flags.IsSet("lists") {
 		return chosenLists(s.flags.String("lists"))
-	case !alone:
-		return nil, nil
+	}
+	var names []string
+	for _, l := range publicLists {
+		if slices.ContainsFunc(s.corefileLines("block"), func(words []string) bool { return words[0] == l.url }) {
+			now, names = append(now, l), append(names, l.name)
+		}
+	}
+	if !alone {
+		if len(now) > 0 {
+			s.say("Public lists of the Corefile stay: %s. Flag -lists says which ones, or none.", strings.Join(names, ", "))
+		}
+		return now, nil
 	}
 	s.say("Public lists, from their makers and under their licences:")
 	for i, l := range publicLists {
 		s.say("  %d  %s (%s): %s", i+1, l.name, l.licence, l.about)
 	}
-	return choose(ctx, s, "Which ones", "-lists", "all", chosenLists)
+	return choose(ctx, s, "Which ones", "-lists", cmp.Or(strings.Join(names, ","), "all"), chosenLists)
 }
 
 func (s *settingUp) networks(ctx context.Context) ([]network, error) {

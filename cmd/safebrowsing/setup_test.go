@@ -716,3 +716,32 @@ func TestSetupAgainForwardsAsBefore(t *testing.T) {
 		}
 	}
 }
+
+// Who has chosen public lists goes on with them, also with a key, unless told otherwise.
+func TestSetupAgainKeepsPublicLists(t *testing.T) {
+	i := newInstalled(t)
+	for _, test := range []struct{ typed, flags, want, says string }{
+		{"urlhaus\n", "-no-key", "urlhaus", "[all]"},
+		{"\n", "-no-key", "urlhaus", "[urlhaus]"},
+		{"1,2\n", "-no-key", "hagezi-tif urlhaus", "[urlhaus]"},
+		{"", "key", "hagezi-tif urlhaus", "stay: hagezi-tif, urlhaus."},
+		{"", "key -lists phishing-database", "phishing-database", ""},
+		{"", "key -lists none", "", ""},
+		{"", "key", "", ""},
+	} {
+		flags := append([]string{"-upstream", "9.9.9.9", "-serve", "machine", "-yes"}, strings.Fields(test.flags)...)
+		if more, ok := strings.CutPrefix(test.flags, "key"); ok {
+			flags = flagsWith(t, strings.Fields(more)...)
+		}
+		out, err := i.setup(test.typed, flags...)
+		var got []string
+		for _, l := range publicLists {
+			if strings.Contains(read(t, i.path("Corefile")), l.url) {
+				got = append(got, l.name)
+			}
+		}
+		if err != nil || strings.Join(got, " ") != test.want || !strings.Contains(out, test.says) {
+			t.Errorf("%+v: %q, %v\n%s", test, got, err, out)
+		}
+	}
+}
