@@ -226,7 +226,7 @@ func TestADeviceIsToldByTheClockOfNow(t *testing.T) {
 	begun := now.Add(-7 * time.Hour)
 	behind := func(at time.Time) time.Time { return testkit.ClockSet(at, -40*365*24*time.Hour) }
 	d := (&wanderer{since: behind(begun), last: behind(begun.Add(time.Hour))}).device(now)
-	if !d.Since.Round(0).Equal(begun.Round(0)) || !d.Last.Round(0).Equal(begun.Add(time.Hour).Round(0)) {
+	if !d.Since.Equal(begun.Round(time.Second)) || !d.Last.Equal(begun.Add(time.Hour).Round(time.Second)) {
 		t.Errorf("%s since %s, last at %s", now, d.Since, d.Last)
 	}
 }
