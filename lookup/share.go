@@ -85,6 +85,14 @@ func AdmitBy(limiter Limiter, shares *Shares, client netip.Addr) Admit {
 	}
 }
 
+// Program stands for the programs of this machine, which take searches of Shares, too. It is the address
+// of no client, as the zero Addr is.
+var Program = netip.IPv4Unspecified()
+
+// noClient reports whether a site has a share, but is not counted among the clients: nobody loses an
+// answer if it is refused a search.
+func noClient(site netip.Addr) bool { return !site.IsValid() || site == Program }
+
 // Shares keep what others need of a budget of searches from each client: a share is a
 // reservation, not a wall. Each client may use its share, and all that is not reserved for the
 // others, see reservedFor. Clients are told apart as by PerClient, and are kept in memory only: no
@@ -160,7 +168,7 @@ func (s *Shares) Take(client netip.Addr, now time.Time) bool {
 		s.burst = burst{at: second, left: b.Left}
 	}
 	if s.percent < 100 && b.Now > 0 && !s.free(b, key, own, now).any() {
-		if !own.refused {
+		if !own.refused && !noClient(key) {
 			first = s.today.Refused == 0
 			s.today.Refused++
 		}
@@ -172,10 +180,10 @@ func (s *Shares) Take(client netip.Addr, now time.Time) bool {
 		}
 		return false
 	}
-	if own.day == 0 {
+	if own.day == 0 && !noClient(key) {
 		s.today.Clients++
 	}
-	if own.day < b.share(s.percent) {
+	if own.day < b.share(s.percent) && !noClient(key) {
 		s.today.Kept++
 	}
 	s.burst.n++
@@ -194,10 +202,10 @@ func (s *Shares) GiveBack(client netip.Addr, taken time.Time) {
 	if !ok || own.day == 0 || dateOf(taken) != s.today.Date {
 		return
 	}
-	if own.day--; own.day < b.share(s.percent) {
+	if own.day--; own.day < b.share(s.percent) && !noClient(key) {
 		s.today.Kept = max(0, s.today.Kept-1)
 	}
-	if own.day == 0 {
+	if own.day == 0 && !noClient(key) {
 		s.today.Clients = max(0, s.today.Clients-1)
 	}
 	if own.at == taken.Unix()/3600 {
@@ -212,7 +220,11 @@ func (s *Shares) GiveBack(client netip.Addr, taken time.Time) {
 func (s *Shares) unreserved(b Budget, site netip.Addr, own spending, now time.Time) Budget {
 	soon := s.burst.underWay(b.Left)
 	usual, _ := s.usual.Peek(site)
-	b.Left -= soon + reservedFor(b, s.percent, s.past, s.today, asker{own.day, usual, s.usual.Len() == 0}, now)
+	a := asker{own.day, usual, s.usual.Len() == 0}
+	if noClient(site) { // all clients are others
+		a = asker{}
+	}
+	b.Left -= soon + reservedFor(b, s.percent, s.past, s.today, a, now)
 	b.Now -= soon + b.forLater()
 	return b
 }
@@ -291,6 +303,9 @@ func (s *Shares) turn(date string, b Budget) {
 		s.past = JoinUses(s.past, []Use{s.today})
 	}
 	for _, site := range s.spent.Keys() {
+		if noClient(site) {
+			continue
+		}
 		own, _ := s.spent.Peek(site)
 		usual, _ := s.usual.Peek(site)
 		s.usual.Add(site, max(usual, min(own.day, b.share(s.percent))))

@@ -134,6 +134,40 @@ func TestAClientCountsOnceADayAsRefused(t *testing.T) {
 	}
 }
 
+// Status says that names of refused clients pass: none does if it is coverage or look-back that has to stop.
+func TestWhoIsNoClientHasAShareAndIsNotCounted(t *testing.T) {
+	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.Local)
+	for _, nobody := range []netip.Addr{Program, {}} {
+		told := 0
+		s := walled(2)
+		s.noted = func() { told++ }
+		got := 0
+		for range 5 {
+			if s.Take(nobody, now) {
+				got++
+			}
+		}
+		s.GiveBack(nobody, now)
+		if all := s.Uses(now); got != 2 || told != 0 || all[len(all)-1] != (Use{Date: dateOf(now)}) {
+			t.Errorf("%v takes %d, want 2; told %d times, used as %+v", nobody, got, told, all[len(all)-1])
+		}
+		if takes(s, "192.0.2.1", now, 5); s.Uses(now)[len(s.Uses(now))-1] != (Use{Date: dateOf(now), Clients: 1, Kept: 2, Refused: 1}) || told != 1 {
+			t.Errorf("with a client beside %v: told %d times, used as %+v", nobody, told, s.Uses(now))
+		}
+	}
+}
+
+// A forwarder that this process does not know yet is one that must not go without because of coverage.
+func TestWhatALoneClientNeedsIsReservedFromWhoIsNone(t *testing.T) {
+	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.Local)
+	s := NewShares(10, (&purse{day: 200}).left, nil)
+	s.Remember([]Use{{Date: "2026-11-22", Clients: 1, Kept: 20}})
+	b, _ := s.For(Program, now)
+	if c, _ := s.For(netip.MustParseAddr("192.0.2.1"), now); b.Left != 180 || c.Left != 200 {
+		t.Errorf("%d are left for a program and %d for a client, want 180 and 200", b.Left, c.Left)
+	}
+}
+
 func TestSharesForgetClientsThatAreTooMany(t *testing.T) {
 	s := walled(1)
 	for i := range maxClients + 1 {

@@ -237,8 +237,8 @@ func (b *Block) lookBack(ctx context.Context, m *memory) {
 	}
 }
 
-// lookBackOnce compares the memory with the lists, and tells what it finds. Its searches count as those
-// of one client without an address.
+// lookBackOnce compares the memory with the lists, and tells what it finds. Its searches have the share
+// of one client: the zero address.
 func (b *Block) lookBackOnce(ctx context.Context, m *memory, s *engine.Service) {
 	ctx, cancel := context.WithTimeout(ctx, lookBackFor)
 	defer cancel()

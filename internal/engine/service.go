@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -250,13 +249,13 @@ func (s *Stored) Close() {
 	s.client.Close()
 }
 
-// A program on this machine that has prefixes confirmed counts as one client: the loopback address.
+// A program on this machine that has prefixes confirmed has the share of one client: that of lookup.Program.
 
 // Left returns how many searches a program on this machine may still cause today, or -1 if there is no
 // budget.
 func (s *Service) Left(now time.Time) int {
 	if s.Shares != nil {
-		if b, known := s.Shares.For(netip.IPv6Loopback(), now); known {
+		if b, known := s.Shares.For(lookup.Program, now); known {
 			return b.Left
 		}
 	}
@@ -276,7 +275,7 @@ func (s *Service) Confirm(ctx context.Context, prefixes []lookup.Prefix) (answer
 		return nil, 0, err
 	}
 	var sent atomic.Int64
-	share := lookup.AdmitBy(nil, s.Shares, netip.IPv6Loopback()).All()
+	share := lookup.AdmitBy(nil, s.Shares, lookup.Program).All()
 	answers, _ = s.Checker.Search(ctx, prefixes, false, func(n int) (admitted int, refund func(), err error) {
 		admitted, back := n, func() {}
 		if share != nil {

@@ -3,6 +3,7 @@ package engine
 import (
 	"crypto/sha256"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"testing"
@@ -393,10 +394,9 @@ func TestAFailedReloadLeavesTheCountOfSearchesWhereItWas(t *testing.T) {
 		e, release := acquire(t, r, s, 0)
 		spend := func(first byte) {
 			t.Helper()
-			_, n, err := e.Confirm(t.Context(), []lookup.Prefix{lookup.Prefix([]byte{first, 2, 3, 4})})
-			if testkit.Must(t, err); n != 1 {
-				t.Errorf("Expected a search, got %d", n)
-			}
+			client := lookup.AdmitBy(nil, e.Shares, netip.MustParseAddr("192.0.2.1")).All()
+			_, err := e.Checker.Search(t.Context(), []lookup.Prefix{lookup.Prefix([]byte{first, 2, 3, 4})}, false, client, nil)
+			testkit.Must(t, err)
 		}
 		for i, db := range []string{after, "", after} {
 			spend(byte(2 * i))
