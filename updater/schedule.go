@@ -32,7 +32,8 @@ type Schedule struct {
 	askers uint64 // counts changes of asker and token
 	asks   uint64 // requests that were noted
 	state  scheduleState
-	owned  bool // the schedule may be written
+	owned  bool      // the schedule may be written
+	kept   time.Time // when long waits were last looked at, see lasts
 	// Of this process only, not saved: it finds searches that were under way together.
 	failed time.Time // when a search failed last; zero: never
 	// Of this process only, too: its first contact by searches, where the rules want one, see SearchRules.
@@ -67,6 +68,7 @@ func newSchedule(store *Store) *Schedule {
 	s.fetches, s.searches = clocks, clocks
 	s.fetches.media, s.fetches.lacks, s.fetches.encode = s.fetchMedia, s.fetchesLacking, s.encodeFetches
 	s.searches.media, s.searches.lacks, s.searches.encode = s.searchMedia, s.searchesLacking, s.encodeSearches
+	s.kept = time.Now()
 	if store != nil {
 		s.asker, s.token = store.origin.Asker, store.origin.Token
 	}
@@ -288,6 +290,21 @@ func (s *Schedule) change(alter func(*scheduleState)) error {
 	s.mu.Unlock()
 	<-w.done
 	return w.err
+}
+
+// keepEvery is how often a long wait is saved while it lasts.
+const keepEvery = time.Hour
+
+// lasts reports, once an hour, whether more than an hour of a wait is left, and of the one of searches.
+func (s *Schedule) lasts(now time.Time) (any, searches bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now.Sub(s.kept) < keepEvery {
+		return false, false
+	}
+	s.kept = now
+	long := now.Add(keepEvery)
+	return s.state.latest().After(long), s.state.Search.held().end().After(long)
 }
 
 // forward moves all clocks by the duration of a suspend: the monotonic clock, which

@@ -304,9 +304,22 @@ func (u *Updater) sleepUntil(ctx context.Context, due time.Time) (woke bool, err
 		if suspended > overshoot {
 			u.cfg.Schedule.forward(suspended, search)
 		}
+		u.keep(now)
 		if wokeUp(slept, wall, suspended, wait, booted > 0) {
 			return true, nil
 		}
+	}
+}
+
+// keep saves long waits now and then. A machine whose wall clock is behind at each start knows no more of a
+// wait than what was left when it was saved: restarted daily, it would never end one of a day.
+func (u *Updater) keep(now time.Time) {
+	long, searches := u.cfg.Schedule.lasts(now)
+	if searches {
+		u.cfg.Schedule.changeSearch(func(*asked) {}, func(error) {}) // saving the schedule reports any error
+	}
+	if long {
+		u.reportSave("", u.cfg.Schedule.change(func(*scheduleState) {}))
 	}
 }
 
