@@ -3,6 +3,7 @@ package test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -50,9 +51,14 @@ func TestRecipeOfHomeAssistant(t *testing.T) {
 		testkit.Must(t, json.Unmarshal([]byte(get(t, url)), &v))
 		return v
 	}
-	list := func(key string) []string {
-		return strings.Split(regexp.MustCompile(key + `: \[(.*)\]`).FindStringSubmatch(recipe)[1], ", ")
+	list := func(before string) []string {
+		found := regexp.MustCompile(before + ` \[(.*)\]`).FindStringSubmatch(recipe)
+		if found == nil {
+			t.Fatalf("There is no list after %s", before)
+		}
+		return strings.Split(strings.ReplaceAll(found[1], "'", ""), ", ")
 	}
+	bad := list(`states\('sensor.safe_browsing'\) in`)
 	good := read(`"blocked":1`)
 	if today := good["today"].(map[string]any); good["state"] != truth.Protected.String() || today["blocked"] != 1.0 {
 		t.Errorf("Expected to be protected and one blocked name, got %v", good)
@@ -62,19 +68,22 @@ func TestRecipeOfHomeAssistant(t *testing.T) {
 			t.Errorf("Expected %s in the recipe", template)
 		}
 	}
-	for _, attribute := range list("json_attributes") {
+	for _, attribute := range list("json_attributes:") {
 		if _, ok := good[attribute]; !ok {
 			t.Errorf("There is no attribute %s", attribute)
 		}
 	}
-	for _, word := range list("to") {
+	if lost := fmt.Sprintf("from: %s\n        to: %s\n", truth.Protected, truth.OwnLists); !strings.Contains(recipe, lost) {
+		t.Errorf("Expected %q: with the key gone only own lists are left", lost)
+	}
+	for _, word := range bad {
 		if err := new(truth.State).UnmarshalText([]byte(word)); err != nil && word != "unavailable" {
 			t.Error(err)
 		}
 	}
 	w.order("/pause", `{"for": "10m"}`)
-	if got := read("blocking is paused")["state"]; !slices.Contains(list("to"), got.(string)) {
-		t.Errorf("Expected %s to be told, got only %q", got, list("to"))
+	if got := read("blocking is paused")["state"]; !slices.Contains(bad, got.(string)) {
+		t.Errorf("Expected %s to be told, got only %q", got, bad)
 	}
 }
 
