@@ -55,6 +55,7 @@ func (e *Engine) rekey(key string) error {
 		return e.Schedule.Renew(e.settings.Origin(key).Token, use)
 	}
 	log.Infof("The API key in %s has changed and is in use", e.settings.KeyFile)
+	e.reporter.rekeyed()
 	return e.Schedule.Rekey(e.settings.Origin(key).Asker, use)
 }
 

@@ -112,6 +112,37 @@ func TestANewKeyIsTriedAtOnce(t *testing.T) {
 	}
 }
 
+// What comes of another key is told, also if that is wrong, too.
+func TestAnotherWrongKeyIsTold(t *testing.T) {
+	lines := testkit.Capture(t)
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "key")
+		google := listing(t, time.Hour)
+		google.SetKey("RIGHT")
+		testkit.Must(t, os.WriteFile(file, []byte("WRONG"), 0o600))
+		s := Settings{Endpoint: "http://key.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b", KeyFile: file}
+		var searcher lookup.Searcher
+		e := started(t, s, "WRONG", Edge{Transport: google, FirstContact: func() time.Duration { return 0 }, Searcher: func(s lookup.Searcher) lookup.Searcher {
+			searcher = s
+			return s
+		}})
+		defer e.stop()
+		for _, key := range []string{"WRONG", "OTHER", "RIGHT"} {
+			lines.Forget()
+			testkit.Must(t, os.WriteFile(file, []byte(key), 0o600))
+			time.Sleep(2 * keyInterval)
+			_, _ = searcher.Search(t.Context(), []lookup.Prefix{"pre1"})
+			if key == "RIGHT" {
+				lines.Only(t, "Lists are updated again, after trouble since")
+				lines.Only(t, "Confirmations work again")
+				return
+			}
+			testkit.WantParts(t, lines.Only(t, "Cannot update lists se-4b"), "403")
+			testkit.WantParts(t, lines.Only(t, "Confirmations are paused"), "403")
+		}
+	})
+}
+
 func TestAdviceNamesTheServiceAndTheCredential(t *testing.T) {
 	t.Setenv("CREDENTIALS_DIRECTORY", "/run/credentials/it.service/")
 	v5 := Settings{Protocol: protocol.DialectV5.Name, KeyFile: "/etc/coredns/key"}

@@ -56,7 +56,8 @@ type reporter struct {
 type searchState uint8
 
 const (
-	searchesWork searchState = iota
+	searchesWork  searchState = iota
+	searchesRetry             // with another key than the one that failed
 	searchesFail
 	searchesPaused
 )
@@ -207,6 +208,19 @@ func (r *reporter) fetched(e updater.Event) {
 	log.Errorf("Cannot update lists %s: %v. %s. Next try not before %s%s%s", e.List, e.Err, r.stays(e.Err), say.Time(e.Due), apart(e), r.hint(e.Err, e.Due))
 }
 
+// rekeyed begins anew with another key: its first failure is a line, also if it is that of the one before.
+func (r *reporter) rekeyed() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name := range r.troubled {
+		r.troubled[name] = ""
+	}
+	clear(r.refusedLists)
+	if r.searching != searchesWork {
+		r.searching = searchesRetry
+	}
+}
+
 // answered notes lists that the server has answered about: trouble ends with that of the last list.
 func (r *reporter) answered(lists string) {
 	trouble := len(r.troubled) > 0
@@ -316,7 +330,7 @@ func (r *reporter) searched(err error) {
 	switch {
 	case !paused && r.partly(err):
 	case paused && err == nil && was == searchesPaused, // one minimum wait after the other
-		err != nil && !paused && was != searchesWork:
+		err != nil && !paused && was >= searchesFail:
 	case paused && was != searchesPaused:
 		r.searching = searchesPaused
 		log.Warningf("Confirmations are paused until %s (%v). Suspected names pass until they work again%s", say.Time(hold.Until), hold, r.hint(err, hold.Until))
