@@ -24,10 +24,11 @@ import (
 
 // memoryKey is what a memory depends on.
 type memoryKey struct {
-	zones  string
-	engine engine.Settings // as far as they say which service it is
-	keep   time.Duration
-	names  bool // they are kept: only with log
+	zones          string
+	service, asker string // as in updater.Origin: server blocks that have both in common have all settings of it in common, see Claims
+	rule           lookup.Rule
+	keep           time.Duration
+	names          bool // they are kept: only with log
 }
 
 // memory is what the clients of a server block asked for. It is safe for concurrent use.
@@ -75,7 +76,7 @@ func (m *memories) acquire(key memoryKey) (kept *memory, release func()) {
 			}
 		}
 		bytes := rememberedBytes(lookup.UsableMemory())
-		kept = &memory{passed: lookup.NewPassed(bytes, key.keep, engine.SinceBoot), rule: key.engine.Dialect().Rule}
+		kept = &memory{passed: lookup.NewPassed(bytes, key.keep, engine.SinceBoot), rule: key.rule}
 		if key.names {
 			kept.names = newAskedNames(bytes / bytesPerName)
 		}
@@ -199,9 +200,8 @@ func (b *Block) LookBack() (end func()) {
 	if b.Config.LookBack == 0 || !b.Config.Online {
 		return func() {}
 	}
-	service := b.Settings
-	service.Budget, service.Share, service.MaxEntries, service.Cache, service.Resolvers = 0, 0, 0, 0, "" // it is the same with others
-	m, release := process.memories.acquire(memoryKey{b.zones(), service, b.Config.LookBack, b.Config.LogBlocked})
+	of := b.Settings.Origin(b.Config.Secret)
+	m, release := process.memories.acquire(memoryKey{b.zones(), of.Name, of.Asker, b.Settings.Dialect().Rule, b.Config.LookBack, b.Config.LogBlocked})
 	b.memory = m
 	for _, list := range strings.Fields(b.Settings.Lists) {
 		listedLateTotal.WithLabelValues(list).Add(0) // an alert sees only what grows

@@ -39,11 +39,19 @@ func TestAReloadThatChangesNothingKeepsWhatWasAsked(t *testing.T) {
 		if lookingBack(t, func(c *config.Config) { c.Budget, c.Share, c.Cache, c.Resolvers = 400, 50, 1000, "9.9.9.9:53" }).memory != first.memory {
 			t.Error("a raised budget, which confirms what passed, forgets it")
 		}
+		if lookingBack(t, func(c *config.Config) {
+			c.DB, c.KeyFile, c.Lists, c.Mode, c.CA = "/other", "/key", "mw-4b se-4b", lookup.RealTime, "pem"
+		}).memory != first.memory {
+			t.Error("other settings of the same service forget it")
+		}
 		third := lookingBack(t, func(c *config.Config) { c.LookBack = 2 * time.Hour })
 		if third.memory == first.memory {
 			t.Error("the same memory for another duration")
 		}
 		lines.Only(t, "Look-back for . starts with nothing")
+		if lookingBack(t, func(c *config.Config) { c.Endpoint = "https://relay.example" }).memory == first.memory {
+			t.Error("the same memory for another service")
+		}
 		if third.memory.names != nil || lookingBack(t, func(c *config.Config) { c.LogBlocked = true }).memory.names == nil {
 			t.Error("names are kept with log, and only with it")
 		}
