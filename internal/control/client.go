@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 )
@@ -125,13 +126,11 @@ const packageFolder = "/etc/coredns-safebrowsing"
 // project's packages put it, where others do, and where OpenWrt has it.
 var corefiles = []string{"Corefile", packageFolder + "/Corefile", "/etc/coredns/Corefile", "/var/etc/safebrowsing/Corefile"}
 
-// Corefile returns the path of the Corefile of this machine; "": there is none. Root is led to none in a folder where
-// anybody may put one, as /tmp: a command that tries the key would send it to a server of theirs.
+// Corefile returns the path of the Corefile of this machine; "": there is none. Root is led to none that another user
+// may have put where it works, as in /tmp: a command that tries the key would send it to a server of theirs.
 func Corefile() string {
-	here, err := os.Stat(".")
-	anybodys := err == nil && os.Geteuid() == 0 && here.Mode().Perm()&0o002 != 0
 	for _, path := range corefiles {
-		if anybodys && !filepath.IsAbs(path) {
+		if !filepath.IsAbs(path) && os.Geteuid() == 0 && !(roots(".") && roots(path)) {
 			continue
 		}
 		if _, err := os.Stat(path); err == nil {
@@ -139,6 +138,16 @@ func Corefile() string {
 		}
 	}
 	return ""
+}
+
+// roots reports whether a file is of root, or of who is root by sudo, and not everybody may write it.
+func roots(path string) bool {
+	info, err := os.Stat(path)
+	if err != nil {
+		return false
+	}
+	owner := files.Owner(info)
+	return (owner == "0" || owner == os.Getenv("SUDO_UID")) && info.Mode().Perm()&0o002 == 0
 }
 
 // Usual reports whether a Corefile is in one of the folders where it is looked for.

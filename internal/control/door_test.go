@@ -490,19 +490,32 @@ func TestCredentialsOfAPackageAreFoundWithoutAKey(t *testing.T) {
 	}
 }
 
-// Anybody may put a Corefile into a folder like /tmp, which names a server that gets root's key.
-func TestRootIsLedToNoCorefileOfAnybody(t *testing.T) {
+// Another user may put a Corefile into a folder of theirs, or one like /tmp, which names a server that gets root's key.
+func TestRootIsLedToNoCorefileOfAnotherUser(t *testing.T) {
 	defer func(before []string) { corefiles = before }(corefiles)
 	corefiles = []string{"Corefile"}
-	t.Chdir(t.TempDir())
-	testkit.Must(t, os.WriteFile("Corefile", nil, 0o644))
-	for mode, want := range map[os.FileMode]string{0o755: "Corefile", 0o777 | os.ModeSticky: ""} {
-		testkit.Must(t, os.Chmod(".", mode))
-		if os.Geteuid() != 0 {
-			want = "Corefile"
+	root := os.Geteuid() == 0
+	for _, test := range []struct {
+		folder, file int // whose it is
+		mode         os.FileMode
+		sudo         string // who is root by it
+		found        bool
+	}{
+		{0, 0, 0o755, "", true},
+		{0, 0, 0o777 | os.ModeSticky, "", false},
+		{1000, 1000, 0o755, "1000", true},
+		{1000, 0, 0o755, "1001", false},
+		{0, 1000, 0o755, "", false},
+	} {
+		t.Chdir(t.TempDir())
+		t.Setenv("SUDO_UID", test.sudo)
+		testkit.Must(t, os.WriteFile("Corefile", nil, 0o644))
+		if root {
+			testkit.Must(t, errors.Join(os.Chown(".", test.folder, 0), os.Chown("Corefile", test.file, 0)))
 		}
-		if got := Corefile(); got != want {
-			t.Errorf("%v: %q, want %q", mode, got, want)
+		testkit.Must(t, os.Chmod(".", test.mode))
+		if got := Corefile() != ""; got != (test.found || !root) {
+			t.Errorf("%+v: %v", test, got)
 		}
 	}
 }

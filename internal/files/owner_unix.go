@@ -3,11 +3,20 @@
 package files
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
 )
+
+// Owner returns the number of the user whose file it is; "": it is not known.
+func Owner(info fs.FileInfo) string {
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		return fmt.Sprint(s.Uid)
+	}
+	return ""
+}
 
 // ownLike gives a new file the owner and the group of another one.
 func ownLike(f *os.File, like fs.FileInfo) error {
