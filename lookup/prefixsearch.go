@@ -18,7 +18,8 @@ type PrefixAnswer struct {
 	TTL     time.Duration // how long the answer may still be cached; zero: use it once
 	From    Origin
 	Reason  Reason // why the server was asked, if From is FromServer
-	// Err says why nothing is known but Threats: the server was not asked, or has failed.
+	// Err says why nothing is known but Threats: the server was not asked, has failed, or has not answered yet.
+	// If From is FromServer it was asked, or is about to be, and the search may be charged for.
 	Err error
 }
 
@@ -295,9 +296,10 @@ func (c *Checker) answerOf(ctx context.Context, s prefixSearch) PrefixAnswer {
 		part, err := serverAnswer{}, error(nil)
 		if of.over.Load() { // what has ended together with ctx counts
 			part, err = of.answer, of.err
-			sent = sent || !of.earlier
+			sent = sent || !of.earlier && !unsent(err)
 		} else {
 			err = context.Cause(ctx)
+			sent = sent || of.refusal == nil // the search runs on
 		}
 		if err != nil {
 			answer.Err = cmp.Or(answer.Err, err)

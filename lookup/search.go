@@ -136,11 +136,14 @@ func (p *part) wakeOne() bool {
 // refund calls the refunds if the search was not sent, or a relay has refused it. The caller holds
 // Checker.mu, and lets those who wait go on.
 func (s *search) refund(answer Answer, err error) {
-	known := err == nil && len(answer.Earlier) == len(s.prefixes)
-	held := errors.Is(err, ErrBackoff) || errors.Is(err, ErrLimited) || errors.Is(err, ErrBudget) || errors.Is(err, ErrClosed)
-	if known || held || errors.Is(err, ErrNotSent) {
+	if known := err == nil && len(answer.Earlier) == len(s.prefixes); known || unsent(err) {
 		s.giveBack()
 	}
+}
+
+// unsent reports whether a search with this error was not sent, or a relay has refused it.
+func unsent(err error) bool {
+	return errors.Is(err, ErrBackoff) || errors.Is(err, ErrLimited) || errors.Is(err, ErrBudget) || errors.Is(err, ErrClosed) || errors.Is(err, ErrNotSent)
 }
 
 // giveBack calls the refunds.

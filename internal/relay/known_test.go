@@ -237,6 +237,36 @@ func TestARelayWhoseServerHangsAnswersInTime(t *testing.T) {
 	})
 }
 
+// What a relay does not wait for, and what fails, may be charged for, too. What is not sent costs nothing.
+func TestSearchesWithoutAnAnswerCost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.suspect("slow.example/", "fails.example/", "refused.example/", "held.example/")
+		w.begin()
+		check := func(when string, want int) {
+			t.Helper()
+			if c := w.relay.handler.costs.sum(time.Now()); c.Searches != want || c.Searches != len(w.google.Requests("search")) {
+				t.Errorf("%s: %d searches are told, the server saw %d, want %d", when, c.Searches, len(w.google.Requests("search")), want)
+			}
+		}
+		w.google.Break("search", 1, protocoltest.Fault{Delay: 8 * time.Second})
+		w.searchOf("slow.example/")
+		check("not waited for", 1)
+		time.Sleep(time.Second)
+		w.searchOf("slow.example/")
+		check("asked again", 1)
+		time.Sleep(10 * time.Second)
+		w.google.Break("search", 1, protocoltest.Fault{Status: http.StatusInternalServerError})
+		w.searchOf("fails.example/")
+		check("failed", 2)
+		w.google.Break("search", 1, protocoltest.Fault{Status: http.StatusForbidden})
+		w.searchOf("refused.example/")
+		check("refused", 3)
+		w.searchOf("held.example/")
+		check("not sent", 3)
+	})
+}
+
 // A server that is slow, and does not hang, is waited for: nobody knows a threat.
 func TestAnAnswerWithoutAKnownThreatWaitsForTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -40,7 +40,7 @@ func (h *handler) search(r *http.Request, client netip.Addr, q query) (reply, *f
 		if a.Err == nil {
 			h.metrics.searches.WithLabelValues(a.From.String()).Inc()
 		}
-		if a.Err == nil && a.From == lookup.FromServer {
+		if a.From == lookup.FromServer { // also without an answer: it may be charged for
 			h.metrics.asked.WithLabelValues(a.Reason.String()).Inc()
 			h.costs.note(prefixes[i], a.Reason, time.Now())
 		}
