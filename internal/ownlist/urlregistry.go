@@ -8,6 +8,8 @@ import (
 	"crypto/tls"
 	"encoding/hex"
 	"errors"
+	"io"
+	"io/fs"
 	"net/http"
 	"net/url"
 	"os"
@@ -104,6 +106,11 @@ func (r *urlRegistry) open(c URLConfig, reading Config, report func(URLEvent)) *
 	first := s == nil
 	if first {
 		s = newSource(r, c)
+		for other, open := range r.sources {
+			if other.url == c.URL { // a reload to another db
+				s.inherit(open)
+			}
+		}
 		r.sources[key] = s
 	}
 	l := &URLList{cfg: c, reading: reading, report: report, source: s}
@@ -138,6 +145,32 @@ func newSource(r *urlRegistry, c URLConfig) *urlSource {
 	}
 	s.state, _ = readURLState(s.name, s.path) // without a state the list is fetched whole
 	return s
+}
+
+// inherit copies the list of another db if this one has none: it stays in force. Without it the list is fetched whole.
+func (s *urlSource) inherit(other *urlSource) {
+	if _, err := os.Stat(s.path); s.broken != nil || !errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	from, err := files.Open(other.path)
+	if err != nil {
+		return
+	}
+	defer from.Close()
+	_ = os.MkdirAll(filepath.Dir(s.path), 0o750) // else Replace fails
+	err = files.Replace(s.path, func(to *os.File) error {
+		_, err := io.Copy(to, from)
+		return err
+	})
+	if err != nil {
+		return
+	}
+	state := other.current()
+	if state.Failing() { // perhaps because of the other folder
+		state.Next = firstDue(URLState{Tried: state.Tried, Asked: state.Asked}, 0, wall(), 0)
+	}
+	_ = state.save(s.path)
+	s.state, _ = readURLState(s.name, s.path)
 }
 
 // ended notes that a run has ended.

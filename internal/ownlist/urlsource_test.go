@@ -114,6 +114,39 @@ func TestWithoutADBTheListIsInATemporaryFileUntilClose(t *testing.T) {
 	}
 }
 
+// A reload may name another db, and the server of the list may be away.
+func TestAListStaysInForceInAnotherDB(t *testing.T) {
+	a, b := t.TempDir(), filepath.Join(t.TempDir(), "new")
+	server := httptest.NewServer(send("a.example\n"))
+	defer server.Close()
+	r := newURLRegistry(patient, nil)
+	first := r.open(URLConfig{URL: server.URL, DB: a}, Config{}, nil)
+	testkit.Until(t, "the list", func() bool { return first.State().Entries == 1 })
+	for _, db := range []string{b, ""} {
+		second := r.open(URLConfig{URL: server.URL, DB: db}, Config{}, nil)
+		if text, err := os.ReadFile(second.Path()); err != nil || string(text) != "a.example\n" {
+			t.Errorf("db %q: %q, %v", db, text, err)
+		}
+		if got, want := second.State(), first.State(); got.Entries != 1 || !got.Checked.Equal(want.Checked) || !got.Next.Equal(want.Next) {
+			t.Errorf("db %q: %+v, want %+v", db, got, want)
+		}
+		second.Close()
+	}
+	first.source.publish(first.State().after(fetchOutcome{err: errors.New("no space")}, first.cfg, wall(), 1))
+	third := r.open(URLConfig{URL: server.URL, DB: t.TempDir()}, Config{}, nil)
+	if s := third.State(); s.Next.Sub(s.Tried) > minPause || s.Entries != 1 || !s.Next.Before(first.State().Next) {
+		t.Errorf("%+v after a failure of the other folder, which waits until %s", s, first.State().Next)
+	}
+	third.Close()
+	must(t, os.WriteFile(filepath.Join(b, URLFolder, filepath.Base(first.Path())), []byte("b.example\n"), 0o600))
+	fourth := r.open(URLConfig{URL: server.URL, DB: b}, Config{}, nil)
+	if text, _ := os.ReadFile(fourth.Path()); string(text) != "b.example\n" {
+		t.Errorf("a list that is there: %q", text)
+	}
+	fourth.Close()
+	first.Close()
+}
+
 // Names of folders may have any characters.
 func TestAStartRemovesOnlyItsOwnUnfinishedFiles(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "a[b*c")
