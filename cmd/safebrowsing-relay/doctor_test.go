@@ -37,6 +37,7 @@ func TestDoctorOfARedis(t *testing.T) {
 	received := time.Now().Add(-90 * time.Minute).UTC().Format(time.RFC3339)
 	head := fmt.Sprintf(`{"list":"se-4b","version":"MQ==","checksum":"MQ==","entries":1234,"received":%q,"format":1}`, received)
 	old := strings.Replace(head, received, "2020-01-01T00:00:00Z", 1)
+	schedule := fmt.Sprintf(`{"sha256":"","schedule":{"lists":{"se-4b":{"not_before":"2020-01-01T00:00:00Z","updated":%q}}}}`, received)
 	fleet := [][]string{
 		{"SET", "safebrowsing:1:{abc}:format", "1 v1.0.0"},
 		{"SET", "safebrowsing:1:{abc}:lease:schedule.json", "relay7/123/XYZ", "PX", "600000"},
@@ -51,8 +52,10 @@ func TestDoctorOfARedis(t *testing.T) {
 		"in order": {nil, fleet, map[string]string{
 			"tls": "ok not used", "redis": "ok is Redis ", "memory": "ok without a limit",
 			"lease": "ok relays of abc: relay7/123/XYZ fetches lists, until 20", "lists": "ok se-4b has 1234 entries, fetched 1h3"}, 0}, // and some minutes
-		"nothing yet":           {nil, nil, map[string]string{"redis": "ok can be written", "lease": "warning no relay uses this Redis"}, 0},
-		"no lease":              {nil, [][]string{fleet[0], fleet[2]}, map[string]string{"lease": "warning none of them fetches lists", "lists": "ok 1234"}, 0},
+		"nothing yet": {nil, nil, map[string]string{"redis": "ok can be written", "lease": "warning no relay uses this Redis"}, 0},
+		"no lease":    {nil, [][]string{fleet[0], fleet[2]}, map[string]string{"lease": "warning none of them fetches lists", "lists": "ok 1234"}, 0},
+		"a list that stays": {nil, [][]string{fleet[1], {"HSET", "safebrowsing:1:{abc}:heads:schedule.json", "se-4b", old}, {"SET", "safebrowsing:1:{abc}:schedule.json", schedule}},
+			map[string]string{"lists": "ok se-4b has 1234 entries, fetched 1h3"}, 0},
 		"an old list":           {nil, [][]string{fleet[1], {"HSET", "safebrowsing:1:{abc}:heads:schedule.json", "se-4b", old}}, map[string]string{"lists": "warning se-4b has 1234 entries"}, 0},
 		"a damaged description": {nil, [][]string{fleet[0], {"HSET", "safebrowsing:1:{abc}:heads:schedule.json", "se-4b", "\xff"}}, map[string]string{"lists": "warning damaged"}, 0},
 		"evicts":                {[]string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}, nil, map[string]string{"memory": "warning of 104.9 MB are used, maxmemory-policy is allkeys-lru"}, 0},

@@ -27,7 +27,7 @@ type Fleet struct {
 type SharedList struct {
 	Name     string // "": the description of the list is damaged
 	Entries  int
-	Received time.Time // when the server sent the content, by the clock of Redis
+	Received time.Time // when the server sent the content, by the clock of Redis, or said later that it stays
 	schedule string
 }
 
@@ -101,10 +101,15 @@ func see(ctx context.Context, client *Client, fleets map[string]*Fleet, key stri
 		ms, _ := v.Int()
 		f.Holder, f.Left = text, max(0, time.Duration(ms)*time.Millisecond)
 	case "heads":
+		document, _ := client.Do(ctx, "examine", "GET", []string{Prefix(asker) + schedule}) // without it the time of the content is told
+		updated := updatedIn(document.Bytes())
 		for _, raw := range v.Array() {
 			var h head
 			if json.Unmarshal(raw.Bytes(), &h) != nil {
 				h = head{}
+			}
+			if at := updated[h.List].Updated; at.After(h.Received) { // a content that stays is not published again
+				h.Received = at
 			}
 			if l := (SharedList{Name: h.List, Entries: h.Entries, Received: h.Received, schedule: schedule}); !slices.Contains(f.Lists, l) {
 				f.Lists = append(f.Lists, l)
@@ -112,4 +117,18 @@ func see(ctx context.Context, client *Client, fleets map[string]*Fleet, key stri
 		}
 	}
 	return err
+}
+
+// updatedIn returns when lists were fetched last by a document of a schedule, as updater writes it. What cannot be
+// read has none.
+func updatedIn(document []byte) map[string]struct{ Updated time.Time } {
+	var d struct {
+		Schedule struct {
+			Lists map[string]struct{ Updated time.Time }
+		}
+	}
+	if json.Unmarshal(document, &d) != nil {
+		return nil
+	}
+	return d.Schedule.Lists
 }
