@@ -34,7 +34,11 @@ import (
 func main() {
 	log.SetFlags(0)
 	log.SetOutput(&warnings{say.MaskedWriter{W: os.Stderr}})
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // as by nohup
+		ends = append(ends, syscall.SIGHUP) // the terminal is gone: setup takes back what it has done
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	status := execute(ctx, os.Args, os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(status)

@@ -381,7 +381,7 @@ func TestSetupThatFailsLeavesEverythingAsBefore(t *testing.T) {
 	for _, test := range []struct {
 		fails  string
 		holder holder
-		after  []string // what is run after it
+		after  []string // what is run after it, if all that runs starts with the machine
 	}{
 		{check, coredns, nil},
 		{"systemctl disable --now coredns.service", coredns, []string{"systemctl enable --now coredns.service"}},
@@ -393,7 +393,7 @@ func TestSetupThatFailsLeavesEverythingAsBefore(t *testing.T) {
 		{"ask 192.168.1.2:53 for example.com", dnsmasq, []string{"systemctl restart dnsmasq.service", restart}},
 	} {
 		i := newInstalled(t)
-		i.holders, i.fails = []holder{test.holder}, test.fails
+		i.holders, i.fails, i.enabled = []holder{test.holder}, test.fails, []string{"coredns.service", setupUnit}
 		testkit.Must(t, errors.Join(os.Rename(i.path("Corefile"), i.path("mine")), os.Symlink("mine", i.path("Corefile"))))
 		before := i.files()
 		out, err := i.setup("", flagsWith(t)...)
@@ -406,6 +406,39 @@ func TestSetupThatFailsLeavesEverythingAsBefore(t *testing.T) {
 		}
 		if after := i.ran[slices.Index(i.ran, test.fails)+1:]; !slices.Equal(after, test.after) {
 			t.Errorf("%s: then it ran %q, want %q", test.fails, after, test.after)
+		}
+	}
+}
+
+// A unit that did not run, or does not start with the machine, is left so.
+func TestSetupThatFailsStartsNothingElse(t *testing.T) {
+	const other = "systemctl start coredns.service"
+	stop, disable, restart := "systemctl stop "+setupUnit, "systemctl disable --quiet "+setupUnit, "systemctl restart "+setupUnit
+	for _, test := range []struct {
+		enabled, runs bool
+		after         []string
+	}{
+		{false, false, []string{stop, disable, other}},
+		{false, true, []string{restart, disable, other}},
+		{true, false, []string{restart, other}},
+		{true, true, []string{restart, other}},
+	} {
+		i := newInstalled(t)
+		if test.enabled {
+			link := filepath.Join(i.root, "etc/systemd/system/multi-user.target.wants", setupUnit)
+			testkit.Must(t, errors.Join(os.MkdirAll(filepath.Dir(link), 0o755), os.Symlink("/lib/systemd/system/"+setupUnit, link)))
+		}
+		if test.runs {
+			writeBelow(t, i.root, "proc/103/cgroup", "0::/system.slice/"+setupUnit+"\n")
+		}
+		seen := see(i.root)
+		i.enabled, i.runs = seen.enabled, seen.runs
+		i.holders, i.fails = []holder{at("coredns", "coredns.service", "::")}, "ask 192.168.1.2:53 for example.com"
+		if out, err := i.setup("", flagsWith(t)...); err == nil {
+			t.Errorf("%+v: %s", test, out)
+		}
+		if after := i.ran[slices.Index(i.ran, i.fails)+1:]; !slices.Equal(after, test.after) {
+			t.Errorf("%+v: then it ran %q", test, after)
 		}
 	}
 }

@@ -3,10 +3,14 @@
 package main
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
@@ -23,5 +27,32 @@ func TestSetupWritesWhatSystemdResolvedCanRead(t *testing.T) {
 	}
 	if info, err := os.Stat(filepath.Join(i.root, filepath.Dir(resolvedFile("").path))); err != nil || info.Mode().Perm() != 0o755 {
 		t.Errorf("%v, %v", info, err)
+	}
+}
+
+// A terminal that is gone ends a command as Ctrl-C does, and setup takes back what it has done; not by nohup.
+func TestATerminalThatIsGoneInterrupts(t *testing.T) {
+	asked := make(chan bool, 10)
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- true
+		<-r.Context().Done()
+	}))
+	t.Cleanup(s.Close)
+	program, err := os.Executable()
+	testkit.Must(t, err)
+	here := filepath.Join(t.TempDir(), "safebrowsing") // see TestMain
+	testkit.Must(t, os.Symlink(program, here))
+	for _, words := range [][]string{{here}, {testkit.Program(t, "nohup"), here}} {
+		p := testkit.StartWith(t, []string{"SAFEBROWSING_API_KEY=" + testkit.Key}, words[0], append(words[1:], "doctor", "-endpoint", s.URL)...)
+		<-asked
+		p.Signal(syscall.SIGHUP)
+		if len(words) == 1 {
+			p.Wait()
+		} else {
+			time.Sleep(200 * time.Millisecond)
+		}
+		if got := strings.Contains(p.Output(), "context canceled"); got != (len(words) == 1) {
+			t.Errorf("%q: %s", words, p.Output())
+		}
 	}
 }

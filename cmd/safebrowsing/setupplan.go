@@ -54,6 +54,8 @@ type machine struct {
 	firewall  string       // what opens port 53 in the one that runs here; "": none is seen
 	later     []string     // such lines of files that systemd-resolved reads after the one that setup writes
 	systemd   bool         // it runs, and so a unit can be restarted
+	enabled   []string     // units that start with the machine
+	runs      bool         // the server of the package
 	hasKey    bool         // there is a key from before
 	led       []front      // resolvers that ask this server behind them, by an earlier setup
 	blocked   string       // a name that block.txt blocks; "": it has none, or allow.txt lets it pass
@@ -264,12 +266,23 @@ func planFor(m *machine, a *answers, p place) setupPlan {
 	add(step{file: &setupFile{path: corefile, text: corefileFor(a, p), mode: 0o644}}, step{run: []string{setupServer, "-check", "-conf", corefile}})
 	if m.systemd {
 		if p.stop != "" {
-			add(step{run: systemctl("disable", "--now", p.stop), undo: systemctl("enable", "--now", p.stop)})
+			again := systemctl("start", p.stop)
+			if slices.Contains(m.enabled, p.stop) {
+				again = systemctl("enable", "--now", p.stop)
+			}
+			add(step{run: systemctl("disable", "--now", p.stop), undo: again})
 		}
 		if p.front == nil && p.file != nil { // it makes room
 			add(step{file: p.file}, restart(p.unit))
 		}
-		add(step{run: systemctl("enable", "--quiet", setupUnit)}, restart(setupUnit))
+		enable, start := step{run: systemctl("enable", "--quiet", setupUnit)}, restart(setupUnit)
+		if !slices.Contains(m.enabled, setupUnit) {
+			enable.undo = systemctl("disable", "--quiet", setupUnit)
+			if !m.runs { // one that is enabled, and has no process, may be about to start
+				start.undo = systemctl("stop", setupUnit)
+			}
+		}
+		add(enable, start)
 		server := netip.AddrPortFrom(p.at[0], uint16(p.port))
 		if m.blocked != "" {
 			add(step{ask: &question{server, m.blocked, true}})

@@ -25,6 +25,12 @@ func see(root string) *machine {
 	m.unread = !dnsmasqReads(root, path.Dir(dnsmasqFile))
 	_, err := os.Stat(filepath.Join(root, "run/systemd/system"))
 	m.systemd = err == nil
+	links, _ := filepath.Glob(filepath.Join(root, "etc/systemd/system/*.wants/*.service"))
+	for _, link := range links {
+		m.enabled = append(m.enabled, filepath.Base(link))
+	}
+	processes, _ := filepath.Glob(filepath.Join(root, "proc/[0-9]*"))
+	m.runs = slices.ContainsFunc(processes, func(process string) bool { return unitOf(process) == setupUnit })
 	key, err := os.ReadFile(filepath.Join(root, setupFolder, "safebrowsing.key"))
 	m.hasKey = len(bytes.TrimSpace(key)) > 0 || errors.Is(err, fs.ErrPermission) // an empty one is none, as for the server
 	for _, f := range fronts {
