@@ -220,12 +220,20 @@ func (b *started) end(s *SafeBrowsing) {
 	b.mu.Lock()
 	generation, ok := b.generations[s]
 	delete(b.generations, s)
+	reloaded := false
 	for other, later := range b.generations {
-		if ok && later > generation && other.place == s.place {
-			s.successor.Store(other)
+		if ok && later > generation {
+			if reloaded = true; other.place == s.place {
+				s.successor.Store(other)
+			}
 		}
 	}
 	b.mu.Unlock()
+	if reloaded {
+		if left := s.block.LeavesBehind(); left != "" {
+			log.Warning(left)
+		}
+	}
 	if ok {
 		s.end()
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -191,6 +193,27 @@ func TestReloadAfterAFailedOneFollowsTheEngineThatWentOn(t *testing.T) {
 		t.Errorf("Expected no request during the back-off, got %d", again-n)
 	}
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
+}
+
+// What people have written by the tool is in db. Another folder does not have it, and they learn that.
+func TestAReloadSaysWhatIsLeftInAnotherDB(t *testing.T) {
+	lines := testkit.Capture(t)
+	w := newWorld(t)
+	before, after := w.db, t.TempDir()
+	testkit.Must(t, os.MkdirAll(before, 0o755))
+	writeFile(t, before, "block.txt", "blocked.example\n")
+	writeFile(t, before, "allow.txt", "# nothing\n")
+	w.run()
+	const words = "Not in force since this reload"
+	testkit.Must(t, w.reload(w.corefile("ttl 50s")))
+	if got := lines.About(words); len(got) != 0 {
+		t.Errorf("the same db: %q", got)
+	}
+	w.db = after
+	testkit.Must(t, w.reload(w.corefile("ttl 50s")))
+	if got := lines.Only(t, words); !strings.Contains(got, filepath.Join(before, "block.txt")) || strings.Contains(got, "allow.txt") || strings.Contains(got, "paused") {
+		t.Error(got)
+	}
 }
 
 // CoreDNS does not end connections over QUIC when it reloads: the server of before answers on.

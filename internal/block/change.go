@@ -58,6 +58,34 @@ func (b *Block) ServerLists() (all []ownlist.Config) {
 	return all
 }
 
+// LeavesBehind says what is in the folder of a block that ends by a reload, and in force no more: no other block has
+// that folder. "": nothing is.
+func (b *Block) LeavesBehind() string {
+	folder := b.Config.PauseFolder()
+	others := slices.DeleteFunc(process.all(), func(other *Block) bool { return other == b })
+	if slices.ContainsFunc(others, func(other *Block) bool { return config.SameFile(other.Config.PauseFolder(), folder) }) {
+		return ""
+	}
+	var left []string
+	for _, f := range b.own.Load().files {
+		s := f.State()
+		ours := slices.ContainsFunc(b.ServerLists(), func(c ownlist.Config) bool { return c.Path == s.Path && c.Allow == s.Allow })
+		read := func(other *Block) bool { // also if people have copied it before
+			return other.Reads(s.Path, s.Allow) || files.Check(filepath.Join(other.Config.PauseFolder(), ownNames[s.Allow])) == nil
+		}
+		if ours && s.Entries > 0 && !slices.ContainsFunc(others, read) {
+			left = append(left, s.Path)
+		}
+	}
+	if _, paused := b.PausedUntil(); paused {
+		left = append(left, PauseFile(folder))
+	}
+	if left == nil {
+		return ""
+	}
+	return fmt.Sprintf("Not in force since this reload, as db is another folder: %s. To have it in force, move it to that folder", strings.Join(left, ", "))
+}
+
 // addServerLists opens lists of the server that exist and are not open yet.
 func (b *Block) addServerLists(lists *own, report func(ownlist.Event)) *own {
 	grown := *lists
