@@ -328,14 +328,18 @@ func (s *settingUp) networks(ctx context.Context) ([]network, error) {
 	}
 	s.say("Whom to serve:\n  0  this machine only")
 	for i, n := range s.machine.networks {
-		s.say("  %d  %s, on %s, as %s", i+1, n.prefix, n.name, n.address)
+		while := ""
+		if n.goes {
+			while = ", while the router announces it"
+		}
+		s.say("  %d  %s, on %s, as %s%s", i+1, n.prefix, n.name, n.address, while)
 	}
 	// By default the private networks, IPv4 and IPv6, of the first interface that has one. Who is in a public one, as a
 	// provider's, may be anybody.
 	byDefault, name := "0", ""
 	for i, n := range s.machine.networks {
 		switch {
-		case !n.address.IsPrivate():
+		case !n.address.IsPrivate() || n.goes:
 		case name == "":
 			byDefault, name = strconv.Itoa(i+1), n.name
 		case n.name == name:

@@ -35,6 +35,7 @@ type network struct {
 	name    string // of the interface
 	address netip.Addr
 	prefix  netip.Prefix
+	goes    bool // the address, with the prefix that a router announces: without it the server does not start
 }
 
 // holder is a process that listens on port 53.

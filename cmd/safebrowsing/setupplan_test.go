@@ -14,8 +14,8 @@ import (
 
 func home() []network {
 	return []network{
-		{"eth0", netip.MustParseAddr("192.168.1.2"), netip.MustParsePrefix("192.168.1.0/24")},
-		{"eth1", netip.MustParseAddr("10.0.0.2"), netip.MustParsePrefix("10.0.0.0/8")},
+		{"eth0", netip.MustParseAddr("192.168.1.2"), netip.MustParsePrefix("192.168.1.0/24"), false},
+		{"eth1", netip.MustParseAddr("10.0.0.2"), netip.MustParsePrefix("10.0.0.0/8"), false},
 	}
 }
 
@@ -111,9 +111,10 @@ func TestCorefilesOfSetupAreRead(t *testing.T) {
 	}
 }
 
-// ifInet6 has a unique local address, one that is temporary, one that is deprecated, a link-local and a
+// ifInet6 has a unique local address, one by router advertisement, one that is temporary, one that is deprecated, a link-local and a
 // global one.
 const ifInet6 = `fd00000000000001020000fffe000002 02 40 00 80     eth0
+fd00000000000003020000fffe000002 02 40 00 00     eth0
 fd00000000000001abcdabcdabcdabcd 02 40 00 01     eth0
 fd00000000000002abcdabcdabcdabcd 02 40 00 a0     eth0
 fe80000000000000020000fffe000002 02 40 20 80     eth0
@@ -122,8 +123,9 @@ fe80000000000000020000fffe000002 02 40 20 80     eth0
 
 // An address that stays may be entered in a router; a temporary one, or a provider's, may not.
 func TestSetupServesAddressesOfIPv6ThatStay(t *testing.T) {
-	want := network{"eth0", netip.MustParseAddr("fd00::1:200:ff:fe00:2"), netip.MustParsePrefix("fd00:0:0:1::/64")}
-	if got := uniqueLocal(ifInet6); len(got) != 1 || got[0] != want {
+	want := network{"eth0", netip.MustParseAddr("fd00::1:200:ff:fe00:2"), netip.MustParsePrefix("fd00:0:0:1::/64"), false}
+	goes := network{"eth0", netip.MustParseAddr("fd00::3:200:ff:fe00:2"), netip.MustParsePrefix("fd00:0:0:3::/64"), true}
+	if got := uniqueLocal(ifInet6); !slices.Equal(got, []network{want, goes}) {
 		t.Fatalf("%+v, want %+v", got, want)
 	}
 	for _, line := range []string{"", "fd00 02 40 00 80 eth0", "fd00000000000001020000fffe000002 02 400 00 80 eth0", "fd00000000000001020000fffe000002 02 40 00 8x eth0"} {
@@ -132,9 +134,9 @@ func TestSetupServesAddressesOfIPv6ThatStay(t *testing.T) {
 		}
 	}
 	i := newInstalled(t)
-	i.networks = slices.Insert(home(), 1, want)
+	i.networks = slices.Insert(home(), 1, want, goes)
 	out, err := i.setup("\n", "-no-key", "-lists", "all", "-upstream", "9.9.9.9", "-yes")
-	if err != nil || !strings.Contains(out, "Whom [1,2]") || !strings.Contains(out, "RDNSS: DNS server fd00::1:200:ff:fe00:2") || strings.Contains(out, "announce no DNS server") {
+	if err != nil || !strings.Contains(out, "Whom [1,2]") || !strings.Contains(out, "  3  fd00:0:0:3::/64, on eth0, as fd00::3:200:ff:fe00:2, while the router announces it\n") || !strings.Contains(out, "RDNSS: DNS server fd00::1:200:ff:fe00:2") || strings.Contains(out, "announce no DNS server") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	if corefile := read(t, i.path("Corefile")); !strings.Contains(corefile, "bind 192.168.1.2 fd00::1:200:ff:fe00:2\n") {
@@ -144,7 +146,7 @@ func TestSetupServesAddressesOfIPv6ThatStay(t *testing.T) {
 
 // Who is in a provider's network may be anybody: it is served if the operator wants it.
 func TestSetupServesPrivateNetworksByDefault(t *testing.T) {
-	public := network{"wan", netip.MustParseAddr("203.0.113.5"), netip.MustParsePrefix("203.0.113.0/24")}
+	public := network{"wan", netip.MustParseAddr("203.0.113.5"), netip.MustParsePrefix("203.0.113.0/24"), false}
 	for _, test := range []struct {
 		networks []network
 		typed    string

@@ -82,7 +82,7 @@ func networksOf(root string) (all []network) {
 		for _, a := range addresses {
 			p, err := netip.ParsePrefix(a.String())
 			if err == nil && p.Addr().Is4() && !p.Addr().IsLinkLocalUnicast() {
-				all = append(all, network{i.Name, p.Addr(), p.Masked()})
+				all = append(all, network{i.Name, p.Addr(), p.Masked(), false})
 			}
 		}
 		for _, n := range unique {
@@ -98,7 +98,7 @@ func networksOf(root string) (all []network) {
 // address, index, length of the prefix, scope, flags, name. Temporary and tentative addresses and
 // those that are deprecated or have failed are left out (linux/if_addr.h).
 func uniqueLocal(text string) (all []network) {
-	const temporary, failed, deprecated, tentative = 0x01, 0x08, 0x20, 0x40
+	const temporary, failed, deprecated, tentative, permanent = 0x01, 0x08, 0x20, 0x40, 0x80
 	for line := range strings.Lines(text) {
 		words := strings.Fields(line)
 		if len(words) != 6 {
@@ -112,7 +112,7 @@ func uniqueLocal(text string) (all []network) {
 			continue
 		}
 		if prefix, err := address.Prefix(int(bits)); err == nil {
-			all = append(all, network{words[5], address, prefix})
+			all = append(all, network{words[5], address, prefix, flags&permanent == 0})
 		}
 	}
 	return all
