@@ -191,8 +191,8 @@ func TestACorefileMayBeAPipe(t *testing.T) {
 // its text, without the name of the program and without comments. It skips stanzas of a
 // Corefile.
 func commandLines(text string) (lines []string) {
-	block := regexp.MustCompile(`(?m)^(?:sudo -u \S+ )?(?:go run \./cmd/|source <\()?safebrowsing ([a-z][^#\n]*)`)
-	inline := regexp.MustCompile("`safebrowsing ([a-z][^`]*)`")
+	block := regexp.MustCompile(`(?m)^(?:sudo (?:-u \S+ )?)?(?:go run \./cmd/|source <\()?safebrowsing ([a-z][^#\n]*)`)
+	inline := regexp.MustCompile("`(?:sudo )?safebrowsing ([a-z][^`]*)`")
 	for _, m := range append(block.FindAllStringSubmatch(text, -1), inline.FindAllStringSubmatch(text, -1)...) {
 		lines = append(lines, strings.TrimRight(strings.TrimSpace(m[1]), ")"))
 	}
