@@ -99,6 +99,9 @@ func (s *settingUp) do(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if s.machine.unseen {
+		s.say("Port 53 has a process that cannot be seen, and what follows may be wrong: use sudo.")
+	}
 	p, err := s.place(ctx, a)
 	if err != nil {
 		return err

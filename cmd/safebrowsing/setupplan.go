@@ -49,6 +49,7 @@ type holder struct {
 type machine struct {
 	networks  []network
 	holders   []holder
+	unseen    bool         // somebody else has port 53, too
 	resolvers []netip.Addr // that the machine asks, without its own addresses
 	servers   []string     // lines of dnsmasq's files that name resolvers for all names, as FILE: LINE
 	unread    bool         // dnsmasq does not read the folder of dnsmasqFile

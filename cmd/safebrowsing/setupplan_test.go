@@ -293,6 +293,15 @@ func TestSetupSeesResolversAndWhoHasPort53(t *testing.T) {
 	if got := fmt.Sprintln(m.resolvers, m.systemd, m.hasKey, m.blocked); got != "[203.0.113.77 203.0.113.78] true false xn--bcher-kva.example\n" {
 		t.Errorf("resolvers, systemd, key, name: %s", got)
 	}
+	if m.unseen {
+		t.Error("It sees all")
+	}
+	testkit.Must(t, os.RemoveAll(filepath.Join(root, "proc/102/fd"))) // as who may not read it
+	i := newInstalled(t)
+	i.unseen = see(root).unseen
+	if out, err := i.setup("", flagsWith(t, "-dry-run")...); err != nil || !strings.Contains(out, "use sudo") {
+		t.Errorf("%v\n%s", err, out)
+	}
 	if put("etc/coredns-safebrowsing/safebrowsing.key", testkit.Key+"\n"); !see(root).hasKey {
 		t.Error("It sees no key")
 	}

@@ -21,7 +21,8 @@ import (
 
 // see looks at a machine whose files are below root.
 func see(root string) *machine {
-	m := &machine{networks: networksOf(root), holders: holdersOf(filepath.Join(root, "proc")), servers: dnsmasqServers(root)}
+	m := &machine{networks: networksOf(root), servers: dnsmasqServers(root)}
+	m.holders, m.unseen = holdersOf(filepath.Join(root, "proc"))
 	m.unread = !dnsmasqReads(root, path.Dir(dnsmasqFile))
 	_, err := os.Stat(filepath.Join(root, "run/systemd/system"))
 	m.systemd = err == nil
@@ -210,9 +211,9 @@ func firewallOf(root string) string {
 	return ""
 }
 
-// holdersOf returns the processes that listen on port 53, by a folder like /proc. What cannot be read
-// is left out, and so is the server of the package.
-func holdersOf(proc string) (all []holder) {
+// holdersOf returns the processes that listen on port 53, by a folder like /proc, and whether there are others. What
+// cannot be read is left out, and so is the server of the package.
+func holdersOf(proc string) (all []holder, unseen bool) {
 	at := make(map[string]netip.Addr)
 	for _, name := range []string{"udp", "udp6", "tcp", "tcp6"} {
 		text, _ := os.ReadFile(filepath.Join(proc, "net", name))
@@ -223,12 +224,14 @@ func holdersOf(proc string) (all []holder) {
 		}
 	}
 	sockets, _ := filepath.Glob(filepath.Join(proc, "[0-9]*", "fd", "*"))
+	seen := make(map[string]bool)
 	for _, file := range sockets {
 		target, _ := os.Readlink(file)
 		address, ok := at[target]
 		if !ok {
 			continue
 		}
+		seen[target] = true
 		process := filepath.Dir(filepath.Dir(file))
 		name, _ := os.ReadFile(filepath.Join(process, "comm"))
 		h := holder{name: string(bytes.TrimSpace(name)), unit: unitOf(process), at: address}
@@ -236,7 +239,7 @@ func holdersOf(proc string) (all []holder) {
 			all = append(all, h)
 		}
 	}
-	return all
+	return all, len(seen) < len(at)
 }
 
 // onPort53 reads a line of /proc/net/udp, tcp or one of IPv6: a socket that listens has no peer
