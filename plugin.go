@@ -48,7 +48,7 @@ type SafeBrowsing struct {
 	searching *lookup.Places // of those that wait for a search which they have caused
 	closeDoor func()         // lets go of the door of the process; set with the start
 	detached  detached       // next plugins and confirmations that outlive their query; ended with the server block
-	place     string         // keys, addresses and view of the server block; set with the start
+	place     place          // of the server block; set with the start
 
 	// successor has taken the place of this one, which has ended, in a reload. CoreDNS does not end connections over
 	// QUIC then: their queries still come here.

@@ -7,6 +7,7 @@ import (
 	golog "log"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/plugin"
 	clog "github.com/coredns/coredns/plugin/pkg/log"
+	"github.com/coredns/coredns/plugin/pkg/transport"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
@@ -71,7 +73,7 @@ func live(c *caddy.Controller, s *SafeBrowsing) {
 	of.blocks = append(of.blocks, s.block)
 	c.OnStartup(func() error {
 		cfg, server := &s.block.Config, dnsserver.GetConfig(c)
-		s.place = fmt.Sprint(c.ServerBlockKeys, server.ListenHosts, server.ViewName)
+		s.place = place{c.ServerBlockKeys, server.ListenHosts, server.ViewName}
 		file, blocks := corefileOf(of.generation)
 		loop := cfg.LoopWarning(blocks, config.SystemResolvers(config.ResolvConf), config.MachineAddresses())
 		encrypted := config.EncryptedOf(blocks)
@@ -220,16 +222,15 @@ func (b *started) end(s *SafeBrowsing) {
 	b.mu.Lock()
 	generation, ok := b.generations[s]
 	delete(b.generations, s)
-	reloaded := false
-	for other, later := range b.generations {
-		if ok && later > generation {
-			if reloaded = true; other.place == s.place {
-				s.successor.Store(other)
-			}
+	var later []*SafeBrowsing
+	for other, g := range b.generations {
+		if ok && g > generation {
+			later = append(later, other)
 		}
 	}
 	b.mu.Unlock()
-	if reloaded {
+	if len(later) > 0 { // a reload
+		s.successor.Store(s.place.successor(later))
 		if left := s.block.LeavesBehind(); left != "" {
 			log.Warning(left)
 		}
@@ -237,6 +238,33 @@ func (b *started) end(s *SafeBrowsing) {
 	if ok {
 		s.end()
 	}
+}
+
+// place is where a server block answers.
+type place struct {
+	keys, addresses []string
+	view            string
+}
+
+// successor returns the server block in a place, else the only one of that view that answers at one of its keys over
+// QUIC or HTTP/3: with bind, addresses may change, and other keys come and go. nil: there is none.
+func (p place) successor(later []*SafeBrowsing) *SafeBrowsing {
+	var near []*SafeBrowsing
+	for _, s := range later {
+		switch at := s.place; {
+		case at.view != p.view:
+		case slices.Equal(at.keys, p.keys) && slices.Equal(at.addresses, p.addresses):
+			return s
+		case slices.ContainsFunc(at.keys, func(key string) bool {
+			return slices.Contains(p.keys, key) && (strings.HasPrefix(key, transport.QUIC+":") || strings.HasPrefix(key, transport.HTTPS3+":"))
+		}):
+			near = append(near, s)
+		}
+	}
+	if len(near) != 1 { // of several nobody knows which one
+		return nil
+	}
+	return near[0]
 }
 
 // endDead ends the server blocks of instances that do not serve, except for a

@@ -227,11 +227,12 @@ func TestAConnectionThatOutlivesAReloadHasTheNewRules(t *testing.T) {
 			t.Errorf("%s: Expected blocked: %v, got %v\n%v", name, blocked, err, m)
 		}
 	}
+	more := "quic://" // a key
 	reload := func(properties ...string) {
 		t.Helper()
 		caddyMu.Lock()
 		defer caddyMu.Unlock()
-		instance, err := w.instance.Restart(input(w.quicOnly(w.elsewhere, properties...)))
+		instance, err := w.instance.Restart(input(strings.Replace(w.quicOnly(w.elsewhere, properties...), "quic://", more, 1)))
 		testkit.Must(t, err)
 		w.instance = instance
 	}
@@ -242,6 +243,12 @@ func TestAConnectionThatOutlivesAReloadHasTheNewRules(t *testing.T) {
 		want("clean.example.org.", false)
 	}
 	w.failReload(w.quicOnly(w.elsewhere) + w.corefile())
+	want("blocked.example.", true)
+	reload()
+	want("blocked.example.", false)
+	_, port, _ := net.SplitHostPort(testkit.FreeAddress(t, w.host))
+	more = "tls://.:" + port + " quic://"
+	reload(list)
 	want("blocked.example.", true)
 	reload()
 	want("blocked.example.", false)
