@@ -185,11 +185,17 @@ type pauseFolder struct {
 	trouble say.Trouble // with reading it
 	pauses  []Pause     // of the file
 
-	stale []Pause // of before the process: they do not count; set before the start of the goroutine
+	stale atomic.Pointer[[]Pause] // of before the process, or ended by a clock that was set back: they do not count; nil: none
 }
 
-// counts reports whether a pause of the file is more than one of before the process. The nil pauseFolder has none of these.
-func (f *pauseFolder) counts(p Pause) bool { return f == nil || !slices.Contains(f.stale, p) }
+// counts reports whether a pause of the file may be in force: it is not stale. The nil pauseFolder has none that is.
+func (f *pauseFolder) counts(p Pause) bool {
+	if f == nil {
+		return true
+	}
+	stale := f.stale.Load()
+	return stale == nil || !slices.Contains(*stale, p)
+}
 
 // Open watches a folder, which need not exist, until Close. The first Open of the process
 // ignores the pauses that are there already, unless they are to be kept.
@@ -236,8 +242,9 @@ func readPauses(folder string) *pauseFolder {
 
 // drop has the pauses that are there now not count, unless they are to be kept.
 func (f *pauseFolder) drop(now time.Time) {
-	f.stale = slices.DeleteFunc(slices.Clone(f.pauses), func(p Pause) bool { return p.Keep })
-	for _, p := range f.stale {
+	stale := slices.DeleteFunc(slices.Clone(f.pauses), func(p Pause) bool { return p.Keep })
+	f.stale.Store(&stale)
+	for _, p := range stale {
 		if p.Active(now) {
 			f.report(pauseEvent{what: pauseDropped, Pause: p})
 		}
@@ -320,6 +327,16 @@ func (f *pauseFolder) update(now time.Time) {
 	if slices.Equal(before, active) {
 		return
 	}
+	var stale []Pause
+	if p := f.stale.Load(); p != nil {
+		stale = slices.Clone(*p)
+	}
+	for _, p := range before {
+		if !p.Active(now) && now.Before(p.Until) { // the clock was set back: when it comes there again, nobody has asked for it
+			stale = append(stale, p)
+		}
+	}
+	f.stale.Store(&stale)
 	if len(active) > 0 {
 		f.active.Store(&active)
 	} else {

@@ -44,6 +44,25 @@ func TestAPauseIsActiveFromItsBeginToItsEnd(t *testing.T) {
 	}
 }
 
+// A router's clock may be hours ahead until it is set.
+func TestAPauseThatAClockHasEndedDoesNotComeBack(t *testing.T) {
+	var events []string
+	p := Pause{AllBlocks, pausedThen, pausedThen.Add(time.Hour), true}
+	f := &pauseFolder{report: func(e pauseEvent) { events = append(events, string(e.what)) }, pauses: []Pause{p}}
+	for i, step := range []struct {
+		at   time.Duration
+		want string
+	}{{-time.Hour, ""}, {0, "began"}, {-30 * time.Second, "began"}, {-2 * time.Hour, "began ended"}, {10 * time.Minute, "began ended"}} {
+		f.update(pausedThen.Add(step.at))
+		if got := strings.Join(events, " "); got != step.want {
+			t.Errorf("step %d: %q, want %q", i, got, step.want)
+		}
+	}
+	if f.counts(p) {
+		t.Error("it is told to be in force")
+	}
+}
+
 // pauseWatch is a folder under a clock that a test moves.
 type pauseWatch struct {
 	t   *testing.T
