@@ -750,7 +750,7 @@ func TestSetupAgainForwardsAsBefore(t *testing.T) {
 	}
 }
 
-// Who has chosen public lists goes on with them, also with a key, unless told otherwise.
+// Who has chosen public lists keeps them, also with a key, unless told otherwise.
 func TestSetupAgainKeepsPublicLists(t *testing.T) {
 	i := newInstalled(t)
 	for _, test := range []struct{ typed, flags, want, says string }{

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -32,6 +33,9 @@ func TestSetupWritesWhatSystemdResolvedCanRead(t *testing.T) {
 
 // A terminal that is gone ends a command as Ctrl-C does, and setup takes back what it has done; not by nohup.
 func TestATerminalThatIsGoneInterrupts(t *testing.T) {
+	gone := make(chan os.Signal, 1) // else a test that runs by nohup hands it on as ignored
+	signal.Notify(gone, syscall.SIGHUP)
+	defer signal.Stop(gone)
 	asked := make(chan bool, 10)
 	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		asked <- true
