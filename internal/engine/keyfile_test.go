@@ -128,7 +128,6 @@ func TestAnotherWrongKeyIsTold(t *testing.T) {
 		}})
 		defer e.stop()
 		for _, key := range []string{"WRONG", "OTHER", "RIGHT"} {
-			lines.Forget()
 			testkit.Must(t, os.WriteFile(file, []byte(key), 0o600))
 			time.Sleep(2 * keyInterval)
 			_, _ = searcher.Search(t.Context(), []lookup.Prefix{"pre1"})
@@ -139,6 +138,7 @@ func TestAnotherWrongKeyIsTold(t *testing.T) {
 			}
 			testkit.WantParts(t, lines.Only(t, "Cannot update lists se-4b"), "403")
 			testkit.WantParts(t, lines.Only(t, "Confirmations are paused"), "403")
+			lines.Forget()
 		}
 	})
 }
