@@ -55,6 +55,11 @@ func (c *cell) run(t *testing.T) seen {
 		c.w = newWorldJudged(t, forgiving{t})
 	}
 	c.lines.Forget()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("The log:\n%s", strings.Join(c.lines.About(""), "\n"))
+		}
+	})
 	memory := measureMemory(t)
 	var ca string
 	c.box, ca = newMiddlebox(t, c.w.google, c.fault.expired)
