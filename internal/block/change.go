@@ -83,7 +83,7 @@ func (b *Block) LeavesBehind() string {
 	if left == nil {
 		return ""
 	}
-	return fmt.Sprintf("Not in force since this reload, as db is another folder: %s. To have it in force, move it to that folder", strings.Join(left, ", "))
+	return fmt.Sprintf("Not in force since this reload: %s. No server block has that db any more. To keep it in force, move it to the db of one", strings.Join(left, ", "))
 }
 
 // addServerLists opens lists of the server that exist and are not open yet.
