@@ -205,6 +205,22 @@ func encodeSchedule(state scheduleState, now time.Time, at moment) ([]byte, erro
 // not cut a wait short. At is the same moment as now. If the wall clock was set since the
 // file was saved, the waits are kept, see moment.
 func parseSchedule(raw []byte, now time.Time, at moment) (state scheduleState, err error) {
+	if state, err = savedState(raw); err != nil {
+		return scheduleState{}, err
+	}
+	state.each(asked.restored)
+	from := state.unset(at)
+	state.move(func(t time.Time) time.Time {
+		if t.IsZero() {
+			return t
+		}
+		return now.Add(t.Sub(from))
+	})
+	return state, nil
+}
+
+// savedState reads the content of the file with its times as they were saved.
+func savedState(raw []byte) (state scheduleState, err error) {
 	var saved savedSchedule
 	if err := json.Unmarshal(raw, &saved); err != nil {
 		return scheduleState{}, fmt.Errorf("%w: %w", ErrDamaged, err)
@@ -215,14 +231,6 @@ func parseSchedule(raw []byte, now time.Time, at moment) (state scheduleState, e
 	if err := json.Unmarshal(saved.Schedule, &state); err != nil {
 		return scheduleState{}, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
-	state.each(asked.restored)
-	from := state.unset(at)
-	state.move(func(t time.Time) time.Time {
-		if t.IsZero() {
-			return t
-		}
-		return now.Add(t.Sub(from))
-	})
 	return state, nil
 }
 

@@ -5,7 +5,10 @@ package updater
 import (
 	"errors"
 	"os"
+	"strconv"
 	"syscall"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 )
 
 // isOurs reports whether dir is a folder of this user, closed to all others. The folder
@@ -13,11 +16,7 @@ import (
 func isOurs(dir string) bool {
 	// Lstat, not Stat: a link that another user made must not lead our files elsewhere.
 	info, err := os.Lstat(dir)
-	if err != nil || !info.IsDir() || info.Mode().Perm()&0o077 != 0 {
-		return false
-	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int(stat.Uid) == os.Getuid()
+	return err == nil && info.IsDir() && info.Mode().Perm()&0o077 == 0 && files.Owner(info) == strconv.Itoa(os.Getuid())
 }
 
 // noFolder reports whether a file cannot be opened because its folder is not a folder,

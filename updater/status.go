@@ -53,6 +53,17 @@ func (s *ListStatus) Old(now time.Time) bool {
 	return !s.Updated.IsZero() && now.Sub(s.Updated) > oldList
 }
 
+// UpdatedIn returns when lists were fetched last, by the document of a schedule, as its writer's clock showed it. A
+// document that cannot be read has none. It is safe for concurrent use.
+func UpdatedIn(document []byte) map[string]time.Time {
+	saved, _ := savedState(document)
+	updated := make(map[string]time.Time)
+	for name, l := range saved.Lists {
+		updated[name] = l.Updated
+	}
+	return updated
+}
+
 // Status returns the lists in a folder, of any origin, sorted by name: those with a
 // file, and those that have been asked for. Their times come from the schedule that
 // was saved last. Status changes no file and takes no lock.

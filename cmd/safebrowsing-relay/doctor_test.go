@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -37,7 +38,8 @@ func TestDoctorOfARedis(t *testing.T) {
 	received := time.Now().Add(-90 * time.Minute).UTC().Format(time.RFC3339)
 	head := fmt.Sprintf(`{"list":"se-4b","version":"MQ==","checksum":"MQ==","entries":1234,"received":%q,"format":1}`, received)
 	old := strings.Replace(head, received, "2020-01-01T00:00:00Z", 1)
-	schedule := fmt.Sprintf(`{"sha256":"","schedule":{"lists":{"se-4b":{"not_before":"2020-01-01T00:00:00Z","updated":%q}}}}`, received)
+	clocks := fmt.Sprintf(`{"lists":{"se-4b":{"not_before":"2020-01-01T00:00:00Z","updated":%q}}}`, received)
+	schedule := fmt.Sprintf(`{"sha256":"%x","schedule":%s}`, sha256.Sum256([]byte(clocks)), clocks)
 	fleet := [][]string{
 		{"SET", "safebrowsing:1:{abc}:format", "1 v1.0.0"},
 		{"SET", "safebrowsing:1:{abc}:lease:schedule.json", "relay7/123/XYZ", "PX", "600000"},

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 // Fleet is what relays with one server and one key share in a Redis, as an operator sees it. It is
@@ -102,13 +104,13 @@ func see(ctx context.Context, client *Client, fleets map[string]*Fleet, key stri
 		f.Holder, f.Left = text, max(0, time.Duration(ms)*time.Millisecond)
 	case "heads":
 		document, _ := client.Do(ctx, "examine", "GET", []string{Prefix(asker) + schedule}) // without it the time of the content is told
-		updated := updatedIn(document.Bytes())
+		updated := updater.UpdatedIn(document.Bytes())
 		for _, raw := range v.Array() {
 			var h head
 			if json.Unmarshal(raw.Bytes(), &h) != nil {
 				h = head{}
 			}
-			if at := updated[h.List].Updated; at.After(h.Received) { // a content that stays is not published again
+			if at := updated[h.List]; at.After(h.Received) { // a content that stays is not published again
 				h.Received = at
 			}
 			if l := (SharedList{Name: h.List, Entries: h.Entries, Received: h.Received, schedule: schedule}); !slices.Contains(f.Lists, l) {
@@ -117,18 +119,4 @@ func see(ctx context.Context, client *Client, fleets map[string]*Fleet, key stri
 		}
 	}
 	return err
-}
-
-// updatedIn returns when lists were fetched last by a document of a schedule, as updater writes it. What cannot be
-// read has none.
-func updatedIn(document []byte) map[string]struct{ Updated time.Time } {
-	var d struct {
-		Schedule struct {
-			Lists map[string]struct{ Updated time.Time }
-		}
-	}
-	if json.Unmarshal(document, &d) != nil {
-		return nil
-	}
-	return d.Schedule.Lists
 }
