@@ -140,6 +140,7 @@ type relay struct {
 	*testkit.Process
 	t        testing.TB
 	url      string // for clients
+	metrics  string // its URL; "": not to be asked
 	db       string
 	upstream string // its server, or several as in a Corefile
 	flags    []string
