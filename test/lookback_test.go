@@ -50,6 +50,7 @@ func (c *child) query(name string) *dns.Msg {
 // A name that is listed later is told by the log, the metric, the door and the page, and by all the same:
 // with log by its name and who asked, without it by how many did.
 func TestANameThatIsListedLaterIsToldEverywhere(t *testing.T) {
+	t.Parallel()
 	for _, names := range []bool{true, false} {
 		t.Run(fmt.Sprintf("names %v", names), func(t *testing.T) {
 			t.Parallel()
@@ -140,6 +141,7 @@ func secretNames(t *testing.T, pid int, label string) map[string]bool {
 // Without log no name stays in memory. Go overwrites memory that nobody refers to any more (clobberfree), and
 // other queries what is in buffers and on stacks; what is kept stays there. With log the names are found.
 func TestLookBackKeepsNoNames(t *testing.T) {
+	t.Parallel()
 	for _, names := range []bool{true, false} {
 		t.Run(fmt.Sprintf("names %v", names), func(t *testing.T) {
 			t.Parallel()

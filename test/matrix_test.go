@@ -115,6 +115,7 @@ var ednses = map[string]func(*dns.Msg){
 
 // TestEveryModeTypeClientAndTransport is the matrix of all ways to be blocked.
 func TestEveryModeTypeClientAndTransport(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("a23456789012345678901234567890123456789012345678901234567890123.", 3) + "blocked.example."
 	for _, mode := range []string{"nxdomain", "nodata", "refused", "sinkhole 192.0.2.66 2001:db8::66", "sinkhole 192.0.2.66"} {
 		t.Run(mode, func(t *testing.T) {

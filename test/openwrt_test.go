@@ -188,6 +188,7 @@ func TestOpenWrtServiceLeavesDnsmasqAlone(t *testing.T) {
 // dnsmasq asks nobody but the service, else half of the names pass: also if its server is an option, of which uci
 // deletes nothing as of a list, and if somebody gives it others while the service runs.
 func TestOpenWrtDnsmasqAsksNobodyElse(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name, option string
 		values       []string
@@ -220,6 +221,7 @@ func TestOpenWrtDnsmasqAsksNobodyElse(t *testing.T) {
 
 // On a disk without room uci replaces a file by an empty one, and says nothing. What is not committed is in force, too.
 func TestOpenWrtScriptCommitsNothingToAFullFlash(t *testing.T) {
+	t.Parallel()
 	for free, want := range map[string]string{"0": "", "15": "", "16": "commit safebrowsing\ncommit dhcp\n", "20000": "commit safebrowsing\ncommit dhcp\n"} {
 		r := newRouter(t, map[string][]string{"port": {"5335"}})
 		udp := writeFile(t, t.TempDir(), "udp", "  1: 0100007F:14D7 00000000:0000\n")
@@ -233,6 +235,7 @@ func TestOpenWrtScriptCommitsNothingToAFullFlash(t *testing.T) {
 // A sysupgrade keeps the configuration, by which dnsmasq asks the service, but not the package. The first boot after it gives
 // dnsmasq its resolvers back, as does each one that does not start the service. Else it changes nothing, and is run again.
 func TestOpenWrtDnsmasqHasItsResolversBackWithoutThePackage(t *testing.T) {
+	t.Parallel()
 	script, err := fs.ReadFile(repository, openwrt+"safebrowsing.defaults")
 	testkit.Must(t, err)
 	keep, err := fs.ReadFile(repository, "deploy/openwrt/package/keep")
@@ -387,6 +390,7 @@ func TestFixOfOpenWrtsCoreDNSPutsThePluginBeforeCache(t *testing.T) {
 
 // A folder where others have files, such as /tmp or the top of a stick, stays theirs.
 func TestOpenWrtFolderOfOthersStaysTheirs(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		files string // with those of the service
 		says  bool
@@ -443,6 +447,7 @@ func TestOpenWrtServiceOutlivesTheUplink(t *testing.T) {
 
 // The server of before, which ends, may still have the port for a moment, while the new one cannot start.
 func TestOpenWrtDnsmasqIsHandedOverToAServerThatStays(t *testing.T) {
+	t.Parallel()
 	for looks, want := range map[string]string{"1": before, "2": before, "99": "/lan/192.0.2.2 127.0.0.1#5335 1"} {
 		r := newRouter(t, map[string][]string{"port": {"5335"}})
 		udp := writeFile(t, t.TempDir(), "udp", "  1: 0100007F:14D7 00000000:0000\n")
@@ -455,6 +460,7 @@ func TestOpenWrtDnsmasqIsHandedOverToAServerThatStays(t *testing.T) {
 
 // An owner whose dnsmasq asked another resolver, as by TLS, is told that it is not asked any more, and how it would be.
 func TestOpenWrtSaysWhichResolversAreNotAsked(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		upstream, servers []string
 		says              bool

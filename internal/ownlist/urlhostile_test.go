@@ -123,6 +123,7 @@ var hostile = []struct {
 // Whatever a server sends, the file is as it was, or is not there; one event says what
 // came; and no text has the secret of the URL, or words of the server.
 func TestAHostileServerChangesNothing(t *testing.T) {
+	t.Parallel()
 	for _, test := range hostile {
 		for _, good := range []int{0, 100} {
 			t.Run(fmt.Sprintf("%s, %d names before", test.name, good), func(t *testing.T) {

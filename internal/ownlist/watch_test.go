@@ -355,5 +355,6 @@ func TestLinesAreCountedOnlyToPredict(t *testing.T) {
 
 func TestMain(m *testing.M) {
 	testkit.TwoProcessors()
+	testkit.SideBySide(8)
 	m.Run()
 }

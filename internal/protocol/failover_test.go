@@ -181,9 +181,15 @@ func (f *fleet) want(t *testing.T, asked []int, events ...string) {
 	}
 }
 
+func TestMain(m *testing.M) {
+	testkit.SideBySide(8)
+	m.Run()
+}
+
 // Whatever the first endpoint does, the request is answered by the next, within the
 // deadline. The one after goes there directly.
 func TestTheNextEndpointStandsInForOneThatFails(t *testing.T) {
+	t.Parallel()
 	for name, fault := range map[string]protocoltest.Fault{
 		"hangs":                  {Delay: time.Hour},
 		"closes the connection":  {CloseConnection: true},

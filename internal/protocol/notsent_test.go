@@ -61,6 +61,7 @@ func nameServer(t *testing.T, code int) string {
 // A request that got no connection was not sent; the error says what is missing. One that got a
 // connection was sent, whatever became of it.
 func TestARequestWithoutAConnectionWasNotSent(t *testing.T) {
+	t.Parallel()
 	untrusted := httptest.NewUnstartedServer(http.NotFoundHandler())
 	untrusted.Config.ErrorLog = nil
 	untrusted.StartTLS()
