@@ -252,6 +252,30 @@ func TestARelayWithoutItsFirstListsDoesNotSayThatItHasNone(t *testing.T) {
 	})
 }
 
+// A client that has the lists asks about names at once: the first contact may end a moment later.
+func TestARelayThatHandsItsListsOnAnswersSearches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.start()
+		ask := func() int {
+			answer := httptest.NewRecorder()
+			w.relay.ServeHTTP(answer, httptest.NewRequest("GET", "/v5/hashes:search?hashPrefixes=AAAAAA", nil))
+			return answer.Code
+		}
+		h := w.relay.handler
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		h.first = make(chan struct{}) // as it was when the lists were published
+		if got := ask(); got != 200 {
+			t.Errorf("Expected an answer by the lists, got %d", got)
+		}
+		h.configured = append(h.configured, "uwsa-4b")
+		if got := ask(); got != 503 {
+			t.Errorf("Expected no answer while a list may still come, got %d", got)
+		}
+	})
+}
+
 // A list that is named with -lists and could not be fetched is not one that the operator has to name.
 func TestAListThatIsNotFetchedYetIsNotOneThatIsNotNamed(t *testing.T) {
 	lines := testkit.Capture(t)

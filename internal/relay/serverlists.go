@@ -120,7 +120,7 @@ func (h *handler) list(r *http.Request, name string, version []byte, q query) (A
 	case !errors.Is(err, ErrUnknownList):
 		log.Errorf("Cannot serve list %q: %v", shorten(name), err)
 		return Answer{}, &failure{code: http.StatusInternalServerError, outcome: outcomeUnavailable, message: "the relay cannot encode the list"}
-	case kept && !(h.fetched() && h.lists.Ready()):
+	case kept && !h.ready():
 		return Answer{}, &failure{code: http.StatusServiceUnavailable, outcome: outcomeUnavailable, message: "the relay has not fetched list " + name + " yet", retryAfter: notYet}
 	}
 	lacks := &failure{code: http.StatusNotFound, outcome: outcomeInvalid, lists: strings.Join(h.lists.Names(), " ")}
@@ -168,8 +168,9 @@ func (h *handler) fetched() bool {
 // all the same: that a prefix is in none of the lists here means nothing then.
 func (h *handler) complete() bool { return len(h.lists.Names()) == len(h.configured) }
 
-// ready reports whether lists are in force, all of them if they can be had.
-func (h *handler) ready() bool { return h.fetched() && h.lists.Ready() }
+// ready reports whether lists are in force, all of them if they can be had. Once clients get all
+// lists, their searches are answered: the first contact ends a moment later.
+func (h *handler) ready() bool { return h.complete() || h.fetched() && h.lists.Ready() }
 
 // listAll answers hashLists.list: lists without their content, at most pageSize of them. The
 // token of a page is the name of its first list.
