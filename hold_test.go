@@ -48,7 +48,7 @@ func suspecting(t *testing.T, threat bool, next plugin.HandlerFunc) *SafeBrowsin
 	return s
 }
 
-// blocking has an own list of s block a name.
+// blocking gives s an own list that blocks a name.
 func blocking(t *testing.T, s *SafeBrowsing, name string) {
 	t.Helper()
 	s.block.Config.Own = []config.OwnFile{{Path: testkit.Write(t, t.TempDir(), "own.txt", name+"\n")}}

@@ -192,7 +192,7 @@ func (s *SafeBrowsing) answer(ctx context.Context, w dns.ResponseWriter, r *dns.
 	return answered
 }
 
-// send writes an answer, or none if it is nil: an own list has the query dropped. Over QUIC each query has a stream,
+// send writes an answer, or none if it is nil: an own list drops the query. Over QUIC each query has a stream,
 // which ends here then: a client has a number of them at once (RFC 9250 section 4.2).
 func send(ctx context.Context, w dns.ResponseWriter, m *dns.Msg) {
 	switch {

@@ -56,7 +56,7 @@ func setup(c *caddy.Controller) error {
 	return nil
 }
 
-// maskLog has the log of the process masked: package net/http writes into it what a server sends unasked.
+// maskLog masks the log of the process: package net/http writes into it what a server sends unasked.
 func maskLog() {
 	w := golog.Writer()
 	if _, masked := w.(say.MaskedWriter); !masked && w != io.Discard {

@@ -1,4 +1,4 @@
-// Called by .ci/page with the URLs of status pages, the first of which has the name LONG.
+// Called by .ci/page with the URLs of status pages. The first has the name LONG.
 import axe from 'axe-core'
 import pa11y from 'pa11y'
 import puppeteer from 'puppeteer-core'

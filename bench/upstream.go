@@ -47,7 +47,7 @@ type step struct {
 	env  []string
 }
 
-// steps are held against upstream's CoreDNS one by one. GOGC has the server leave the pace of the
+// steps are held against upstream's CoreDNS one by one. With GOGC the server leaves the pace of the
 // collector alone, and GODEBUG the size of new stacks.
 var steps = []step{
 	{name: "all"},

@@ -112,7 +112,7 @@ func TestEachExpressionOfANameIsSettledOnce(t *testing.T) {
 // Who asked for a host is told by all bits of its record: not for a name above or below it, also where that has two records.
 func TestWhoAskedForAHostIsKnownUntilItIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := NewPassed(8<<20, 2*time.Hour, nil) // of 10,000 names no bucket gets so many that one has to go
+		p := NewPassed(8<<20, 2*time.Hour, nil) // 10,000 names overfill no bucket
 		first, _ := p.Note(device1, FromQname("www.example.org."), RuleV5)
 		time.Sleep(10 * time.Minute)
 		p.Note(otherDevice(p), FromQname("www.example.org."), RuleV5)

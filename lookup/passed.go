@@ -103,7 +103,7 @@ func (p *Passed) Note(client uint64, h Host, r Rule) (pair Pair, added bool) {
 	return Pair(tag<<32 | uint64(place)), p.add(place, int(first), uint32(tag), client, h, r)
 }
 
-// LookSoon has LookBack look within a minute, though no list has changed: after a Note of a host that a
+// LookSoon makes LookBack look within a minute, though no list has changed: after a Note of a host that a
 // list holds, and that passed because the server did not confirm it in time.
 func (p *Passed) LookSoon() { p.unsure.Store(true) }
 
@@ -282,7 +282,7 @@ func (p *Passed) listed(holds func(prefix uint32) bool, now time.Time, most int)
 // when there is something to look at.
 func (p *Passed) Forget() { p.listed(func(uint32) bool { return false }, time.Now(), 0) }
 
-// change changes a record, unless it is of another pair by now. The first expression may be forgotten already.
+// change changes a record, unless it belongs to another pair by now. The first expression may be forgotten already.
 func (p *Passed) change(place uint32, i int, pair uint64, do func()) {
 	lock := &p.locks[place%uint32(len(p.locks))]
 	lock.Lock()

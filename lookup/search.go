@@ -21,7 +21,7 @@ type search struct {
 // it. It ends with its search, or before, see Tell.
 type part struct {
 	over    atomic.Bool   // set when the answer is written; read the rest only then
-	done    chan struct{} // a value wakes one of those who wait; closed when the others may go on
+	done    chan struct{} // a value wakes one of those who wait; closed when the others may continue
 	answer  serverAnswer
 	earlier bool  // the answer is an EarlierAnswer
 	err     error // with it the threats in the answer are known, and nothing else is

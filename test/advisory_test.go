@@ -26,7 +26,7 @@ const (
 // atOnce is a first contact without a delay.
 func atOnce() time.Duration { return 0 }
 
-// behindRelays has the world's CoreDNS ask the last of n relays. The first one asks, by a protocol,
+// behindRelays makes the world's CoreDNS ask the last of n relays. The first one asks, by a protocol,
 // the server at an endpoint, which is the world's whatever its name. last is the socket of the last relay.
 func (w *world) behindRelays(n int, d *protocol.Dialect, endpoint string) (last *httptest.Server) {
 	w.t.Helper()
@@ -53,7 +53,7 @@ type advised struct {
 	advisory string
 }
 
-// ofLaterProtocols are of protocols in files of their own.
+// ofLaterProtocols belong to protocols in files of their own.
 var ofLaterProtocols []advised
 
 // Google's terms hold for every warning: who provides it, with a link, and that it is a suspicion.

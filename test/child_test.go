@@ -32,7 +32,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// childVariable has this test binary be a CoreDNS, with the first contact at once. It is a
+// childVariable makes this test binary a CoreDNS, with the first contact at once. It is a
 // process of its own, which takes signals and whose files and memory can be counted.
 const childVariable = "SAFEBROWSING_TEST_COREDNS"
 

@@ -49,7 +49,7 @@ func (w *world) told() (r truth.Report) {
 	return r
 }
 
-// order has the door change something.
+// order asks the door to change something.
 func (w *world) order(path, body string) {
 	w.t.Helper()
 	var v any

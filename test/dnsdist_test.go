@@ -191,7 +191,7 @@ type crowd struct {
 }
 
 const (
-	linesOfAKind   = 64 // each of which waits for its answer
+	linesOfAKind   = 64 // each waits for its answer
 	queriesPerName = 4  // of each kind of line: one for each name in order, the others for popular ones
 )
 

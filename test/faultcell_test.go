@@ -141,7 +141,7 @@ func newRelay(settings engine.Settings, address string) (*relay.Relay, error) {
 	return relay.New(relay.Config{Settings: settings, Listen: address, Edge: engine.Edge{FirstContact: func() time.Duration { return 0 }}})
 }
 
-// relayVariable has a child serve a relay, too: the address, the endpoint and the folder.
+// relayVariable makes a child serve a relay, too: the address, the endpoint and the folder.
 const relayVariable = "SAFEBROWSING_TEST_RELAY"
 
 func serveRelay(l net.Listener, endpoint, db string) error {

@@ -185,8 +185,8 @@ func TestOpenWrtServiceLeavesDnsmasqAlone(t *testing.T) {
 	}
 }
 
-// dnsmasq asks nobody but the service, else half of the names pass: also if its server is an option, of which uci
-// deletes nothing as of a list, and if somebody gives it others while the service runs.
+// dnsmasq asks nobody but the service, else half of the names pass: also if its server is an option: uci
+// deletes nothing of one as it does of a list, and if somebody gives it others while the service runs.
 func TestOpenWrtDnsmasqAsksNobodyElse(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -346,7 +346,7 @@ func TestOpenWrtCommandsAskTheServer(t *testing.T) {
 	}
 }
 
-// Only the user of the service may read the key. A service that an attacker has taken over can have root write and
+// Only the user of the service may read the key. A service that an attacker has taken over can make root write and
 // give away no file: where it may make links, root writes none.
 func TestOpenWrtKeyIsInAFileOfItsOwn(t *testing.T) {
 	r := newRouter(t, map[string][]string{"enabled": {"1"}, "api_key": {"SECRET"}, "upstream": {"192.0.2.9"}, "db": {t.TempDir()}})

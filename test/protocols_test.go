@@ -125,7 +125,7 @@ func TestListsOfTheOtherProtocolTakeTheirPlace(t *testing.T) {
 			})
 			w.updated(m.requests() + w.perUpdate(3))
 			for i, r := range w.fetches() {
-				// The first protocol has none, and the other one goes on from its lists if it knows them. Those in memory are a key's own.
+				// The first protocol has none, and the other one continues from its lists if it knows them. Those in memory are a key's own.
 				if known := m.to.Continues(m.from) && i >= m.requests() && !(m.memory && m.otherKey); known == (len(r.Versions) == 0) {
 					t.Errorf("Request %d, %s: Expected versions: %t, got %x", i, r.Method, known, r.Versions)
 				}

@@ -292,7 +292,7 @@ func (w *world) reloadVariants(t *testing.T, other, secure *world) []reloadVaria
 // moreVariants are variants of protocols in files of their own.
 var moreVariants []func(w *world) []reloadVariant
 
-// overTLS has the server listen by TLS too, at an endpoint that replaces the other one.
+// overTLS makes the server listen by TLS too, at an endpoint that replaces the other one.
 func (w *world) overTLS() {
 	server := httptest.NewTLSServer(w.google)
 	w.t.Cleanup(server.Close)

@@ -137,7 +137,7 @@ func (w *world) soakCorefile(port string, properties ...string) string {
 	return w.loadCorefile(port, append(properties, "lists se-4b")...)
 }
 
-// churn makes new versions of lists, and has servers be slow, fail searches, and die.
+// churn makes new versions of lists, and makes servers slow, fail searches, and die.
 func churn(all []*soaked, stop *atomic.Bool) {
 	for n := 0; !stop.Load(); n++ {
 		for _, s := range all {

@@ -154,7 +154,7 @@ func inShell(t *testing.T, program string, args ...string) {
 	}
 }
 
-// useNameServers makes name servers those of this machine, in its own network.
+// useNameServers makes name servers this machine's own, in its own network.
 func useNameServers(t *testing.T, servers ...string) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -294,7 +294,7 @@ var publicResolvers = sync.OnceValue(func() (names []string) {
 	return names
 })
 
-// isResolver reports whether a name is one of a resolver that clients may use in place of this server.
+// isResolver reports whether a name is one of a resolver that clients may use instead of this server.
 func isResolver(name string) bool {
 	return name == "dns.upstream.example." || slices.ContainsFunc(publicResolvers(), func(zone string) bool { return dns.IsSubDomain(zone, name) })
 }

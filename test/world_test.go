@@ -164,7 +164,7 @@ func prefixesOf(expressions ...string) (entries [][]byte) {
 	return entries
 }
 
-// threaten lists expressions as phishing and has searches confirm them.
+// threaten lists expressions as phishing, and searches confirm them.
 func (w *world) threaten(expressions ...string) {
 	w.publish("se-4b", expressions...)
 	for _, e := range expressions {

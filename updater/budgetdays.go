@@ -241,7 +241,7 @@ func (r recent) plus(n int, now time.Time) recent {
 		kept[slotOf(now)] += n
 		return kept
 	}
-	for _, at := range slices.Backward(slices.Sorted(maps.Keys(kept))) { // those that are taken back are of a moment ago
+	for _, at := range slices.Backward(slices.Sorted(maps.Keys(kept))) { // those that are taken back are from a moment ago
 		back := min(kept[at], -n)
 		kept[at], n = kept[at]-back, n+back
 	}

@@ -19,7 +19,7 @@ import (
 // media are joined with that, by one pure function for each kind of document: what is read is never
 // believed instead of what is known, so a medium may lose a document, or bring an old copy back.
 
-// document brings the value of an owner together with its copies, which are of type T. Only one
+// document brings the value of an owner together with its copies, which have type T. Only one
 // goroutine writes at a time, and nobody needs to wait for the disk.
 type document[T any] struct {
 	// media returns where copies are: in a Shared, if there is one, then in the folder of the

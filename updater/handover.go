@@ -15,7 +15,7 @@ type handover struct {
 	baton chan struct{}
 
 	// Written by Succeed before the Schedule is used, read-only afterwards.
-	succeeds  bool // last belongs to the predecessor: its clocks are of other requests
+	succeeds  bool // last belongs to the predecessor: its clocks are about other requests
 	continues bool // see Origin
 
 	// mu guards the rest. It is unlocked before another Schedule of the chain is asked, so
@@ -46,7 +46,7 @@ func (s *Schedule) Borrow(from *Schedule, predecessor bool) {
 	s.hand.lender, s.hand.lends = from, predecessor
 }
 
-// AsksAs reports whether the schedule is of who asks with the key of an origin. It is safe for concurrent use.
+// AsksAs reports whether the schedule belongs to whoever asks with the key of an origin. It is safe for concurrent use.
 func (s *Schedule) AsksAs(origin Origin) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

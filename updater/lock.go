@@ -123,7 +123,7 @@ func (s *Store) lockError(err error) error {
 	return fmt.Errorf("%w: %w", ErrNoLocks, err)
 }
 
-// temporary reports whether an error will pass, as that of a process without file descriptors: it
+// temporary reports whether an error will pass, as when a process has no file descriptors: it
 // does not say that there are no locks. A file system that does not answer may say that for days.
 func temporary(err error) bool {
 	e, ok := errors.AsType[interface {

@@ -97,7 +97,7 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// join joins the clocks of a list. The last success is that of the later attempt, not the later time: that may be by a
+// join joins the clocks of a list. The last success is the later attempt's, not the later time: that may be by a
 // clock that was ahead. Versions that do not count attempts have no other order.
 func (c ListClock) join(other ListClock) ListClock {
 	clock, updated := c.Clock.join(other.Clock), c.Updated

@@ -60,7 +60,7 @@ func (u *Updater) received(name string) time.Time {
 	return info.ModTime()
 }
 
-// date notes when the server sent a content, after an attempt to save it: the time of the file, unless that is of an
+// date notes when the server sent a content, after an attempt to save it: the time of the file, unless that is from an
 // older content.
 func (u *Updater) date(name string, received time.Time, err error) error {
 	l := u.lists[name]

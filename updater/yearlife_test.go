@@ -191,7 +191,7 @@ func (y *year) startProcess() {
 	y.current = l
 }
 
-// beginSearching has the current process search now and then.
+// beginSearching makes the current process search now and then.
 func (y *year) beginSearching() {
 	l := y.current
 	searching, stop := context.WithCancel(l.ctx)

@@ -77,7 +77,7 @@ func directives() []string {
 	})
 }
 
-// tellManager has the service manager told when the ports listen, once, and when the process ends.
+// tellManager makes the process tell its service manager, once, when the ports listen, and when it ends.
 func tellManager() {
 	tell := sync.OnceFunc(control.TellManager)
 	caddy.RegisterEventHook("manager", func(event caddy.EventName, _ any) error {

@@ -173,7 +173,7 @@ func TestTheCorefileOfTheChartStarts(t *testing.T) {
 	}
 	corefile := v.corefile(without...)
 	for old, replaced := range map[string]string{
-		".:53 {":   ".:" + testkit.FreePort(t) + " {\n bind 127.0.0.1", // with port 0 it may share that of another CoreDNS
+		".:53 {":   ".:" + testkit.FreePort(t) + " {\n bind 127.0.0.1", // with port 0 it may share the port of another CoreDNS
 		"health {": "health 127.0.0.1:0 {", "lameduck 5s": "lameduck 1ms", "ready\n": "ready 127.0.0.1:0\n", "0.0.0.0:9153": "127.0.0.1:0",
 		"/etc/safebrowsing/safebrowsing.key": filepath.Join(here, "key"), "db /var/lib/coredns-safebrowsing": "endpoint " + api.URL + "\n block " + own + "\n db " + filepath.Join(here, "db"), // and not Google
 		"/etc/resolv.conf": "127.0.0.1:1",

@@ -41,7 +41,7 @@ func headroomOf(memory int64) int64 {
 // heap of a DNS server the collector would run many times a second under load.
 var ballast []byte
 
-// tune has the process spend memory on speed, if there is enough. This belongs to this program
+// tune spends memory on speed, if there is enough. This belongs to this program
 // and not to the plugin, since it is for the whole process.
 func tune() {
 	limit := debug.SetMemoryLimit(-1)
@@ -89,7 +89,7 @@ const (
 	stackOfOne  = 14 << 10 // bytes that each has in use; its stack has 16 KiB
 )
 
-// warmStacks has new goroutines begin with a larger stack, until end is closed. It reserves
+// With warmStacks new goroutines begin with a larger stack, until end is closed. It reserves
 // roomyStacks times 16 KiB of memory, and uses some 10 KiB of each: see waitWithRoom.
 func warmStacks(end <-chan struct{}) {
 	var begun sync.WaitGroup

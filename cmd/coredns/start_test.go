@@ -17,7 +17,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// asServer has this test run as the server, in a process of its own.
+// asServer runs this test as the server, in a process of its own.
 const asServer = "COREDNS_OF_THIS_TEST"
 
 func TestMain(m *testing.M) {

@@ -290,7 +290,7 @@ const (
 	numKinds
 )
 
-// makeFeed makes a feed of n URLs, and has the server list what it says. All kinds are as frequent.
+// makeFeed makes a feed of n URLs, and lets the server list what it says. All kinds are as frequent.
 func makeFeed(s *protocoltest.Server, n int, seed uint64) *made {
 	r := rand.New(rand.NewPCG(seed, 0))
 	m := &made{byList: make(map[string]int), prefixes: make(map[lookup.Prefix]bool)}

@@ -18,7 +18,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// confirmer looks prefixes up, and has them confirmed: a running CoreDNS over its door, or the folder of one.
+// confirmer looks prefixes up and confirms them: it is a running CoreDNS over its door, or the folder of one.
 type confirmer interface {
 	Listings(ctx context.Context, q block.Question) (block.Listings, error)
 	Confirm(ctx context.Context, q block.Question) (block.Confirmed, error)

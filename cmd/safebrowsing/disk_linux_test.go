@@ -32,7 +32,7 @@ func TestAvailableMemory(t *testing.T) {
 	if _, ok := readAvailable(strings.NewReader("MemTotal: 16 kB\n")); ok {
 		t.Error("read what is not there")
 	}
-	const limit = 1 << 20 // as that of a container, which the machine's memory does not show
+	const limit = 1 << 20 // as a container may have, which the machine's memory does not show
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(limit))
 	if n, ok := availableMemory(); ok && n > limit {
 		t.Errorf("%d bytes are available of %d", n, limit)

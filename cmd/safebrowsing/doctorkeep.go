@@ -24,7 +24,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// keeps examines whether clients go on asking this server: whether they may come over to encrypted DNS
+// keeps examines whether clients keep asking this server: whether they may come over to encrypted DNS
 // here, what the server says about names by which they leave, and who else is announced to them.
 func (e *examination) keeps(ctx context.Context) {
 	blocks := readOf(e.blocks)

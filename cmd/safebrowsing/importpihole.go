@@ -36,7 +36,7 @@ func isTable(text string) bool {
 	return slices.Contains(columns, "address") || slices.Contains(columns, "domain")
 }
 
-// isEmptyTable reports whether a file is of a table without rows: sqlite3 prints no names of columns then.
+// isEmptyTable reports whether a file comes from a table without rows: sqlite3 prints no names of columns then.
 func isEmptyTable(path string, raw []byte) bool {
 	return filepath.Ext(path) == ".csv" && len(bytes.TrimSpace(raw)) == 0
 }

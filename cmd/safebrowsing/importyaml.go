@@ -162,7 +162,7 @@ func (m *imported) filters(lists *yaml.Node, allow bool) {
 }
 
 // adguardRule reads a rule of the operator's own. A rule may mean more than an own list can say:
-// files has them judged.
+// files judges them.
 func (m *imported) adguardRule(line int, rule string) {
 	rule = strings.TrimSpace(rule)
 	if rule == "" || rule[0] == '!' || rule[0] == '#' {

@@ -25,7 +25,7 @@ func ownWorld(t *testing.T, stanza string) (dir string) {
 	return dir
 }
 
-// A host is of one server block, and a file may be of all.
+// A host belongs to one server block, and a file may belong to all.
 func TestAServerBlockForAnotherZoneIsNoComplaint(t *testing.T) {
 	const lists = "allow allow.txt\n  block block.txt"
 	ownWorld(t, lists+"\n }\n}\nexample.org {\n safebrowsing {\n  "+lists)

@@ -301,7 +301,7 @@ func (s *settingUp) corefileSays(word string) []string {
 	return nil
 }
 
-// lists returns the public lists to use. They are offered to those who have nothing else; those of the Corefile stay.
+// lists returns the public lists to use. They are offered to those who have nothing else; the Corefile's own stay.
 func (s *settingUp) lists(ctx context.Context, alone bool) (now []publicList, err error) {
 	if s.flags.IsSet("lists") {
 		return chosenLists(s.flags.String("lists"))

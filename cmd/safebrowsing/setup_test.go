@@ -233,7 +233,7 @@ func TestSetupConfiguresThePackage(t *testing.T) {
 	}
 }
 
-// A second setup may move the server from behind another resolver to the network. Then that one must not go on asking
+// A second setup may move the server from behind another resolver to the network. Then that one must not keep asking
 // where nobody answers: the machine itself, or whom it serves, would have no names.
 func TestSetupThatMovesTheServerTellsWhoWasInFront(t *testing.T) {
 	for file, test := range map[string]struct {
@@ -731,7 +731,7 @@ func TestSetupAgainKeepsTheServerOfAKeyThatStays(t *testing.T) {
 	}
 }
 
-// A machine that asks itself has no other resolver: a second setup proposes those of the first, with their encryption.
+// A machine that asks itself has no other resolver: a second setup proposes the ones of the first, with their encryption.
 func TestSetupAgainForwardsAsBefore(t *testing.T) {
 	const byTLS = "tls://9.9.9.9%dns.quad9.net"
 	i := newInstalled(t)

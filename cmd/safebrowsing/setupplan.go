@@ -196,7 +196,7 @@ func behindResolved(h *holder) place {
 	return place{
 		at: []netip.Addr{loopback}, port: behindPort, front: &front, by: h, unit: "systemd-resolved.service",
 		says: "systemd-resolved is the resolver of this machine. It stays that, and asks this server",
-		// An empty DNS= takes back those of files before: else resolved asks the first that answers, and no other one.
+		// An empty DNS= takes back what files before have set: else resolved asks the first that answers, and no other one.
 		file: resolvedFile("DNS=\n" + resolvedAsks + "Domains=~.\nDNSSEC=no\nDNSOverTLS=no\nFallbackDNS=\n"),
 	}
 }
@@ -345,7 +345,7 @@ func routerFor(networks []network) (tells []string) {
 	return append(tells, last)
 }
 
-// corefileFor returns the Corefile. A test has CoreDNS read it for all places.
+// corefileFor returns the Corefile. In a test CoreDNS reads it for all places.
 func corefileFor(a *answers, p place) string {
 	c := homeCorefile{
 		comments: []string{`By "safebrowsing setup". "man coredns-safebrowsing" has all properties. After a change:`, "sudo systemctl reload coredns-safebrowsing"},

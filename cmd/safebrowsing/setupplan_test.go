@@ -221,7 +221,7 @@ func TestSetupForwardsByTLS(t *testing.T) {
 	}
 }
 
-// The firewall of the machine itself lets the questions of setup in, and not those of the network.
+// The firewall of the machine itself lets the questions of setup in, and not the network's questions.
 func TestSetupTellsWhatToOpenInTheFirewall(t *testing.T) {
 	for _, test := range []struct{ file, text, want string }{
 		{"sys/fs/cgroup/system.slice/firewalld.service/cgroup.procs", "12\n", "firewall-cmd --permanent --add-service=dns"},

@@ -285,7 +285,7 @@ func fromGoogle(t *testing.T, dir string, d *protocol.Dialect, list string) {
 	testkit.Must(t, u.Once(t.Context()))
 }
 
-// A folder with lists of Safe Browsing can go on with Web Risk, which has a server of its own.
+// A folder with lists of Safe Browsing can be used with Web Risk, which has a server of its own.
 func TestAFolderMovesToTheOtherServiceOfGoogle(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "db")
 	for _, list := range []string{"se-4b", "pha-4b"} {

@@ -45,7 +45,7 @@ end
 local function code(c) return pandoc.Strong { pandoc.Str(c.text) } end
 
 -- columns returns how many columns of a terminal each column of a table gets.
--- wants are those of its longest text, words those of its longest word. If not all
+-- wants are the widths of its longest text, words the ones of its longest word. If not all
 -- fit, a column keeps its longest word, and shares what is left by the root of what
 -- it lacks, so that a long text does not take everything.
 local function columns(wants, words)
@@ -75,7 +75,7 @@ local function table_widths(t)
     end
   end
   for i, n in ipairs(columns(wants, words)) do
-    simple.widths[i] = math.floor(n) / 70 -- of which pandoc makes n columns
+    simple.widths[i] = math.floor(n) / 70 -- pandoc makes n columns of it
   end
   return pandoc.utils.from_simple_table(simple)
 end

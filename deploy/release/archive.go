@@ -73,7 +73,7 @@ func (r *release) tar(w io.Writer, top string, files []file) error {
 	return out.Close()
 }
 
-// writeFile has write produce a file.
+// writeFile makes a file with write.
 func writeFile(path string, write func(io.Writer) error) error {
 	f, err := os.Create(path)
 	if err != nil {

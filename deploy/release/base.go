@@ -64,7 +64,7 @@ func authorities() []byte {
 	return all.Bytes()
 }
 
-// zoneinfo returns Go's time zones where package time looks for that of $TZ. An archive, as $ZONEINFO may name one, is read
+// zoneinfo returns Go's time zones where package time looks for the one in $TZ. An archive, as $ZONEINFO may name one, is read
 // by time.LoadLocation only.
 func zoneinfo() (all []entry, err error) {
 	root, err := exec.Command("go", "env", "GOROOT").Output()

@@ -44,7 +44,7 @@ func (p Reply) By(service, advisory string) Reply {
 const MaxTTL = 30 * time.Minute
 
 // Blocked answers a query for a host that is unsafe. It uses ctx and w only to find
-// out the transport. It returns nil if an own list has the query dropped.
+// out the transport. It returns nil if an own list drops the query.
 func (p Reply) Blocked(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, d lookup.Decision) *dns.Msg {
 	response := p.responseTo(d)
 	if response == lookup.NoAnswer {

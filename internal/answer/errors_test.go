@@ -156,7 +156,7 @@ func TestAnswersOverQUICFitTheSizeOfTheClient(t *testing.T) {
 		for length := 10; length < 254; length += 9 {
 			r := new(dns.Msg).SetQuestion(nameOf(length), dns.TypeA).SetEdns0(512, false)
 			r.IsEdns0().Option = []dns.EDNS0{option}
-			m := p.Blocked(ctx, new(test.ResponseWriter), r, phishingByGoogle) // that writer has a client over UDP, as those of QUIC have
+			m := p.Blocked(ctx, new(test.ResponseWriter), r, phishingByGoogle) // that writer has a client over UDP, as writers of QUIC have
 			m.Truncate(512)                                                    // as the server does
 			if m.Truncated || len(m.Ns) != 1 {
 				t.Errorf("%T, a name of %d bytes: Expected the SOA and no TC, got %d records, TC %v", option, length, len(m.Ns), m.Truncated)

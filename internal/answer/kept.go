@@ -12,7 +12,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Kept is a name by whose answer clients decide whether to go on asking this server.
+// Kept is a name by whose answer clients decide whether to keep asking this server.
 type Kept struct {
 	Name   string // canonical, with its final dot
 	Below  bool   // the names below it are kept, too

@@ -410,7 +410,7 @@ func byHand(err error, path string, c Change) error {
 	return fmt.Errorf("%w; whoever may write that file runs safebrowsing %s -remove -file %s %s", err, word, path, c.Host)
 }
 
-// editList edits a list and has it read at once.
+// editList edits a list, which is then read at once.
 func editList(ctx context.Context, path string, change func(old []byte) ([]byte, error)) error {
 	if err := files.Edit(ctx, path, change); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)

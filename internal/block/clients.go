@@ -170,7 +170,7 @@ type known struct {
 }
 
 // remade returns a table with room: without clients that asked for nothing in two days, and if the rest are
-// too many without those that asked in the fewest minutes. Queries may go on to write to t, which is lost.
+// too many without those that asked in the fewest minutes. Queries may still write to t, which is lost.
 func (t *clientTable) remade(minute uint32) *clientTable {
 	var all []known
 	for i := range t.slots {

@@ -69,7 +69,7 @@ const (
 	mostOnReports = 100            // devices that are told with a report
 )
 
-// left reports whether the client has left. What counts is for how long it went on to ask for resolvers after
+// left reports whether the client has left. What counts is for how long it still asked for resolvers after
 // its last ordinary name: a device that is switched off asks for nothing. Some devices do so each night; they
 // show that by coming back.
 func (w *wanderer) left() bool {
@@ -171,8 +171,8 @@ func (d *devices) minute(now time.Time) uint32 {
 	return 1 + uint32(max(0, now.Sub(d.began))/time.Minute)
 }
 
-// sweep looks, once a minute, who has left and who is back, and returns lines for the log. named says of which zones a server
-// block may tell clients; no address of others is kept.
+// sweep looks, once a minute, who has left and who is back, and returns lines for the log. named says whether a server
+// block may tell clients of its zones; no address of others is kept.
 func (d *devices) sweep(named func(zones string) bool, now time.Time) (left, back []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -149,7 +149,7 @@ type pauseChange string
 const (
 	pauseBegan   pauseChange = "began"   // it is in force, or has a new end
 	pauseEnded   pauseChange = "ended"   // queries have seen the end at its second; the event comes up to half a second later
-	pauseDropped pauseChange = "dropped" // one of before the start of the process does not go on
+	pauseDropped pauseChange = "dropped" // one of before the start of the process does not continue
 	pauseFailed  pauseChange = "failed"  // the file cannot be used, and pauses nothing: once for each version of it
 )
 

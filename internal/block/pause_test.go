@@ -355,7 +355,7 @@ func TestBlockingIsInForceAgainWhereNothingElsePausesIt(t *testing.T) {
 	})
 }
 
-// A pause of before a restart, which does not go on, is not said to be in force.
+// A pause of before a restart, which does not continue, is not said to be in force.
 func TestAPauseThatWasDroppedIsNotSaidToBeInForce(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

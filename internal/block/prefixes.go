@@ -10,7 +10,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// A program on this machine may look up many prefixes in the lists, and have those confirmed that a list
+// A program on this machine may look up many prefixes in the lists, and confirm those that a list
 // holds, as "safebrowsing coverage" does:
 //
 //	Question ──▶ Listings: which lists hold them, and what own lists say of hosts; sends nothing
@@ -130,7 +130,7 @@ func (b *Block) ownSay(name string) (OwnSay, bool) {
 	return OwnSay{}, false
 }
 
-// Confirm has prefixes confirmed that lists hold, in one search at most, if the caller asks for no more
+// Confirm confirms prefixes that lists hold, in one search at most, if the caller asks for no more
 // than Listings.PerSearch. It waits until ctx ends. It returns an error about the question only.
 func (b *Block) Confirm(ctx context.Context, q Question) (c Confirmed, err error) {
 	s := b.service.Load()

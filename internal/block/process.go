@@ -43,7 +43,7 @@ type Process struct {
 
 	changing   sync.Mutex // held while lists of the server are opened, or pages
 	unusable   say.Daily  // of these lists
-	confirming sync.Mutex // held while a program has prefixes confirmed
+	confirming sync.Mutex // held while prefixes are confirmed for a program
 
 	mu      sync.Mutex
 	blocks  []*Block
@@ -72,7 +72,7 @@ func (m moment) seen(now time.Time, booted time.Duration) time.Time {
 	return m.at
 }
 
-// Count has reports tell how many names the process has decided about. It is called before blocks
+// Count says how many names the process has decided about, for reports. It is called before blocks
 // start.
 func (p *Process) Count(checked func() int64) {
 	p.mu.Lock()
@@ -159,7 +159,7 @@ func (p *Process) openPages() {
 // page is the process as pages may show it. It implements status.Source.
 type page struct{ *Process }
 
-// Report implements status.Source: names and devices that server blocks do not let the page have are left out, and those of
+// Report implements status.Source: names and devices that server blocks do not let the page have are left out, and the ones from
 // before a reload that has taken the word names away.
 func (p page) Report() status.Report {
 	r, shows := p.Process.Report(), zonesOf(p.all(), showsNames)

@@ -20,7 +20,7 @@ import (
 // Explained is a decision about a host, with what to say about it.
 type Explained struct {
 	lookup.Decision
-	Suspected bool      // a query would have the server asked about it
+	Suspected bool      // the server is asked about it on a query
 	Confirmed time.Time // when the server said so; zero: unknown, or it has not
 	Unchecked bool      // the block does not check the name, or not now
 	Note      string    // what the decision does not say
@@ -28,7 +28,7 @@ type Explained struct {
 
 // Explain decides on a host as Check does, in words. It never asks the server. qname is the
 // name of the host as InScope takes it. Of a pause it knows in a running server only: a CoreDNS
-// that has started since does not go on with one, and its folder does not tell.
+// that has started since does not continue one, and its folder does not tell.
 func (b *Block) Explain(h lookup.Host, qname string) Explained {
 	if until, paused := b.PausedUntil(); paused && b.Stored == nil {
 		return Explained{Unchecked: true, Note: "not checked: blocking is paused until " + say.Time(until)}

@@ -100,7 +100,7 @@ type Block struct {
 	LookBack       time.Duration  // for how long it is kept who asked for what; 0: not at all
 }
 
-// Keep says which names are answered here, and not forwarded, so that clients go on asking this server.
+// Keep says which names are answered here, and not forwarded, so that clients keep asking this server.
 // The zero Keep means a stanza without keep_clients.
 type Keep uint8
 

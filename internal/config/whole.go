@@ -33,7 +33,7 @@ type Listening struct {
 // Listener is one zone of a server block, with the transport and the port where it listens.
 type Listener struct{ Zone, Transport, Port string }
 
-// ports are those of transports, unless a key names another one. Plain DNS has the one of the flag -dns.port.
+// ports are the usual ones of transports, unless a key names another one. Plain DNS has the flag -dns.port's.
 var ports = map[string]string{
 	transport.TLS: transport.TLSPort, transport.QUIC: transport.QUICPort,
 	transport.GRPC: transport.GRPCPort, transport.HTTPS: transport.HTTPSPort, transport.HTTPS3: transport.HTTPSPort,

@@ -54,7 +54,7 @@ func (c *Client) Listings(ctx context.Context, q block.Question) (l block.Listin
 	return l, err
 }
 
-// Confirm asks to have prefixes confirmed, see block.Process.
+// Confirm asks to confirm prefixes, see block.Process.
 func (c *Client) Confirm(ctx context.Context, q block.Question) (d block.Confirmed, err error) {
 	_, err = c.Post(ctx, "/confirm", q, &d)
 	return d, err
@@ -140,7 +140,7 @@ func Corefile() string {
 	return ""
 }
 
-// roots reports whether a file is of root, or of who is root by sudo, and not everybody may write it.
+// roots reports whether a file belongs to root, or to whoever is root by sudo, and not everybody may write it.
 func roots(path string) bool {
 	info, err := os.Stat(path)
 	if err != nil {

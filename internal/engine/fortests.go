@@ -55,7 +55,7 @@ func (r ForTests) Forget(address string) {
 	maps.DeleteFunc(r.past.ledgers, func(id Identity, _ *updater.Ledger) bool { return Overlap(id.Address, address) })
 }
 
-// SetFirstContact has later engines draw their first contact with f, see
+// SetFirstContact makes f draw the first contact of later engines, see
 // updater.Config, and returns what drew it before.
 func (r ForTests) SetFirstContact(f func() time.Duration) (before func() time.Duration) {
 	r.work.Lock()

@@ -208,7 +208,7 @@ func (r *reporter) fetched(e updater.Event) {
 	log.Errorf("Cannot update lists %s: %v. %s. Next try not before %s%s%s", e.List, e.Err, r.stays(e.Err), say.Time(e.Due), apart(e), r.hint(e.Err, e.Due))
 }
 
-// rekeyed begins anew with another key: its first failure is a line, also if it is that of the one before.
+// rekeyed begins anew with another key: its first failure is a line, also if it is the same as with the key before.
 func (r *reporter) rekeyed() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -221,7 +221,7 @@ func (r *reporter) rekeyed() {
 	}
 }
 
-// answered notes lists that the server has answered about: trouble ends with that of the last list.
+// answered notes lists that the server has answered about: trouble ends when the last list's trouble ends.
 func (r *reporter) answered(lists string) {
 	trouble := len(r.troubled) > 0
 	for name := range strings.SplitSeq(lists, ", ") {

@@ -249,7 +249,7 @@ func (s *Stored) Close() {
 	s.client.Close()
 }
 
-// A program on this machine that has prefixes confirmed has the share of one client: that of lookup.Program.
+// A program on this machine that asks to confirm prefixes has the share of one client, lookup.Program.
 
 // Left returns how many searches a program on this machine may still cause today, or -1 if there is no
 // budget.

@@ -64,7 +64,7 @@ func TestListsOfGoogleServeItsOtherServiceUntilThatHasDelivered(t *testing.T) {
 		for _, way := range []struct {
 			name             string
 			restart, memory  bool
-			otherKey, unlike bool // unlike: the lists are of another server
+			otherKey, unlike bool // unlike: the lists are from another server
 		}{
 			{name: "restart", restart: true},
 			{name: "restart, other key", restart: true, otherKey: true},

@@ -77,7 +77,7 @@ func Replace(path string, write func(*os.File) error) error {
 // may give it away.
 func ReplaceLike(path string, write func(*os.File) error) error {
 	return RealDisk().replace(path, Unfinished(filepath.Base(path)), func(f *os.File) error {
-		_ = keepOwner(path, f) // else it is of who runs the program
+		_ = keepOwner(path, f) // else it belongs to whoever runs the program
 		return write(f)
 	})
 }

@@ -17,7 +17,7 @@ var WaitLimit = 800 * time.Millisecond
 // hurried is the limit while another wait continues that was given up: the same disk hangs.
 func hurried() time.Duration { return WaitLimit / 10 }
 
-// hung counts waits that were given up and go on. It is a package variable because those who
+// hung counts waits that were given up and have not ended. It is a package variable because those who
 // wait do not know each other, and the process has its disks in common.
 var hung atomic.Int32
 

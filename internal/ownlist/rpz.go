@@ -160,7 +160,7 @@ func isClass(word []byte) bool {
 type zone struct {
 	origin, apex       []byte
 	hasOrigin, hasApex bool   // needed because the name of the root is empty
-	guessed            bool   // the apex may be below that of the zone: only an $ORIGIN after the first records has it
+	guessed            bool   // the apex may be below the zone's own: only an $ORIGIN after the first records has it
 	owner              []byte // of the last record, as written
 	open               bool   // an SOA record has an open parenthesis
 }

@@ -302,7 +302,7 @@ func (p *downloads) taken() []string {
 	return slices.Sorted(maps.Values(p.names))
 }
 
-// errInward is why a redirect is not followed: somebody outside must not have this server ask
+// errInward is why a redirect is not followed: somebody outside must not make this server ask
 // what only machines inside may, such as a router's page or the metadata of a cloud.
 var errInward = errors.New("a redirect from a public address to one that is not public")
 
@@ -317,7 +317,7 @@ func isInward(a netip.Addr) bool {
 	return a.IsLoopback() || a.IsPrivate() || a.IsLinkLocalUnicast() || a.IsUnspecified() || a.IsMulticast() || shared.Contains(a)
 }
 
-// shared are addresses between a provider and its customers (RFC 6598). nat64 are those of IPv4 addresses behind a
+// shared are addresses between a provider and its customers (RFC 6598). nat64 are the ones for IPv4 addresses behind a
 // NAT64 (RFC 6052); in 64:ff9b:1::/48 (RFC 8215) only the network knows which bytes are the IPv4 address.
 var (
 	shared = netip.MustParsePrefix("100.64.0.0/10")

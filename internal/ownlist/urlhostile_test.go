@@ -366,7 +366,7 @@ func elsewhereServer(t *testing.T, h http.Handler) string {
 	return s.URL
 }
 
-// A list must not have this machine ask what only machines inside may, and quote the answer.
+// A list must not make this machine ask what only machines inside may, and quote the answer.
 func TestARedirectLeadsNoPublicAddressInwards(t *testing.T) {
 	var asked atomic.Int32
 	inside := elsewhereServer(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

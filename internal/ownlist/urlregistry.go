@@ -86,7 +86,7 @@ type URLList struct {
 
 // OpenURL keeps a list fresh until Close. If the list is open with an equal URL and DB, they
 // share it: the shortest Refresh and the largest MaxBytes hold, and Wide if one of them has it; the Resolvers and reading
-// are those of the oldest Open without a Close. reading says how lines are read; its path is not used.
+// are as in the oldest Open without a Close. reading says how lines are read; its path is not used.
 //
 // OpenURL does not wait for a server. It cannot fail: what goes wrong, also with the disk, is
 // reported. Events of a shared list go to the report of the oldest Open without a Close.

@@ -268,7 +268,7 @@ func TestAShorterIntervalHoldsBeforeTheFirstFetch(t *testing.T) {
 	})
 }
 
-// A reload opens the lists before it closes those of the Corefile before: how they are fetched and read is as the new one says.
+// A reload opens the lists before it closes the old Corefile's: how they are fetched and read is as the new one says.
 func TestAReloadChangesHowAListIsFetchedAndRead(t *testing.T) {
 	withClock(t, "192.0.2.7 bad.example\n", func(w *clocked) {
 		asked, client := "", w.client

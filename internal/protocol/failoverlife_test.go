@@ -107,7 +107,7 @@ func (m *month) publish(n int) {
 	}
 }
 
-// change has one relay fail or work again.
+// change makes one relay fail or work again.
 func (m *month) change() {
 	i := m.chance.IntN(3)
 	if i == m.anchor {

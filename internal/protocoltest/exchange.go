@@ -30,7 +30,7 @@ const (
 	cancelled                // the client lost interest, which is no failure
 )
 
-// begin notes a request that has just arrived, has it judged, and makes its reply.
+// begin notes a request that has just arrived, judges it, and makes its reply.
 func (s *Server) begin(r *http.Request) *exchange {
 	x := &exchange{server: s, query: parseQuery(r), key: credential(r)}
 	now := time.Now()
@@ -193,7 +193,7 @@ func (s *Server) Requests(method string) []Request {
 }
 
 // Forget forgets all requests but the last keep, and of each list all versions but the last
-// keep, so that a test can go on for hours. It returns how many requests it has forgotten. A
+// keep, so that a test can run for hours. It returns how many requests it has forgotten. A
 // client that sends a forgotten version gets a full update.
 func (s *Server) Forget(keep int) (forgotten int) {
 	s.locked(func() {

@@ -73,7 +73,7 @@ func Load(s *Server, r io.Reader) error {
 	return nil
 }
 
-// confirm has searches confirm an expression with the threat type of its list.
+// confirm makes searches confirm an expression with the threat type of its list.
 func (l listed) confirm(s *Server) {
 	if l.list == extendedList {
 		s.AddExtendedThreat(l.expression)
@@ -173,7 +173,7 @@ func (s *Server) AddFullHash(hash []byte, details ...*ThreatDetail) {
 }
 
 // SetCacheDuration sets the cache_duration of later answers of searches, or of each match
-// in them, 300 seconds at the start; in Web Risk expire_time is so much later than the
+// in them, 300 seconds at the start; in Web Risk expire_time is this much later than the
 // answer. A negative one leaves the field out.
 func (s *Server) SetCacheDuration(d time.Duration) { s.locked(func() { s.cacheFor = d }) }
 

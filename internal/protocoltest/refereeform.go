@@ -90,7 +90,7 @@ type clocks struct {
 	riskLists map[string]listClock
 }
 
-// as has the referee judge those who ask with a key or an access token from now on. A
+// as makes the referee judge those who ask with a key or an access token from now on. A
 // new token is no new client, since tokens are short-lived; it is one after a token
 // that was refused, as with keys.
 func (r *referee) as(key string) {

@@ -88,7 +88,7 @@ func (b *body) Close() error {
 	return nil
 }
 
-// endlessBytes fills p with a well-formed beginning of a message that could go on
+// endlessBytes fills p with a well-formed beginning of a message that could last
 // for ever: empty fields of an unknown number.
 func endlessBytes(p []byte) int {
 	for i := range p {

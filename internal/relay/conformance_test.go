@@ -104,7 +104,7 @@ func (s *subject) fetched(contents map[string][]string) bool {
 	return true
 }
 
-// change has the second contents replace the first.
+// change replaces the first contents with the second.
 func (s *subject) change(t *testing.T) {
 	t.Helper()
 	s.note(t)

@@ -15,7 +15,7 @@ type sharedLists struct {
 	metrics *fleetMetrics
 }
 
-// openFleet has the engine share lists, clocks and counts over the Redis of openRedis, if there is
+// openFleet makes the engine share lists, clocks and counts over the Redis of openRedis, if there is
 // one.
 func (r *Relay) openFleet() {
 	switch {

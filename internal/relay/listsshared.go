@@ -52,7 +52,7 @@ type making struct {
 type kept struct {
 	of     *state
 	answer Answer
-	site   netip.Addr // of the client that had it made
+	site   netip.Addr // of the client that asked for it
 	shared bool       // another site has asked for it, too
 }
 

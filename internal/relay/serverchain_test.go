@@ -48,7 +48,7 @@ func TestNoAnswerIsOlderThan30MinutesBehindTwoRelays(t *testing.T) {
 	}
 }
 
-// chainEnds lets a threat end right after the first relay has had it confirmed. The second
+// chainEnds lets a threat end right after the first relay has confirmed it. The second
 // relay learns of it when warmed old, and its client asks shortly before the end.
 func chainEnds(t *testing.T, ttl, delay, warmed, before time.Duration) {
 	w := newWorld(t)

@@ -100,7 +100,7 @@ func (c cuttable) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.RoundTripper.RoundTrip(r)
 }
 
-// connect has all clients reach a relay, or none with nil.
+// connect lets all clients reach a relay, or none with nil.
 func (h *herd) connect(handler http.Handler) {
 	for _, c := range h.clients {
 		c.wire.connect(handler, 0)

@@ -69,7 +69,7 @@ func newWorld(t testing.TB) *world {
 	return w
 }
 
-// threaten lists expressions as phishing and has searches confirm them.
+// threaten lists expressions as phishing, and searches confirm them.
 func (w *world) threaten(expressions ...string) {
 	w.suspect(expressions...)
 	for _, e := range expressions {

@@ -95,7 +95,7 @@ end
 return out`)
 
 // store writes values, unless there is a younger one or one of a newer format, and ends claims. One
-// that is younger than ARGV[2], in milliseconds, is of a time when the clock of Redis was ahead. Times are
+// that is younger than ARGV[2], in milliseconds, is from a time when the clock of Redis was ahead. Times are
 // compared as numbers: Lua compares strings by the locale of Redis.
 var store = NewScript(`
 local n = #KEYS / 2

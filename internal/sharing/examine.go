@@ -20,7 +20,7 @@ type Fleet struct {
 	Alive  bool   // a relay has used these keys within the last minutes
 	Holder string // of the lease; "": nobody has it
 	Left   time.Duration
-	Lists  []SharedList // by name; while somebody has a lease, those of its protocol
+	Lists  []SharedList // by name; while somebody has a lease, only lists of its protocol
 
 	leased []string // schedules: each protocol has one, and a lease and lists of its own
 }

@@ -120,7 +120,7 @@ func TestNewsAreHeardAfterANewKey(t *testing.T) {
 	})
 }
 
-// Values that are too large for any relay are removed, and the relays go on.
+// Values that are too large for any relay are removed, and the relays keep working.
 func TestValuesThatAreTooLargeAreRemoved(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()

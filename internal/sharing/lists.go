@@ -120,7 +120,7 @@ func (s *Store) fetch(prefix string, h head, b blob) ([]byte, error) {
 	defer cancel()
 	var raw []byte // grows as parts come: a head alone allocates little
 	for i := range b.parts() {
-		// Of a part that is too long only so much that this is seen. A missing one is empty.
+		// Of a part that is too long only enough to see this. A missing one is empty.
 		v, err := s.cfg.Client.Do(ctx, "read", "GETRANGE", []string{b.key(prefix, i)}, "0", strconv.Itoa(partBytes))
 		if err != nil {
 			return nil, err

@@ -429,7 +429,7 @@ func TestARelayLeavesANewerFormatAlone(t *testing.T) {
 	r.lead(t)
 }
 
-// Relays of a newer version fetch since. The one that had the lease before does not go on alone when Redis goes away, however
+// Relays of a newer version fetch since. The one that had the lease before does not continue alone when Redis goes away, however
 // long ago that was.
 func TestTheLastHolderBeforeANewerFormatDoesNotGoOnAlone(t *testing.T) {
 	testkit.Long(t)
@@ -518,7 +518,7 @@ func TestContentsAreCheckedAndInParts(t *testing.T) {
 	if got := server.Do("STRLEN", parts); got != fmt.Sprintf(":%d", partBytes) {
 		t.Errorf("Expected a part of %d bytes, got %s", partBytes, got)
 	}
-	// Who finds damage has the holder publish again.
+	// Who finds damage makes the holder publish again.
 	for _, test := range []struct {
 		damage func()
 		want   string

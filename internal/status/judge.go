@@ -60,7 +60,7 @@ func (r *Report) unsure(service int) string {
 	return "suspected names pass"
 }
 
-// service adds what there is to say about a service. unsure is of it.
+// service adds what there is to say about a service. unsure are its own.
 func (r *Report) service(s *Service, unsure string) {
 	if notice := (Words{s.Notice, s.Advisory}); s.Notice != "" && !slices.Contains(r.Notices, notice) {
 		r.Notices = append(r.Notices, notice)
@@ -142,7 +142,7 @@ func (r *Report) lists(s *Service) (said bool) {
 // globalCache is the list of mode realtime, whose names are likely safe.
 const globalCache = "gc-32b"
 
-// group is lists of which the same is told.
+// group is lists about which the same is told.
 type group struct {
 	names     []string
 	notBefore time.Time // when all may be fetched

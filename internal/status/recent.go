@@ -100,7 +100,7 @@ type minute struct {
 	gone   []uint64 // hashes of names that were last blocked then, and went for others
 }
 
-// recent reports whether a minute is of the hour that ends with minute now: the clock may have been set back.
+// recent reports whether a minute belongs to the hour that ends with minute now: the clock may have been set back.
 func (m *minute) recent(now int64) bool { return m.number <= now && now-m.number < hour }
 
 // anHour counts the names of one hour of local time.

@@ -252,7 +252,7 @@ func TestADayCountsFromMidnight(t *testing.T) {
 	}
 }
 
-// A day may have 25 hours, and all of them are of today.
+// A day may have 25 hours, and all of them are today's.
 func TestTheDayOnWhichClocksAreSetBackIsWhole(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	testkit.Must(t, err)

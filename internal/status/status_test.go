@@ -400,7 +400,7 @@ func TestThePageHasTheDayAndItsLine(t *testing.T) {
 	}
 }
 
-// An answer that is being read stays, and whoever wants it can have any page stay.
+// An answer that is being read stays, and whoever wants it can make any page stay.
 func TestThePageRenewsItself(t *testing.T) {
 	h := handler(fixed{healthy()})
 	for target, want := range map[string]string{"/": "60", "/?host=a.example": "", "/?stay": "", "/status.json": ""} {

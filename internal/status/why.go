@@ -29,7 +29,7 @@ type Why struct {
 // The verdicts, the gravest first. A name is Unknown where no list could tell, and not safe.
 const (
 	VerdictBlocked   = "blocked"
-	VerdictSuspected = "suspected" // a query would have it confirmed
+	VerdictSuspected = "suspected" // the server is asked about it on a query
 	VerdictUnknown   = "unknown"
 	VerdictPasses    = "passes"
 )

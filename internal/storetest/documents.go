@@ -150,7 +150,7 @@ func (s *spender) drain(n int) (allowed int) {
 	return allowed
 }
 
-// oneBudget has three processes spend one budget.
+// In oneBudget three processes spend one budget.
 func oneBudget(t *testing.T, m Medium) {
 	const budget, processes = 100, 3
 	sent := make(chan int, processes)

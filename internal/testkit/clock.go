@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// ClockSet returns what time.Now would have returned instead of now, had the wall clock been set by so much before: the
+// ClockSet returns what time.Now would have returned instead of now, had the wall clock been set by this much before: the
 // monotonic clock runs on. No function of package time makes such a time. now has a reading of the monotonic clock, which it
 // has not in synctest; the seconds of the wall clock are above 30 bits of nanoseconds in its first field, see time.Time.
 func ClockSet(now time.Time, by time.Duration) time.Time {

@@ -96,7 +96,7 @@ func (h hang) run(t *testing.T, act func(s *served)) time.Duration {
 	return time.Since(<-told)
 }
 
-// point returns the function of a tracer that has the disk hang until it is released.
+// point returns the function of a tracer that makes the disk hang until it is released.
 func (h hang) point(tr *tracer, hung chan struct{}) func(int, call) error {
 	after, begun := h.after == "", false
 	return func(_ int, c call) error {
@@ -257,7 +257,7 @@ func (s *served) awaits(text string, n int) {
 	}
 }
 
-// serverVariable has this test binary be a server, with the first contact at once. Its value
+// serverVariable makes this test binary a server, with the first contact at once. Its value
 // is "coredns", or for a relay the endpoint that it asks.
 const serverVariable = "CRASH_SERVER"
 

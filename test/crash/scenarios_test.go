@@ -346,7 +346,7 @@ func moveBudget(p place) error {
 	return errors.Join(spendSome(p, ledger), p.say("moved"))
 }
 
-// publish has a relay serve a content of the large list.
+// publish makes a relay serve a content of the large list.
 func publish(lists *relay.Lists, version string) error {
 	return lists.Publish([]lookup.List{{Name: large, Version: []byte(version), Set: setOf(large, version)}})
 }

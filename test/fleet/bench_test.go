@@ -33,7 +33,7 @@ const (
 // BenchmarkFleet measures a relay, a process on one core, with lists of ten million entries and
 // many clients, each with a connection of its own that stays: of the prefixes that they ask for, nine
 // in ten are cached. The lists change once, each client gets the change, and some new ones get full
-// lists. The figures are those of the process, but for load-CPU-s, which is that of this one: it is
+// lists. The figures are the relay's own, but for load-CPU-s, which is this process's own: it is
 // the clients and the server. Peak memory is from its start on. Run it with -benchtime 1x, on a
 // machine that does nothing else.
 func BenchmarkFleet(b *testing.B) {
@@ -43,7 +43,7 @@ func BenchmarkFleet(b *testing.B) {
 	}
 }
 
-// benchFleet measures a relay with a number of clients that make so many searches a second together.
+// benchFleet measures a relay with a number of clients that together make a given number of searches a second.
 func benchFleet(b *testing.B, entries [][]byte, clients, searches int) {
 	g := judge(b, nil)
 	for _, list := range []string{"se-4b", "mw-4b"} {
@@ -134,7 +134,7 @@ type lightClient struct {
 	versions [][]byte
 }
 
-// newLoad makes the clients and has the relay answer the hot prefixes once. All clients hold
+// newLoad makes the clients and asks the relay for the hot prefixes once. All clients hold
 // the first lists: one has fetched them for all.
 func newLoad(b *testing.B, r *relay, entries [][]byte, clients, searches int) *load {
 	l := &load{b: b, r: r, searches: searches, hot: entries[:benchHot], cold: entries[benchHot : len(entries)/2]}
@@ -157,7 +157,7 @@ func (l *load) newClient() *lightClient {
 	return &lightClient{http: &http.Client{Transport: transport, Timeout: time.Minute}}
 }
 
-// run has the clients ask for a time.
+// run lets the clients ask for a time.
 func (l *load) run(d time.Duration) {
 	l.b.Helper()
 	var wg sync.WaitGroup

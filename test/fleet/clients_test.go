@@ -54,7 +54,7 @@ func resolvers(t testing.TB, endpoints []string, cold bool) (all []client) {
 	return all
 }
 
-// corefile is that of a resolver that waits long for its server, since the machine may be
+// corefile is the one for a resolver that waits long for its server, since the machine may be
 // busy, and whose only client may ask all at once.
 func (r resolver) corefile(endpoint, db string) string {
 	_, port, _ := net.SplitHostPort(r.address)

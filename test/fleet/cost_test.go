@@ -55,7 +55,7 @@ func inThisProcess(t testing.TB, endpoints []string) (all []client) {
 	return all
 }
 
-// measure has n clients decide about names and returns what that costs.
+// measure lets n clients decide about names and returns what that costs.
 func measure(t *testing.T, n int, names []name, start func(testing.TB, []string) []client, relayed bool) (c cost) {
 	t.Helper()
 	t.Run(fmt.Sprintf("relay %t", relayed), func(t *testing.T) { // the clients end with this test
@@ -79,7 +79,7 @@ func measure(t *testing.T, n int, names []name, start func(testing.TB, []string)
 	return c
 }
 
-// decideAll has all clients decide about all names, at the same time and each beginning with
+// decideAll lets all clients decide about all names, at the same time and each beginning with
 // another name.
 func decideAll(t testing.TB, clients []client, names []name) {
 	t.Helper()

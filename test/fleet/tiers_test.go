@@ -156,7 +156,7 @@ type violations struct {
 	again atomic.Int32 // of these: prefixes asked for again, which suffer judges
 }
 
-// Errorf is that of the test, but for prefixes that are asked for again.
+// Errorf is the test's own, but for prefixes that are asked for again.
 func (v *violations) Errorf(format string, args ...any) {
 	v.TB.Helper()
 	v.n.Add(1)
@@ -420,7 +420,7 @@ func questions(c client, known, fresh []name, i, n int) (all []question) {
 	return all
 }
 
-// judge has a client answer a question, and judges the answer.
+// judge asks a client a question, and judges the answer.
 func (p *provider) judge(c client, q question, cut bool) {
 	p.t.Helper()
 	begun := time.Now()

@@ -24,7 +24,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// minimumWait is that of the judging servers: a second request for lists within a test would
+// minimumWait is what the judging servers ask for: a second request for lists within a test would
 // be early.
 const minimumWait = 30 * time.Minute
 
@@ -99,7 +99,7 @@ func (g *judged) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	g.Server.ServeHTTP(w, q)
 }
 
-// publish lists names as phishing and has searches confirm those that are threats.
+// publish lists names as phishing, and searches confirm those that are threats.
 func publish(g *protocoltest.Server, names []name) {
 	g.SetMinimumWait("", minimumWait)
 	var entries [][]byte

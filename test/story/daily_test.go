@@ -48,7 +48,7 @@ var dailyQuestions = map[string]daily{
 }
 
 // Each question of an ordinary day is answered by one command, whose words answer it and which does what it
-// says. The table of test/README.md has the commands and how many letters they have; those of others are a record.
+// says. The table of test/README.md has the commands and how many letters they have; the figures of others are a record.
 func TestDailyQuestions(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()

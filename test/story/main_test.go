@@ -60,7 +60,7 @@ func programs(t *testing.T) map[string]string {
 	return paths
 }
 
-// serviceWith returns a service with phishing, the first of which it confirms.
+// serviceWith returns a service that lists phishing and confirms the first of it.
 func serviceWith(t *testing.T, expressions ...string) *protocoltest.Server {
 	t.Helper()
 	google := protocoltest.New(t)

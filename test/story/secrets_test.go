@@ -68,7 +68,7 @@ func (l *traces) wantNo(t *testing.T, secret string) {
 	}
 }
 
-// keyInHeader starts a service with two phishing names, one of which it confirms, and keeps every request but
+// keyInHeader starts a service with two phishing names, confirms one of them, and keeps every request but
 // the header of the key. Searches after the first fail, and the answer repeats the key.
 func keyInHeader(t *testing.T, kept *traces) string {
 	google := serviceWith(t, "malware.example.net/", "later.example.net/")

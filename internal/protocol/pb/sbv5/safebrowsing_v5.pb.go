@@ -141,7 +141,7 @@ type ThreatAttribute int32
 const (
 	ThreatAttribute_THREAT_ATTRIBUTE_UNSPECIFIED ThreatAttribute = 0 // never enforce
 	ThreatAttribute_CANARY                       ThreatAttribute = 1 // not for enforcement
-	ThreatAttribute_FRAME_ONLY                   ThreatAttribute = 2 // only for frames, of which the page is one; not for what it loads
+	ThreatAttribute_FRAME_ONLY                   ThreatAttribute = 2 // only for frames, and the page is one; not for what it loads
 )
 
 // Enum value maps for ThreatAttribute.
