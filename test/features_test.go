@@ -96,7 +96,7 @@ func TestWhyIsAnsweredFromWhatIsKnown(t *testing.T) {
 	tests := []struct{ name, want string }{
 		{"clean.example.org", "verdict=safe note=no threat list has it"},
 		{"192.0.2.1", "verdict=safe note=no threat list has it; an IP address: a browser that opens it asks no name server, so no DNS blocks it"},
-		{"www.evil.example.com", "verdict=unsure decided_by=list warning=suspected, not confirmed (Safe Browsing) list=se-4b expression=evil.example.com/ note=suspected: a query would have it confirmed by the server"},
+		{"www.evil.example.com", "verdict=unsure decided_by=list warning=suspected, not confirmed (Safe Browsing) list=se-4b expression=evil.example.com/ note=suspected: the server is asked about it on a query"},
 		{"www.good.example", "verdict=safe decided_by=allow list=Corefile"},
 		{"blocked.example", "verdict=unsafe decided_by=block list=own.txt line=2 expression=blocked.example/ unblock=remove blocked.example from the list, or add: allow blocked.example"},
 		{`b\195\188cher.example`, "verdict=unsafe decided_by=block list=own.txt line=3 expression=xn--bcher-kva.example/ unblock=remove xn--bcher-kva.example from the list, or add: allow xn--bcher-kva.example"},
@@ -140,7 +140,7 @@ func TestWhyTellsOfWaits(t *testing.T) {
 	w.google.Break("search", 1, protocoltest.Fault{Status: 429})
 	w.run("explain")
 	testkit.Until(w.t, "the list", func() bool { return strings.Contains(w.why("evil.example.com"), "note=suspected") })
-	testkit.WantParts(t, w.why("evil.example.com"), "a query would have it confirmed")
+	testkit.WantParts(t, w.why("evil.example.com"), "the server is asked about it on a query")
 	w.wantPassed("evil.example.com.", dns.TypeA)
 	testkit.Until(w.t, "the pause", func() bool { return strings.Contains(w.why("evil.example.com"), "passes for now") })
 	testkit.WantParts(t, w.why("evil.example.com"), "confirmations are paused until 20", "status 429")

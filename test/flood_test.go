@@ -27,7 +27,7 @@ import (
 )
 
 var (
-	floodAll  = flag.Bool("flood.all", false, "have TestFlood try every flood, at -flood.rate and for -flood.for")
+	floodAll  = flag.Bool("flood.all", false, "let TestFlood try every flood, at -flood.rate and for -flood.for")
 	floodRate = flag.Int("flood.rate", 4_000, "queries a second of each flood, with -flood.all")
 	floodTime = flag.Duration("flood.for", 5*time.Second, "how long each flood lasts, with -flood.all")
 )

@@ -15,7 +15,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-var sigtermAll = flag.Bool("sigterm.all", false, "have TestSIGTERM try every moment; otherwise a sample")
+var sigtermAll = flag.Bool("sigterm.all", false, "let TestSIGTERM try every moment; otherwise a sample")
 
 // stops are moments at which CoreDNS is told to end.
 var stops = []struct {

@@ -69,7 +69,7 @@ func TestTheStatusPageSaysWhatProtectsAndWhatWasBlocked(t *testing.T) {
 		"evil.example.com":                   {"evil.example.com is blocked", "suspected social engineering (Safe Browsing)</li>", "List: se-4b", "To let it pass: allow evil.example.com"},
 		"https://blocked.example.org/x":      {"blocked.example.org is blocked", "List: own.txt"},
 		"unknown.evil.example.com.":          {"unknown.evil.example.com is blocked", "Decided by: cache"},
-		"suspected.example.net":              {"suspected.example.net is suspected", "a query would have it confirmed by the server", "List: se-4b"},
+		"suspected.example.net":              {"suspected.example.net is suspected", "the server is asked about it on a query", "List: se-4b"},
 		"fine.example.org":                   {"fine.example.org passes", "no threat list has it"},
 		"http://192.0.2.1/x":                 {"192.0.2.1 passes", "an IP address: a browser that opens it asks no name server"},
 		"not a host":                         {"This is not a host name."},

@@ -30,7 +30,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-var allStubs = flag.Bool("stubs.all", false, "have TestWhoAsksWhomBeforeAndAfterKeepClients try Knot Resolver and browsers, too")
+var allStubs = flag.Bool("stubs.all", false, "let TestWhoAsksWhomBeforeAndAfterKeepClients try Knot Resolver and browsers, too")
 
 // stub is a client, or a resolver in front of one, that is told to ask this server.
 type stub struct {

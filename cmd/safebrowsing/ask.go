@@ -190,7 +190,7 @@ pause.
    sudo safebrowsing resume`,
 		Flags: askFlags(
 			&cli.StringFlag{Name: "block", Usage: "pause only the server blocks that check this `ZONE`"},
-			&cli.BoolFlag{Name: "keep", Usage: "go on after a restart of CoreDNS"}),
+			&cli.BoolFlag{Name: "keep", Usage: "keep the pause after a restart of CoreDNS"}),
 		Action: asking("pause", func(c *cli.Command, asked *control.Command) error {
 			asked.Zone, asked.Keep = c.String("block"), c.Bool("keep")
 			return nil

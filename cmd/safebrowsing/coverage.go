@@ -55,7 +55,7 @@ func coverageCommand() *cli.Command {
 		Description:     coverageHelp,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "dry-run", Usage: "print how many searches it takes, and send none"},
-			&cli.StringFlag{Name: "resume", Usage: "keep the answers in this `FILE` until all are there, and go on with those in it"},
+			&cli.StringFlag{Name: "resume", Usage: "keep the answers in this `FILE` until all are there, and start from those in it"},
 			&cli.IntFlag{Name: "searches", Usage: "send at most `N` searches (default: as many as it takes)"},
 			&cli.StringFlag{Name: "svg", Usage: "draw the result into this `FILE`"},
 			&cli.StringFlag{Name: "format", Usage: "the `FORM` of the feed: " + strings.Join(feedForms, ", ") + " (default: by its first line)"},
@@ -166,7 +166,7 @@ func (m *measuring) confirm(ctx context.Context, search *confirming, searches in
 	if err == nil || ctx.Err() == nil {
 		return err
 	}
-	how := "with -resume FILE the next run would go on from here"
+	how := "with -resume FILE the next run would continue from here"
 	if m.state.path != "" {
 		how = "run the same command again: it continues with what is in " + m.state.path
 	}

@@ -144,7 +144,7 @@ func TestDoctorOfConfigurations(t *testing.T) {
 		"nobody, no TLS":   {stanza("endpoint http://127.0.0.1:1\ndb DB"), 1, "server", isProblem, "refused"},
 		"another server":   {stanza("endpoint " + page.URL + "\ndb DB"), 1, "server", isProblem, "Safe Browsing v5 server"},
 		"unknown list":     {stanza("endpoint ENDPOINT\ndb DB\nlists se-4b none-4b"), 1, "server", isProblem, "does not have none-4b"},
-		"mistyped list":    {stanza("endpoint ENDPOINT\ndb DB\nlists se-4b pha4-4b"), 1, "server", isProblem, "does not have pha4-4b correct lists, or have the server keep these, too: did you mean pha-4b?"},
+		"mistyped list":    {stanza("endpoint ENDPOINT\ndb DB\nlists se-4b pha4-4b"), 1, "server", isProblem, "does not have pha4-4b correct lists, or add these on the server: did you mean pha-4b?"},
 		"no such name":     {stanza("endpoint http://sb.example\ndb DB\nresolver 127.0.0.1:1"), 1, "resolve", isProblem, "sb.example, by 127.0.0.1:1: read udp"},
 		"through itself":   {".:5398 {\n safebrowsing {\n endpoint http://sb.example\n resolver 127.0.0.1:5398\n }\n}\n", 1, "loop", isWarning, "where this Corefile listens"},
 		"memory only":      {stanza("endpoint ENDPOINT\ndb off"), 0, "folder", isWarning, "in memory only"},
@@ -340,7 +340,7 @@ func TestAdviceForEachStatus(t *testing.T) {
 			{false, 404, "there is no " + d.Title + " server: correct endpoint, or protocol"},
 			{false, 503, "wait: the server cannot answer now, and the plugin retries by itself"},
 			{false, 302, "correct endpoint"},
-			{true, 401, "put a new token into " + dir + "/token, and have something do so every hour; CoreDNS uses it within 5 seconds"},
+			{true, 401, "put a new token into " + dir + "/token, and let a job do so every hour; CoreDNS uses it within 5 seconds"},
 			{true, 403, token}, {true, 429, strings.Replace(quota, "API key", "token", 1)},
 		} {
 			if test.token && !d.Tokens {

@@ -105,7 +105,7 @@ func keyAdvice(o *block.Block) text {
 
 // tokenAdvice says what ends the refusal of a token.
 func tokenAdvice(file string) text {
-	return text(fmt.Sprintf("put a new token into %s, and have something do so every hour; CoreDNS uses it within 5 seconds", file))
+	return text(fmt.Sprintf("put a new token into %s, and let a job do so every hour; CoreDNS uses it within 5 seconds", file))
 }
 
 // apiPage returns the page of the console that enables the API of a service.

@@ -276,7 +276,7 @@ func answerDiagnosis(o *block.Block, address string, offered []protocol.ListInfo
 		}
 	}
 	if len(missing) > 0 {
-		return diagnosis{"server", isProblem, text("it does not have " + strings.Join(missing, ", ")), text("correct lists, or have the server keep these, too" + didYouMean(": ", missing...))}
+		return diagnosis{"server", isProblem, text("it does not have " + strings.Join(missing, ", ")), text("correct lists, or add these on the server" + didYouMean(": ", missing...))}
 	}
 	accepted := "it answers"
 	if o.Config.Secret != "" {

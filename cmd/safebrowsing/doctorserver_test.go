@@ -56,7 +56,7 @@ func TestDoctorOfAnEndpointInTrouble(t *testing.T) {
 		text  string // in its text or advice
 	}{
 		"no key":               {func(w *world) { w.SetKey("SECRET") }, nil, "server", isProblem, "status 403"},
-		"a list that it lacks": {nil, []string{"-lists", "se-4b,pha-4b"}, "server", isProblem, "it does not have pha-4b correct lists, or have the server keep these, too"},
+		"a list that it lacks": {nil, []string{"-lists", "se-4b,pha-4b"}, "server", isProblem, "it does not have pha-4b correct lists, or add these on the server"},
 		"one list":             {nil, []string{"-lists", "mw-4b"}, "lists", isOK, "mw-4b 1 entry; updates every 1h0m0s"},
 		"nothing in the lists": {nil, []string{"-lists", "uws-4b"}, "lists", isProblem, "they protect from nothing"},
 		"nothing to confirm":   {nil, []string{"-lists", "uws-4b"}, "confirm", isSkipped, "no entry to confirm"},
@@ -344,7 +344,7 @@ func TestDoctorOfAToken(t *testing.T) {
 	if d := found["corefile"]; status != 1 || d.Status != isProblem || !strings.Contains(string(d.Text), "token_file: open "+file) || !strings.Contains(string(d.Advice), "or the file that the line names") {
 		t.Errorf("no file: status %d, %+v; all: %s", status, d, out)
 	}
-	renew := "put a new token into " + file + ", and have something do so every hour; CoreDNS uses it within 5 seconds"
+	renew := "put a new token into " + file + ", and let a job do so every hour; CoreDNS uses it within 5 seconds"
 	write(t, file, "STALE\n")
 	long := time.Now().Add(-61 * time.Minute)
 	testkit.Must(t, os.Chtimes(file, long, long))

@@ -232,7 +232,7 @@ func (s *settingUp) key(ctx context.Context, a *answers) (string, error) {
 	} else {
 		s.say("A key of the Safe Browsing API is free, for non-commercial use; others need -protocol webrisk: %s/apis/credentials", cloudConsole)
 	}
-	question := "Key, which is not shown (Enter: go on without one)"
+	question := "Key, which is not shown (Enter: continue without one)"
 	if s.machine.hasKey {
 		question = "Key, which is not shown (Enter: keep the one that is there)"
 	}

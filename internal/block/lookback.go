@@ -71,7 +71,7 @@ func (m *memories) acquire(key memoryKey) (kept *memory, release func()) {
 	if kept == nil {
 		for other := range m.all {
 			if other.zones == key.zones {
-				log.Infof("Look-back for %s starts with nothing: what is remembered for these zones is of other settings", key.zones)
+				log.Infof("Look-back for %s starts with nothing: what is remembered for these zones belongs to other settings", key.zones)
 				break
 			}
 		}

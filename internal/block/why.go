@@ -44,11 +44,11 @@ func (b *Block) Explain(h lookup.Host, qname string) Explained {
 		return b.tell(h, c)
 	}
 	if c.List, c.Expression = c.Suspect.candidates.First(); c.List == "" {
-		e := b.explained(h, lookup.Decision{}, "no threat list has it; with mode "+b.Settings.Mode.String()+" a query has the server asked about it")
+		e := b.explained(h, lookup.Decision{}, "no threat list has it; with mode "+b.Settings.Mode.String()+" the server is asked about it on a query")
 		e.Suspected = true
 		return e
 	}
-	note := "suspected: a query would have it confirmed by the server"
+	note := "suspected: the server is asked about it on a query"
 	if hold := c.Suspect.service.SearchHold(); hold.Active(time.Now()) {
 		meanwhile := "passes"
 		if b.Config.UnsureFails && !b.Config.Monitor {

@@ -28,7 +28,7 @@ func TestTheEndOfVersion4IsAWarningUntilTheDayAndAnErrorFromThenOn(t *testing.T)
 			t.Errorf("Before the day: %q", got)
 		}
 		time.Sleep(time.Minute)
-		testkit.WantParts(t, lines.Only(t, "Google has ended"), "[ERROR]", "Change protocol v4 to v5. DNS and your own lists go on")
+		testkit.WantParts(t, lines.Only(t, "Google has ended"), "[ERROR]", "Change protocol v4 to v5. DNS and your own lists keep working")
 		if len(e.Lists()) != 1 {
 			t.Error("The list is not in force any more")
 		}

@@ -417,7 +417,7 @@ func TestAListThatIsEmptyOnPurposeIsTaken(t *testing.T) {
 
 func TestABigFileIsPolledEachTenthTime(t *testing.T) {
 	watching(t, func(w *watched) {
-		filling := strings.Repeat("# a comment of sixty-four bytes, to have the file be a big one.\n", bigFile/64)
+		filling := strings.Repeat("# a comment of sixty-four bytes that makes the file a big one..\n", bigFile/64)
 		write(t, w.path, "two.example\n"+filling)
 		polled()
 		w.want("loaded", "two.example")

@@ -114,7 +114,7 @@ func TestVersion4EndsAtGooglesServerOn31March2027(t *testing.T) {
 		{"2026-11-23T12:00:00Z", "Google ends Safe Browsing v4 on 31 March 2027, in 128 days: from then on its server may stop at any time, and then lists are not updated and names are not confirmed. Change protocol v4 to v5: the lists stay in force", false},
 		{"2027-03-29T12:00:00Z", "Google ends Safe Browsing v4 on 31 March 2027, in 2 days: from then on its server may stop at any time, and then lists are not updated and names are not confirmed. Change protocol v4 to v5: the lists stay in force", false},
 		{"2027-03-30T23:59:59Z", "Google ends Safe Browsing v4 on 31 March 2027, tomorrow: from then on its server may stop at any time, and then lists are not updated and names are not confirmed. Change protocol v4 to v5: the lists stay in force", false},
-		{"2027-03-31T00:00:00Z", "Google has ended Safe Browsing v4 on 31 March 2027: its server may stop at any time, and then lists are not updated and names are not confirmed. Change protocol v4 to v5. DNS and your own lists go on", true},
+		{"2027-03-31T00:00:00Z", "Google has ended Safe Browsing v4 on 31 March 2027: its server may stop at any time, and then lists are not updated and names are not confirmed. Change protocol v4 to v5. DNS and your own lists keep working", true},
 	} {
 		now, err := time.Parse(time.RFC3339, tc.now)
 		testkit.Must(t, err)

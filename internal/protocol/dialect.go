@@ -276,7 +276,7 @@ func (e Ending) Text(now time.Time) string {
 	case e.At.IsZero():
 		return ""
 	case e.Over(now):
-		return fmt.Sprintf("Google has ended %s on %s: its server may stop at any time, and then lists are not updated and names are not confirmed. %s. DNS and your own lists go on", e.title, day, e.Advice())
+		return fmt.Sprintf("Google has ended %s on %s: its server may stop at any time, and then lists are not updated and names are not confirmed. %s. DNS and your own lists keep working", e.title, day, e.Advice())
 	}
 	days := int((e.At.Sub(now) + 24*time.Hour - 1) / (24 * time.Hour))
 	in := fmt.Sprintf("in %d days", days)

@@ -22,7 +22,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-var floodAll = flag.Bool("flood.all", false, "have TestFloodOfARelay send 10,000 requests at once; otherwise a sample")
+var floodAll = flag.Bool("flood.all", false, "let TestFloodOfARelay send 10,000 requests at once; otherwise a sample")
 
 // relayFlood is many requests at once that a relay has to hold, since its server is slow.
 type relayFlood struct {

@@ -188,7 +188,7 @@ func TestModeNostorageBehindARelayThatCannotIsSaidByBoth(t *testing.T) {
 			local.decide(hostName(i))
 		}
 		if got := lines.About("are in no list"); len(got) != 0 {
-			t.Errorf("A client in mode local has the relay say %q", got)
+			t.Errorf("For a client in mode local the relay says %q", got)
 		}
 		for i := range 3 * manyUnlisted {
 			c.decide(fmt.Sprintf("n%d.example.", i))

@@ -138,7 +138,7 @@ func TestOneServer(t *testing.T) {
 	c, w := open(t, s.URL()+"/2", nil)
 	w.up(t)
 	use(t, c)
-	testkit.Until(t, "three increments, of which the last one failed", func() bool { // one is noted after its answer
+	testkit.Until(t, "three increments, and the last one failed", func() bool { // one is noted after its answer
 		return w.count("increment", true) == 2 && w.count("increment", false) == 1
 	})
 	if got := s.Do("DBSIZE"); got != ":0" {

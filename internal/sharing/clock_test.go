@@ -36,7 +36,7 @@ func TestTheClockOfRedisIsBetweenItsBounds(t *testing.T) {
 				time.Sleep(delay())
 				now := c.now(0)
 				if now.earliest.After(redis()) || now.latest.Before(redis()) || now.latest.Sub(now.earliest) > best {
-					t.Fatalf("call %d, of which the best took %s: the clock is from %s to %s after the one of Redis", call, best, now.earliest.Sub(redis()), now.latest.Sub(redis()))
+					t.Fatalf("call %d, and the best took %s: the clock is from %s to %s after the one of Redis", call, best, now.earliest.Sub(redis()), now.latest.Sub(redis()))
 				}
 			}
 		}
