@@ -2,6 +2,7 @@ package testkit
 
 import (
 	golog "log"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -58,6 +59,34 @@ func WantParts(t testing.TB, line string, parts ...string) {
 		if !strings.Contains(line, part) {
 			t.Errorf("Expected %q in the line\n%s", part, line)
 		}
+	}
+}
+
+// WantNone fails the test if the text holds one of the parts.
+func WantNone(t testing.TB, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if strings.Contains(text, part) {
+			t.Errorf("Expected no %q in\n%s", part, text)
+		}
+	}
+}
+
+// WantError fails the test unless there is an error that says each of the parts.
+func WantError(t testing.TB, err error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("Expected an error that says %q", parts)
+		return
+	}
+	WantParts(t, err.Error(), parts...)
+}
+
+// Equal fails the test unless both are deeply equal. what says what they are.
+func Equal[T any](t testing.TB, what any, got, want T) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%v: got\n%+v\nwant\n%+v", what, got, want)
 	}
 }
 
