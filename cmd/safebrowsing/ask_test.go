@@ -1,11 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -79,10 +79,16 @@ func serve(t *testing.T) (r *running, folder string) {
 	t.Helper()
 	r, folder = new(running), t.TempDir()
 	r.report = status.Report{At: time.Now(), Services: []status.Service{{Title: "Safe Browsing v5", Lists: []status.List{{Name: "se-4b", Title: "phishing", InForce: true, Entries: 6812345}}}}, Blocks: []status.Block{{Zones: "."}}}
+	openDoor(t, folder, r)
+	return r, folder
+}
+
+// openDoor lets commands find a server by its folder.
+func openDoor(t *testing.T, folder string, r control.Server) {
+	t.Helper()
 	_, release, err := new(control.Doors).Open(folder, r)
 	testkit.Must(t, err)
 	t.Cleanup(release)
-	return r, folder
 }
 
 func TestCommandsAskTheServerThatRuns(t *testing.T) {
@@ -118,29 +124,23 @@ func TestCommandsAskTheServerThatRuns(t *testing.T) {
 		{"block -for 1h x.example", 2, "flag provided but not defined: -for"},
 	} {
 		words := strings.Fields(tc.args)
-		args := append([]string{words[0], "-db", db}, words[1:]...)
-		status, out, errOut := invoke(t, args...)
+		status, out, errOut := invoke(t, append([]string{words[0], "-db", db}, words[1:]...)...)
 		if got := wordedTimes(out + errOut); status != tc.status || !strings.Contains(got, tc.out) {
 			t.Errorf("%s: status %d, want %d:\n%swant:\n%s", tc.args, status, tc.status, got, tc.out)
 		}
 	}
-	if got, want := strings.Join(r.paused, ", "), "all 10m0s, example.org 48h0m0s keep, all 0s, all 0s"; got != want {
-		t.Errorf("pauses %s, want %s", got, want)
-	}
-	if got, want := strings.Join(r.changes, ", "), "allow x.example for 1h0m0s, allow -remove x.example, block x.example, block y.example, block -remove x.example"; got != want {
-		t.Errorf("changes %s, want %s", got, want)
-	}
+	expect(t, "pauses", strings.Join(r.paused, ", "), "all 10m0s, example.org 48h0m0s keep, all 0s, all 0s")
+	expect(t, "changes", strings.Join(r.changes, ", "), "allow x.example for 1h0m0s, allow -remove x.example, block x.example, block y.example, block -remove x.example")
 }
 
 // The state decides, and the five lines are there without a word or a flag.
 func TestTheExitStatusIsGoodNewsOnlyIfProtected(t *testing.T) {
 	r, db := serve(t)
 	t.Setenv("RUNTIME_DIRECTORY", db)
-	first := func(status int, line string) {
+	first := func(status int, want string) {
 		t.Helper()
-		if out := run(t).want(status).quiet().out; !strings.HasPrefix(out, line+"\n") {
-			t.Errorf("got %s, want %s", out, line)
-		}
+		line, _, _ := strings.Cut(run(t).want(status).quiet().out, "\n")
+		expect(t, "the first line", line, want)
 	}
 	first(0, "Protected by Safe Browsing v5")
 	r.report.Services[0].Lists[0].InForce = false
@@ -161,55 +161,42 @@ func TestTheServerOfACorefileIsFound(t *testing.T) {
 	w := newWorld(t)
 	_, other := serve(t)
 	t.Setenv("RUNTIME_DIRECTORY", other)
-	corefile := w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n }\n}\n")
+	corefile := w.corefile(t, usual)
 	run(t, "status", "-corefile", corefile).want(1, "CoreDNS does not run", w.dir)
 	t.Chdir(filepath.Dir(corefile))
 	run(t, "status", "-corefile", filepath.Base(corefile)).want(1, "CoreDNS does not run", w.dir)
-	_, release, err := new(control.Doors).Open(w.dir, &running{})
-	testkit.Must(t, err)
-	defer release()
+	openDoor(t, w.dir, &running{})
 	run(t, "status", "-corefile", corefile).want(1, "No server block has safebrowsing")
 	run(t, "status", "-db", w.dir).want(1, "No server block has safebrowsing")
 	write(t, "Corefile", ". {\n safebrowsing {\n  wrong\n }\n}\n") // after a reload that failed
 	run(t, "status", "-corefile", "Corefile").want(2, "the Corefile, which says where the control socket is, cannot be read: Corefile:3", "-db").mute()
 }
 
-// The door of a package is in another folder than its lists.
-func TestTheServerOfAPackageIsFoundByACopyOfItsCorefile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "copy")
-	write(t, path, ". {\n safebrowsing {\n  endpoint http://127.0.0.1:1\n  db /var/lib/coredns-safebrowsing\n }\n}\n")
-	blocks, err := protectedBlocks(path)
-	testkit.Must(t, err)
-	if got, want := doorsFor(path, true, blocks), block.Beside("/var/lib/coredns-safebrowsing"); len(want) != 2 || !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
+// The door of a package is in another folder than its lists. Beside a package another CoreDNS may run with its Corefile in a
+// usual place: who names that means its server.
+func TestWhichServerACorefileMeans(t *testing.T) {
+	dir := t.TempDir()
+	doors := func(db, corefile string, given bool) []string {
+		path := testkit.Write(t, dir, "copy", ". {\n safebrowsing {\n  endpoint http://127.0.0.1:1\n  db "+db+"\n }\n}\n")
+		blocks, err := protectedBlocks(path)
+		testkit.Must(t, err)
+		return doorsFor(cmp.Or(corefile, path), given, blocks)
 	}
+	const ofPackage = "/var/lib/coredns-safebrowsing"
+	testkit.Equal(t, "a copy", doors(ofPackage, "", true), block.Beside(ofPackage))
+	testkit.Equal(t, "folders", len(block.Beside(ofPackage)), 2)
+	testkit.Equal(t, "given", doors(dir, "/etc/coredns/Corefile", true), append([]string{dir}, block.Folders()...))
+	testkit.Equal(t, "found", doors(dir, "/etc/coredns/Corefile", false), append(block.Folders(), dir))
 }
 
 // A running server edits its own lists: the command line leaves the files of the Corefile alone.
-// Beside a package another CoreDNS may run with its Corefile in a usual place: who names that means its server.
-func TestAGivenCorefileInAUsualPlaceMeansItsOwnServer(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "Corefile")
-	write(t, path, ". {\n safebrowsing {\n  endpoint http://127.0.0.1:1\n  db "+dir+"\n }\n}\n")
-	blocks, err := protectedBlocks(path)
-	testkit.Must(t, err)
-	for given, first := range map[bool]string{true: dir, false: block.Folders()[0]} {
-		if got := doorsFor("/etc/coredns/Corefile", given, blocks); got[0] != first || len(got) != 1+len(block.Folders()) {
-			t.Errorf("given %t: %q, want %s first", given, got, first)
-		}
-	}
-}
-
 func TestAllowAsksTheServerThatRuns(t *testing.T) {
-	dir := ownWorld(t, "endpoint http://127.0.0.1:1\n  allow allow.txt\n  db db")
-	r := new(running)
-	_, release, err := new(control.Doors).Open(filepath.Join(dir, "db"), r)
-	testkit.Must(t, err)
-	defer release()
+	dir, r := ownWorld(t, "endpoint http://127.0.0.1:1\n  allow allow.txt\n  db db"), new(running)
+	openDoor(t, filepath.Join(dir, "db"), r)
 	before := read(t, "allow.txt")
-	if status, out, errOut := invoke(t, "allow", "x.example"); status != 0 || !strings.Contains(out, "by own.txt, line 3") || read(t, "allow.txt") != before || len(r.changes) != 1 {
-		t.Errorf("status %d, %s%s", status, out, errOut)
-	}
+	run(t, "allow", "x.example").want(0, "by own.txt, line 3")
+	expect(t, "the file", read(t, "allow.txt"), before)
+	testkit.Equal(t, "changes", len(r.changes), 1)
 }
 
 // What can be known before a start is said without a server, and nothing about one that runs.
@@ -217,16 +204,10 @@ func TestValidateSaysWhatCanBeKnownBeforeAStart(t *testing.T) {
 	w := newWorld(t)
 	port := testkit.FreePort(t)
 	good := w.corefile(t, ".:"+port+" {\n bind 127.0.0.1\n safebrowsing {\n  api_key K\n  endpoint ENDPOINT\n  db DB\n  block OWN(a.example)\n }\n forward . 192.0.2.53 tls://192.0.2.54 {\n  max_fails 3\n }\n forward corp.example 192.0.2.55\n}\n")
-	out := run(t, "validate", good).want(0, "ok       folder", "ok       memory", "\n0 problems, 0 warnings\n",
-		"ok       upstream  what passes is asked of 192.0.2.53, tls://192.0.2.54 for .; 192.0.2.55 for corp.example\n").quiet().out
-	for _, not := range []string{"running", "in force", "server  ", "budget"} {
-		if strings.Contains(out, not) {
-			t.Errorf("%q is not known before a start: %s", not, out)
-		}
-	}
-	if n := len(w.Requests("")); n != 0 {
-		t.Errorf("%d requests", n)
-	}
+	run(t, "validate", good).want(0, "ok       folder", "ok       memory", "\n0 problems, 0 warnings\n",
+		"ok       upstream  what passes is asked of 192.0.2.53, tls://192.0.2.54 for .; 192.0.2.55 for corp.example\n").
+		quiet().not("running", "in force", "server  ", "budget")
+	w.wantRequests(t, "", 0)
 	l, err := net.Listen("tcp", "127.0.0.1:"+port)
 	testkit.Must(t, err)
 	defer l.Close()
@@ -242,7 +223,7 @@ func TestValidateSaysWhatCanBeKnownBeforeAStart(t *testing.T) {
 func TestTheCredentialBesideACorefileIsFound(t *testing.T) {
 	w := newWorld(t)
 	t.Setenv("CREDENTIALS_DIRECTORY", "")
-	corefile := w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n }\n}\n")
+	corefile := w.corefile(t, usual)
 	w.SetKey("SECRET")
 	write(t, filepath.Join(filepath.Dir(corefile), "safebrowsing.key"), "SECRET\n")
 	for _, args := range [][]string{{"validate"}, {"update", "-now", "-corefile"}} {
@@ -256,13 +237,9 @@ func TestDoctorAsksTheServerThatRuns(t *testing.T) {
 	w := newWorld(t)
 	begun := time.Now().Add(-time.Hour)
 	r := &running{report: status.Report{At: time.Now(), Since: begun, Services: []status.Service{{Title: "Safe Browsing v5"}}, Blocks: []status.Block{{Zones: "."}}}}
-	_, release, err := new(control.Doors).Open(w.dir, r)
-	testkit.Must(t, err)
-	defer release()
-	corefile := w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n }\n}\n")
-	if _, out, _ := invoke(t, "doctor", "-corefile", corefile); !strings.Contains(out, "ok       running   Protected by Safe Browsing v5, since "+say.Time(begun)+"\n") || strings.Contains(out, "in force") {
-		t.Errorf("%s", out)
-	}
+	openDoor(t, w.dir, r)
+	corefile := w.corefile(t, usual)
+	run(t, "doctor", "-corefile", corefile).want(0, "ok       running   Protected by Safe Browsing v5, since "+say.Time(begun)+"\n").not("in force")
 	r.report.Blocks[0].Monitor = true
 	run(t, "doctor", "-corefile", corefile).want(1, "problem  running   NOT protected: monitor only logs, since ", "→ Remove monitor from the Corefile to block")
 	r.report.Services, r.report.Blocks = nil, []status.Block{{Zones: ".", Service: -1, Own: []status.OwnList{{Name: "many.txt", Entries: 5000}}}}

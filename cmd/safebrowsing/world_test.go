@@ -64,6 +64,13 @@ func (s said) mute() {
 	}
 }
 
+// not wants none of these parts in what was printed.
+func (s said) not(parts ...string) said {
+	s.t.Helper()
+	testkit.WantNone(s.t, s.out+s.errOut, parts...)
+	return s
+}
+
 // invoke runs a command line and returns its exit status and its output.
 func invoke(t *testing.T, args ...string) (status int, out, errOut string) {
 	t.Helper()
@@ -167,6 +174,15 @@ func write(t *testing.T, file, text string) {
 	t.Helper()
 	testkit.Write(t, filepath.Dir(file), filepath.Base(file), text)
 }
+
+// wantRequests wants that number of requests to a method of the server; "": to all.
+func (w *world) wantRequests(t *testing.T, method string, want int) {
+	t.Helper()
+	testkit.Equal(t, "requests "+method, len(w.Requests(method)), want)
+}
+
+// usual is a Corefile for the server and the folder.
+const usual = ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n }\n}\n"
 
 // lists returns the lists in the folder.
 func (w *world) lists(t *testing.T) []updater.ListStatus {
