@@ -183,10 +183,10 @@ func TestWhichServerACorefileMeans(t *testing.T) {
 		return doorsFor(cmp.Or(corefile, path), given, blocks)
 	}
 	const ofPackage = "/var/lib/coredns-safebrowsing"
-	testkit.Equal(t, "a copy", doors(ofPackage, "", true), block.Beside(ofPackage))
-	testkit.Equal(t, "folders", len(block.Beside(ofPackage)), 2)
-	testkit.Equal(t, "given", doors(dir, "/etc/coredns/Corefile", true), append([]string{dir}, block.Folders()...))
-	testkit.Equal(t, "found", doors(dir, "/etc/coredns/Corefile", false), append(block.Folders(), dir))
+	expect(t, "a copy", doors(ofPackage, "", true), block.Beside(ofPackage))
+	expect(t, "folders", len(block.Beside(ofPackage)), 2)
+	expect(t, "given", doors(dir, "/etc/coredns/Corefile", true), append([]string{dir}, block.Folders()...))
+	expect(t, "found", doors(dir, "/etc/coredns/Corefile", false), append(block.Folders(), dir))
 }
 
 // A running server edits its own lists: the command line leaves the files of the Corefile alone.
@@ -196,7 +196,7 @@ func TestAllowAsksTheServerThatRuns(t *testing.T) {
 	before := read(t, "allow.txt")
 	run(t, "allow", "x.example").want(0, "by own.txt, line 3")
 	expect(t, "the file", read(t, "allow.txt"), before)
-	testkit.Equal(t, "changes", len(r.changes), 1)
+	expect(t, "changes", len(r.changes), 1)
 }
 
 // What can be known before a start is said without a server, and nothing about one that runs.

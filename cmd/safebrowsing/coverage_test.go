@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/control"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
@@ -39,22 +38,13 @@ func counted(t *testing.T, wantStatus int, in string, args ...string) (f finding
 // wantFound compares what coverage found with what is known.
 func (m *made) wantFound(t *testing.T, f findings) {
 	t.Helper()
-	if f.tally != m.want || f.Addresses != m.addresses || f.Private != m.private || f.Duplicates != m.duplicates || f.Bad != m.bad {
-		t.Errorf("found %+v, addresses %d, private %d, duplicates %d, bad %d, want %+v, %d, %d, %d, %d",
-			f.tally, f.Addresses, f.Private, f.Duplicates, f.Bad, m.want, m.addresses, m.private, m.duplicates, m.bad)
+	expect(t, "found", f.tally, m.want)
+	expect(t, "addresses, private, duplicates, bad, prefixes", []int{f.Addresses, f.Private, f.Duplicates, f.Bad, f.Prefixes}, []int{m.addresses, m.private, m.duplicates, m.bad, len(m.prefixes)})
+	sum := [3]int{}
+	for _, r := range slices.Concat(f.BySuffix, f.Hosting) {
+		sum[0], sum[1], sum[2] = sum[0]+r.URLs, sum[1]+r.ByHost, sum[2]+r.ByPath
 	}
-	if f.Prefixes != len(m.prefixes) {
-		t.Errorf("%d prefixes are listed, want %d", f.Prefixes, len(m.prefixes))
-	}
-	sum := tally{}
-	for _, rows := range [][]row{f.BySuffix, f.Hosting} {
-		for _, r := range rows {
-			sum.URLs, sum.ByHost, sum.ByPath = sum.URLs+r.URLs, sum.ByHost+r.ByHost, sum.ByPath+r.ByPath
-		}
-	}
-	if sum.URLs != f.URLs || sum.ByHost != f.ByHost || sum.ByPath != f.ByPath {
-		t.Errorf("the suffixes have %+v in all, want %+v", sum, f.tally)
-	}
+	expect(t, "all suffixes", sum, [3]int{f.URLs, f.ByHost, f.ByPath})
 }
 
 // leastSearches returns the fewest searches for the prefixes that were asked about, and how many these
@@ -73,12 +63,10 @@ func TestAFeedOf10000URLsIsCountedRightInTheFewestSearches(t *testing.T) {
 	testkit.Long(t)
 	w := newWorld(t)
 	m := makeFeed(w.Server, 10_000, 1)
-	path := filepath.Join(t.TempDir(), "feed.txt")
-	write(t, path, m.text)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	begun := time.Now()
-	f, _ := counted(t, 0, "", "-endpoint", w.endpoint, "-db", w.dir, "-now", path)
+	f, _ := counted(t, 0, "", w.flags(testkit.Write(t, t.TempDir(), "feed.txt", m.text))...)
 	took := time.Since(begun)
 	runtime.ReadMemStats(&after)
 	m.wantFound(t, f)
@@ -90,9 +78,7 @@ func TestAFeedOf10000URLsIsCountedRightInTheFewestSearches(t *testing.T) {
 		t.Errorf("%d searches for %d prefixes, want at most %d for %d", sent, prefixes, all, len(m.prefixes))
 	}
 	for _, r := range f.ByList {
-		if r.Listed != m.byList[string(r.Name)] {
-			t.Errorf("%s lists %d, want %d", r.Name, r.Listed, m.byList[string(r.Name)])
-		}
+		expect(t, string(r.Name), r.Listed, m.byList[string(r.Name)])
 	}
 	t.Logf("%d URLs: %d prefixes in %d searches, the least possible; %s, %.1f MB allocated", f.URLs, prefixes, sent, took.Round(time.Millisecond), float64(after.TotalAlloc-before.TotalAlloc)/1e6)
 }
@@ -136,18 +122,15 @@ func runServer(t *testing.T, w *world, properties string) {
 	testkit.Must(t, b.Start())
 	t.Cleanup(b.End)
 	testkit.Until(t, "the lists", b.Ready)
-	_, release, err := new(control.Doors).Open(w.dir, block.ThisProcess())
-	testkit.Must(t, err)
-	t.Cleanup(release)
+	openDoor(t, w.dir, block.ThisProcess())
 }
 
 func TestCoverageCountsWhatOwnListsDo(t *testing.T) {
 	w := filled(t)
 	corefile := w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n  block OWN(own.example mal.example)\n  allow evil.example\n }\n}\n")
 	f, _ := counted(t, 0, "http://evil.example/\nhttp://mal.example/\nhttp://own.example/x\nhttp://sub.own.example/\nhttp://clean.example/\n", "-corefile", corefile, "-now", "-")
-	if want := (tally{URLs: 5, Listed: 2, ByHost: 2, NotListed: 3}); f.tally != want || f.OwnAdds != 2 || f.OwnAllows != 1 {
-		t.Errorf("%+v, own lists add %d and let %d pass", f.tally, f.OwnAdds, f.OwnAllows)
-	}
+	expect(t, "found", f.tally, tally{URLs: 5, Listed: 2, ByHost: 2, NotListed: 3})
+	expect(t, "own lists add and let pass", [2]int{f.OwnAdds, f.OwnAllows}, [2]int{2, 1})
 }
 
 func TestCoverageByAgeSuffixAndList(t *testing.T) {
@@ -158,35 +141,30 @@ func TestCoverageByAgeSuffixAndList(t *testing.T) {
 		text += fmt.Sprintf("http://evil.example/%d,%s\n", i, now.Add(-age).Format(time.DateTime))
 	}
 	text += "http://mal.example/,\nhttp://a.github.io/,\n"
-	f, _ := counted(t, 0, text, "-endpoint", w.endpoint, "-db", w.dir, "-now", "-")
-	for i, r := range f.ByAge {
-		if string(r.Name) != ages[i] || r.ByHost != 1 || r.URLs != 1 {
-			t.Errorf("%+v", r)
-		}
+	f, _ := counted(t, 0, text, w.flags("-")...)
+	var byAge []row
+	for _, age := range ages {
+		byAge = append(byAge, listedByHost(age, 1))
 	}
-	if len(f.ByAge) != len(ages) || len(f.ByList) != 2 || f.ByList[0] != (row{"se-4b", tally{URLs: 5, Listed: 5, ByHost: 5}}) {
-		t.Errorf("%+v, %+v", f.ByAge, f.ByList)
-	}
-	if want := []row{{"example", tally{URLs: 6, Listed: 6, ByHost: 6}}}; !slices.Equal(f.BySuffix, want) {
-		t.Errorf("%+v", f.BySuffix)
-	}
-	if want := []row{{"github.io", tally{URLs: 1, NotListed: 1}}}; !slices.Equal(f.Hosting, want) {
-		t.Errorf("%+v", f.Hosting)
-	}
-	if len(f.ByDomain) != 2 || f.ByDomain[0].Name != "evil.example" || f.ByDomain[0].URLs != 5 {
-		t.Errorf("%+v", f.ByDomain)
-	}
+	expect(t, "by age", f.ByAge, byAge)
+	expect(t, "by list", f.ByList, []row{listedByHost("se-4b", 5), listedByHost("mw-4b", 1)})
+	expect(t, "by suffix", f.BySuffix, []row{listedByHost("example", 6)})
+	expect(t, "hosting", f.Hosting, []row{{"github.io", tally{URLs: 1, NotListed: 1}}})
+	expect(t, "by domain", f.ByDomain, []row{listedByHost("evil.example", 5), listedByHost("mal.example", 1)})
+}
+
+func listedByHost(name string, n int) row {
+	return row{text(name), tally{URLs: n, Listed: n, ByHost: n}}
 }
 
 func TestADryRunSendsNoSearch(t *testing.T) {
 	w := newWorld(t)
 	m := makeFeed(w.Server, 700, 3)
-	f, errOut := counted(t, 0, m.text, "-endpoint", w.endpoint, "-db", w.dir, "-now", "-dry-run", "-resume", filepath.Join(t.TempDir(), "x"), "-")
-	if n := len(w.Requests("search")); n != 0 || !f.DryRun {
-		t.Errorf("%d searches were sent", n)
-	}
+	f, errOut := counted(t, 0, m.text, w.flags("-dry-run", "-resume", filepath.Join(t.TempDir(), "x"), "-")...)
+	w.wantRequests(t, "search", 0)
+	expect(t, "dry", f.DryRun, true)
 	w.ClientStarted()
-	done, _ := counted(t, 0, m.text, "-endpoint", w.endpoint, "-db", w.dir, "-now", "-")
+	done, _ := counted(t, 0, m.text, w.flags("-")...)
 	if f.Searches < done.Searches || f.Searches > done.Searches+1 || f.Prefixes != done.Prefixes {
 		t.Errorf("%d searches are said before, and it took %d: %s", f.Searches, done.Searches, errOut)
 	}
@@ -199,7 +177,7 @@ func TestAStoppedRunGoesOn(t *testing.T) {
 	w.SetCacheDuration(time.Hour) // longer than the test takes on any machine
 	m := makeFeed(w.Server, 1_500, 4)
 	file := filepath.Join(t.TempDir(), "answers.json")
-	args := []string{"-endpoint", w.endpoint, "-db", w.dir, "-now", "-resume", file, "-"}
+	args := w.flags("-resume", file, "-")
 	f, _ := counted(t, 1, m.text, append([]string{"-searches", "2"}, args...)...)
 	if f.Searches != 2 || f.Unconfirmed == 0 || !strings.Contains(string(f.Stopped), "as many as -searches allows") {
 		t.Errorf("%d searches, %d unconfirmed, %s", f.Searches, f.Unconfirmed, f.Stopped)
@@ -239,7 +217,7 @@ func TestAnAnswerThatHasExpiredIsAskedForAgain(t *testing.T) {
 	w := newWorld(t)
 	m := makeFeed(w.Server, 700, 5)
 	file := filepath.Join(t.TempDir(), "answers.json")
-	args := []string{"-endpoint", w.endpoint, "-db", w.dir, "-now", "-resume", file, "-"}
+	args := w.flags("-resume", file, "-")
 	counted(t, 1, m.text, append([]string{"-searches", "1"}, args...)...)
 	var s state
 	if err := json.Unmarshal([]byte(read(t, file)), &s); err != nil || len(s.Answers) != lookup.MaxPrefixes {
@@ -266,13 +244,9 @@ func TestAnAnswerThatHasExpiredIsAskedForAgain(t *testing.T) {
 		}
 	}
 	for _, a := range s.Answers {
-		if !again[a.Prefix] {
-			t.Errorf("%s is not asked about again", a.Prefix)
-		}
+		expect(t, a.Prefix+" is asked about again", again[a.Prefix], true)
 	}
-	if _, sent, _ := leastSearches(w.Server); f.Searches != sent {
-		t.Errorf("%d searches, %d are told", sent, f.Searches)
-	}
+	w.wantRequests(t, "search", f.Searches)
 	write(t, file, `{"service":"another","answers":[]}`)
 	fed(t, m.text, append([]string{"coverage"}, args...)...).want(2, "has answers of another, and now Safe Browsing v5 at "+w.endpoint)
 	write(t, file, "feed")
@@ -319,7 +293,7 @@ func TestCoverageKeepsTheBackOffOfTheService(t *testing.T) {
 	w.JudgeSearchBackoff(true)
 	m := makeFeed(w.Server, 900, 6)
 	file := filepath.Join(t.TempDir(), "answers.json")
-	args := []string{"-endpoint", w.endpoint, "-db", w.dir, "-now", "-resume", file, "-"}
+	args := w.flags("-resume", file, "-")
 	counted(t, 1, m.text, append([]string{"-searches", "1"}, args...)...)
 	w.Break("search", 1, protocoltest.Fault{Status: http.StatusTooManyRequests})
 	for range 2 {
@@ -329,9 +303,7 @@ func TestCoverageKeepsTheBackOffOfTheService(t *testing.T) {
 			t.Errorf("%d unconfirmed, %s until %s", f.Unconfirmed, f.Stopped, f.Until)
 		}
 	}
-	if n := len(w.Requests("search")); n != 2 {
-		t.Errorf("%d searches, want the first and the one that was refused", n)
-	}
+	w.wantRequests(t, "search", 2) // the first and the one that was refused
 }
 
 // The budget of the Corefile holds over several runs.
@@ -360,16 +332,13 @@ func TestCoverageByWebRisk(t *testing.T) {
 	w.Publish("se-4b", [][]byte{hash[:4], page[:4]})
 	const text = "http://se-4b.example/a/b\nhttp://www.se-4b.example/a/c\nhttp://clean.example/\n"
 	t.Setenv("SAFEBROWSING_API_KEY", "OWN")
-	args := []string{"-protocol", "webrisk", "-endpoint", w.endpoint, "-db", w.dir, "-now"}
-	fed(t, text, append(append([]string{"coverage"}, args...), "-")...).want(2, "each search costs money, and there is no budget")
+	fed(t, text, append([]string{"coverage"}, w.flags("-protocol", "webrisk", "-")...)...).want(2, "each search costs money, and there is no budget")
 	w.ClientStarted()
-	f, errOut := counted(t, 0, text, append(args, "-searches", "5", "-")...)
-	if want := (tally{URLs: 3, Listed: 2, ByHost: 2, NotListed: 1}); f.tally != want || f.Searches != 1 || f.PerSearch != 1 || len(w.Requests("search")) != 1 {
-		t.Errorf("%+v in %d searches, %d were sent: %s", f.tally, f.Searches, len(w.Requests("search")), errOut)
-	}
-	if !strings.Contains(errOut, "at most 2 searches of 1 prefix, which cost 0.10 US-$ at list price") {
-		t.Errorf("before: %s", errOut)
-	}
+	f, errOut := counted(t, 0, text, w.flags("-protocol", "webrisk", "-searches", "5", "-")...)
+	expect(t, "found", f.tally, tally{URLs: 3, Listed: 2, ByHost: 2, NotListed: 1})
+	expect(t, "searches, and prefixes in each", [2]int{f.Searches, f.PerSearch}, [2]int{1, 1})
+	w.wantRequests(t, "search", 1)
+	testkit.WantParts(t, errOut, "at most 2 searches of 1 prefix, which cost 0.10 US-$ at list price")
 }
 
 // Version 4 makes other expressions of a host, and sends prefixes in the length that the lists hold.
@@ -379,10 +348,9 @@ func TestCoverageByVersion4(t *testing.T) {
 	w.AddThreat("a.co.uk/", sbv5.ThreatType_SOCIAL_ENGINEERING)
 	w.AddThreat("co.uk/a/", sbv5.ThreatType_SOCIAL_ENGINEERING)
 	w.Publish("se-4b", [][]byte{host[:7], page[:4]})
-	f, errOut := counted(t, 0, "http://www.a.co.uk/x\nhttp://b.co.uk/a/b\nhttp://c.co.uk/\n", "-protocol", "v4", "-endpoint", w.endpoint, "-db", w.dir, "-now", "-")
-	if want := (tally{URLs: 3, Listed: 2, ByHost: 1, ByPath: 1, NotListed: 1}); f.tally != want || f.Searches != 1 || f.Service != "Safe Browsing v4" {
-		t.Errorf("%+v in %d searches of %s: %s", f.tally, f.Searches, f.Service, errOut)
-	}
+	f, _ := counted(t, 0, "http://www.a.co.uk/x\nhttp://b.co.uk/a/b\nhttp://c.co.uk/\n", w.flags("-protocol", "v4", "-")...)
+	expect(t, "found", f.tally, tally{URLs: 3, Listed: 2, ByHost: 1, ByPath: 1, NotListed: 1})
+	expect(t, "searches", fmt.Sprint(f.Searches, " of ", f.Service), "1 of Safe Browsing v4")
 	if asked := w.Requests("search"); len(asked) != 1 || len(asked[0].Prefixes) != 2 || !slices.ContainsFunc(asked[0].Prefixes, func(p []byte) bool { return bytes.Equal(p, host[:7]) }) {
 		t.Errorf("asked about %+v", asked)
 	}
@@ -392,21 +360,15 @@ func TestCoverageDrawsAPicture(t *testing.T) {
 	w := filled(t)
 	file, answers := filepath.Join(t.TempDir(), "a&b.svg"), filepath.Join(t.TempDir(), "answers.json")
 	drawn := func(file string) said {
-		return fed(t, "http://evil.example/\nhttp://clean.example/<x>\n", "coverage", "-endpoint", w.endpoint, "-db", w.dir, "-now", "-resume", answers, "-svg", file, "-")
+		return fed(t, "http://evil.example/\nhttp://clean.example/<x>\n", append([]string{"coverage"}, w.flags("-resume", answers, "-svg", file, "-")...)...)
 	}
 	// What was found is told, and what was paid for stays, if the picture cannot be written.
 	drawn("no/where.svg").want(2, "DNS stops 100.0 %.", "no such file")
-	out := drawn(file).
-		want(0, "Of what is listed, DNS stops 100.0 %.", "se-4b (phishing)", "1 search of at most 240 prefixes, for 1 prefix that a list holds.").out
-	if strings.Contains(out, "By domain") {
-		t.Error(out)
-	}
-	raw, err := os.ReadFile(file)
-	testkit.Must(t, err)
-	if !bytes.Contains(raw, []byte("<title id=\"title\">What DNS stops of 2 URLs</title>")) || bytes.Contains(raw, []byte("<no value>")) {
-		t.Errorf("%s", raw)
-	}
-	testkit.Must(t, xml.Unmarshal(raw, new(struct{})))
+	drawn(file).want(0, "Of what is listed, DNS stops 100.0 %.", "se-4b (phishing)", "1 search of at most 240 prefixes, for 1 prefix that a list holds.").not("By domain")
+	picture := read(t, file)
+	testkit.WantParts(t, picture, "<title id=\"title\">What DNS stops of 2 URLs</title>")
+	testkit.WantNone(t, picture, "<no value>")
+	testkit.Must(t, xml.Unmarshal([]byte(picture), new(struct{})))
 }
 
 func TestCoverageThatCannotBegin(t *testing.T) {
@@ -426,9 +388,7 @@ func TestCoverageThatCannotBegin(t *testing.T) {
 	} {
 		fed(t, tc.in, append([]string{"coverage"}, strings.Fields(name)...)...).want(2, tc.want).mute()
 	}
-	if n := len(w.Requests("search")); n != 0 {
-		t.Errorf("%d searches", n)
-	}
+	w.wantRequests(t, "search", 0)
 }
 
 // In no mode is a prefix sent that no list holds: that would tell of each URL.
@@ -446,14 +406,11 @@ func TestCoverageSendsOnlyWhatAListHolds(t *testing.T) {
 	m.wantFound(t, f)
 	for _, r := range w.Requests("search") {
 		for _, p := range r.Prefixes {
-			if !m.prefixes[lookup.Prefix(p)] {
-				t.Errorf("%x was sent, and no list holds it", p)
-			}
+			expect(t, fmt.Sprintf("a list holds %x, which was sent", p), m.prefixes[lookup.Prefix(p)], true)
 		}
 	}
-	if f.Mode != "realtime" || !strings.Contains(errOut, "mode realtime also asks about names that no list holds") {
-		t.Errorf("%s: %s", f.Mode, errOut)
-	}
+	expect(t, "mode", f.Mode, "realtime")
+	testkit.WantParts(t, errOut, "mode realtime also asks about names that no list holds")
 	corefile = w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n  mode nostorage\n }\n}\n")
 	fed(t, m.text, "coverage", "-corefile", corefile, "-").want(2, "mode nostorage, which keeps no lists")
 }

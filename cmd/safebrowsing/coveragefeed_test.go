@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -27,6 +26,15 @@ func entriesOf(t testing.TB, f feedReader, text string) (all []feedEntry) {
 		t.Error(err)
 	}
 	return all
+}
+
+// shown reads a feed, and returns its entries as testdata/coverage/expected.txt has them.
+func shown(t *testing.T, f feedReader, text string) string {
+	var all []string
+	for _, e := range entriesOf(t, f, text) {
+		all = append(all, e.shown())
+	}
+	return strings.Join(all, ", ")
 }
 
 // shown returns an entry as testdata/coverage/expected.txt has it.
@@ -56,11 +64,7 @@ func TestTheFormsOfFeedsAreReadAsTheVectorsSay(t *testing.T) {
 		t.Fatalf("%d files, %v, want %d and what is expected of them", len(found), err, len(want))
 	}
 	for file, want := range want {
-		var got strings.Builder
-		for _, e := range entriesOf(t, feedReader{}, read(t, filepath.Join(dir, file))) {
-			got.WriteString(e.shown() + "\n")
-		}
-		expect(t, file, got.String(), want)
+		expect(t, file, shown(t, feedReader{}, read(t, filepath.Join(dir, file))), strings.ReplaceAll(strings.TrimSpace(want), "\n", ", "))
 	}
 }
 
@@ -81,12 +85,16 @@ func TestAFeedIsReadAsTheFlagsSay(t *testing.T) {
 		"lines that look like a log":             {feedReader{Form: "lines"}, "1763632800.123 187 c T/200 5 GET http://a.example/ -\n", "1 | 1763632800.123 | -"},
 		"JSON, a line each":                      {feedReader{}, `{"url":"http://a.example/","date":"2026-11-20 10:00:00"}` + "\n" + `{"x":[{"URL":"http://b.example/"}],"":1}`, "1 | http://a.example/ | 2026-11-20T10:00:00Z, 2 | http://b.example/ | -"},
 		"JSON that breaks off":                   {feedReader{}, `[{"url":"http://a.example/"},{"url":`, "1 | http://a.example/ | -, 2 | the rest is not JSON: unexpected EOF | -"},
+		"an array of strings on one line":        {feedReader{}, `["http://a.example/","http://b.example/"]`, "1 | http://a.example/ | -, 2 | http://b.example/ | -"}, // it was taken for CSV with one URL
+		"an array of strings":                    {feedReader{}, "[\n  \"http://a.example/\",\n  \"http://b.example/\"\n]\n", "1 | http://a.example/ | -, 2 | http://b.example/ | -"},
+
+		// Bytes with a dot among them would be URLs that no list has.
+		"gzip":   {feedReader{}, "\x1f\x8b\x08\x00\x00\nq.w\x01\n", "1 | it is compressed (gzip): unpack it | -"},
+		"zip":    {feedReader{}, "PK\x03\x04\x14\x00\nq.w\x01\n", "1 | it is compressed (zip): unpack it | -"},
+		"UTF-16": {feedReader{}, "\xff\xfeh\x00t\x00t\x00p\x00:\x00\n", "1 | it is UTF-16: save it as UTF-8 | -"},
+		"HTML":   {feedReader{}, "<html>\nwindow.x = 1\n", "1 | it looks like an HTML page: download the list again | -"},
 	} {
-		var got []string
-		for _, e := range entriesOf(t, tc.feed, tc.text) {
-			got = append(got, e.shown())
-		}
-		expect(t, name, strings.Join(got, ", "), tc.want)
+		expect(t, name, shown(t, tc.feed, tc.text), tc.want)
 	}
 }
 
@@ -97,50 +105,14 @@ func TestALineThatIsTooLongIsOneBadLine(t *testing.T) {
 	}
 }
 
-// On one line it was taken for CSV with one URL.
-func TestAnArrayOfStringsIsAFeed(t *testing.T) {
-	for _, feed := range []string{`["http://a.example/","http://b.example/"]`, "[\n  \"http://a.example/\",\n  \"http://b.example/\"\n]\n"} {
-		var all []string
-		testkit.Must(t, feedReader{}.read(strings.NewReader(feed), func(e feedEntry) bool {
-			all = append(all, fmt.Sprint(e.Line, " ", e.URL))
-			return true
-		}))
-		if got := strings.Join(all, ", "); got != "1 http://a.example/, 2 http://b.example/" {
-			t.Errorf("%q has %s", feed, got)
-		}
-	}
-}
-
-// A list of rules is no feed: all of it would be not listed.
-func TestARuleIsNoURL(t *testing.T) {
-	for _, line := range []string{"||evil.example^", "|evil.example^", "@@||evil.example^$important"} {
-		if u, err := urlOf(feedEntry{URL: line}); err == nil {
-			t.Errorf("%s is the URL %v", line, u)
-		}
-	}
-}
-
-// Bytes with a dot among them would be URLs that no list has.
-func TestACompressedFeedIsNoFeed(t *testing.T) {
-	for text, want := range map[string]string{
-		"\x1f\x8b\x08\x00\x00\nq.w\x01\n":     "1 | it is compressed (gzip): unpack it | -",
-		"PK\x03\x04\x14\x00\nq.w\x01\n":       "1 | it is compressed (zip): unpack it | -",
-		"\xff\xfeh\x00t\x00t\x00p\x00:\x00\n": "1 | it is UTF-16: save it as UTF-8 | -",
-		"<html>\nwindow.x = 1\n":              "1 | it looks like an HTML page: download the list again | -",
+// All of a list of rules would be not listed, and a long host would not fit into a question to the server that runs.
+func TestWhatIsNoURL(t *testing.T) {
+	long := func(labels int) string { return "http://" + strings.Repeat("abc.", labels) + "example/" }
+	for line, good := range map[string]bool{
+		"||evil.example^": false, "|evil.example^": false, "@@||evil.example^$important": false, long(50): true, long(100): false, long(70_000): false,
 	} {
-		var got []string
-		for _, e := range entriesOf(t, feedReader{}, text) {
-			got = append(got, e.shown())
-		}
-		expect(t, fmt.Sprintf("%q", text), strings.Join(got, ", "), want)
-	}
-}
-
-// It would not fit into a question to the server that runs.
-func TestAHostThatIsNoNameIsNoURL(t *testing.T) {
-	for labels, good := range map[int]bool{50: true, 100: false, 70_000: false} {
-		if u, err := urlOf(feedEntry{URL: "http://" + strings.Repeat("abc.", labels) + "example/"}); (err == nil) != good {
-			t.Errorf("%d labels: %.40s, %v", labels, u, err)
+		if u, err := urlOf(feedEntry{URL: line}); (err == nil) != good {
+			t.Errorf("%.40s: %.40s, %v", line, u, err)
 		}
 	}
 }
@@ -148,14 +120,10 @@ func TestAHostThatIsNoNameIsNoURL(t *testing.T) {
 func TestTimesOfFeeds(t *testing.T) {
 	want := time.Date(2025, 11, 20, 10, 0, 0, 123_000_000, time.UTC)
 	for _, text := range []string{"1763632800.123", "1763632800123", "1763632800123000", "13408106400123000", "2025-11-20T10:00:00.123Z", "2025-11-20T11:00:00.123+01:00"} {
-		if got := timeOf(text); !got.Equal(want) {
-			t.Errorf("%s: %s, want %s", text, got, want)
-		}
+		expect(t, text, timeOf(text).UTC(), want)
 	}
 	for _, text := range []string{"", "-", "0", "-5", "yesterday", "1e9", "99999999999999999999"} {
-		if got := timeOf(text); !got.IsZero() {
-			t.Errorf("%q: %s, want none", text, got)
-		}
+		expect(t, text, timeOf(text), time.Time{})
 	}
 }
 
@@ -250,9 +218,7 @@ func TestCoverageWaitsForAShortWhileOnly(t *testing.T) {
 			for _, at := range server.asked {
 				asked = append(asked, at.Sub(begun))
 			}
-			if !slices.Equal(asked, tc.asked) {
-				t.Errorf("%s: asked after %v, want %v", name, asked, tc.asked)
-			}
+			expect(t, name+": asked after", asked, tc.asked)
 			c.finish(search.confirmed, s.has)
 			if c.total.Unconfirmed != map[bool]int{true: 1}[tc.stopped != ""] || c.total.URLs != 1 {
 				t.Errorf("%s: %+v", name, c.total)
@@ -296,18 +262,22 @@ func makeFeed(s *protocoltest.Server, n int, seed uint64) *made {
 	m := &made{byList: make(map[string]int), prefixes: make(map[lookup.Prefix]bool)}
 	entries := map[string][][]byte{"se-4b": nil, "mw-4b": nil, "uws-4b": nil}
 	threat := map[string]sbv5.ThreatType{"se-4b": sbv5.ThreatType_SOCIAL_ENGINEERING, "mw-4b": sbv5.ThreatType_MALWARE}
-	list := func(expression, name string, confirmed bool) {
-		hash := lookup.HashExpression(expression)
-		entries[name] = append(entries[name], hash[:4])
-		m.prefixes[hash.Prefix(4)] = true
-		if confirmed {
-			s.AddThreat(expression, threat[name])
+	name := ""                                         // of the list
+	list := func(f fate, expressions ...string) fate { // notListed: the service knows no threat
+		for _, x := range expressions {
+			hash := lookup.HashExpression(x)
+			entries[name] = append(entries[name], hash[:4])
+			m.prefixes[hash.Prefix(4)] = true
+			if f != notListed {
+				s.AddThreat(x, threat[name])
+			}
 		}
+		return f
 	}
 	var lines strings.Builder
 	last := ""
 	for i := 0; m.want.URLs < n; i++ {
-		name := []string{"se-4b", "mw-4b"}[r.IntN(2)]
+		name = []string{"se-4b", "mw-4b"}[r.IntN(2)]
 		host := fmt.Sprintf("www.h%d-%d.%s", i, r.Uint32(), []string{"com", "co.uk", "github.io", "example"}[r.IntN(4)])
 		parent := strings.TrimPrefix(host, "www.")
 		url, f := fmt.Sprintf("http://%s/a/%d/x.html?q=%d", host, i, i), notListed
@@ -317,31 +287,23 @@ func makeFeed(s *protocoltest.Server, n int, seed uint64) *made {
 		}
 		switch kind {
 		case ofHost:
-			list(host+"/", name, true)
-			f = byHost
+			f = list(byHost, host+"/")
 		case ofParent:
-			list(parent+"/", name, true)
-			f = byHost
+			f = list(byHost, parent+"/")
 		case ofPage:
-			list(fmt.Sprintf("%s/a/%d/x.html", host, i), name, true)
-			f = byPath
+			f = list(byPath, fmt.Sprintf("%s/a/%d/x.html", host, i))
 		case ofFolder:
-			list(parent+"/a/", name, true)
-			f = byPath
+			f = list(byPath, parent+"/a/")
 		case ofQuery:
-			list(fmt.Sprintf("%s/a/%d/x.html?q=%d", host, i, i), name, true)
-			f = byPath
+			f = list(byPath, fmt.Sprintf("%s/a/%d/x.html?q=%d", host, i, i))
 		case ofBoth:
-			list(host+"/", name, true)
-			list(host+"/a/", name, true)
-			f = byHost
+			f = list(byHost, host+"/", host+"/a/")
 		case ofCollision:
-			list(host+"/", name, false)
+			list(notListed, host+"/")
 		case ofAddress:
 			address := fmt.Sprintf("198.%d.%d.1", i>>8, i&255) // not twice: there are 65,536
 			url = fmt.Sprintf("http://%s:8080/x%d", address, i)
-			list(address+"/", name, true)
-			f = byPath
+			f = list(byPath, address+"/")
 			m.addresses++
 		case ofPrivate:
 			url = fmt.Sprintf("https://nas%d.home.arpa/%d", i, i)

@@ -105,7 +105,12 @@ func filled(t *testing.T) *world {
 
 func (w *world) update(t *testing.T, more ...string) said {
 	t.Helper()
-	return run(t, append([]string{"update", "-db", w.dir, "-endpoint", w.endpoint, "-now"}, more...)...)
+	return run(t, append([]string{"update"}, w.flags(more...)...)...)
+}
+
+// flags are those of a command that asks the server for lists of the folder, at once.
+func (w *world) flags(more ...string) []string {
+	return append([]string{"-db", w.dir, "-endpoint", w.endpoint, "-now"}, more...)
 }
 
 // corefile replaces the words for the endpoint and the folder in a Corefile, writes it and
@@ -145,12 +150,10 @@ func (w *world) plain(text string, dirs ...string) string {
 	return stamps.ReplaceAllString(text, "TIME")
 }
 
-// expect compares the output with the expected one.
-func expect(t *testing.T, what, got, want string) {
+// expect compares what there is with what is expected.
+func expect[T any](t *testing.T, what string, got, want T) {
 	t.Helper()
-	if got != want {
-		t.Errorf("%s:\n%s\nwant:\n%s", what, got, want)
-	}
+	testkit.Equal(t, what, got, want)
 }
 
 // decode reads lines of JSON into objects that have exactly these fields.
@@ -178,7 +181,7 @@ func write(t *testing.T, file, text string) {
 // wantRequests wants that number of requests to a method of the server; "": to all.
 func (w *world) wantRequests(t *testing.T, method string, want int) {
 	t.Helper()
-	testkit.Equal(t, "requests "+method, len(w.Requests(method)), want)
+	expect(t, "requests "+method, len(w.Requests(method)), want)
 }
 
 // usual is a Corefile for the server and the folder.
