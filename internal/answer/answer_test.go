@@ -19,33 +19,29 @@ import (
 
 // A blocking answer is kept by clients no longer than the server's verdict holds.
 func TestTTLOfABlockingAnswerEndsWithTheVerdict(t *testing.T) {
-	for _, tc := range []struct {
-		name    string
-		ttl     time.Duration
-		expires time.Duration // from now; 0: the verdict does not end
-		want    uint32
-	}{
-		{"an own list", time.Minute, 0, 60},
-		{"an own list, a TTL beyond 30 minutes", time.Hour, 0, 1800},
-		{"a verdict that lasts longer", time.Minute, time.Hour, 60},
-		{"a verdict that ends earlier", time.Minute, 7*time.Second + 900*time.Millisecond, 7},
-		{"a verdict that ends earlier, a TTL beyond 30 minutes", time.Hour, 29 * time.Minute, 29 * 60},
-		{"a verdict that has just ended", time.Minute, -time.Second, 0},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := lookup.Decision{Verdict: lookup.Unsafe, Threat: lookup.Malware}
-				if tc.expires != 0 {
-					d.Expires = time.Now().Add(tc.expires)
-				}
-				r := new(dns.Msg).SetQuestion("evil.example.", dns.TypeA)
-				m := Reply{TTL: tc.ttl}.Blocked(t.Context(), new(test.ResponseWriter), r, d)
-				if soa := m.Ns[0].(*dns.SOA); soa.Hdr.Ttl != tc.want || soa.Minttl != tc.want {
-					t.Errorf("Expected a TTL and a minimum of %d, got %v", tc.want, soa)
-				}
-			})
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		for _, tc := range []struct {
+			name         string
+			ttl, expires time.Duration // expires is from now; 0: the verdict does not end
+			want         uint32
+		}{
+			{"an own list", time.Minute, 0, 60},
+			{"an own list, a TTL beyond 30 minutes", time.Hour, 0, 1800},
+			{"a verdict that lasts longer", time.Minute, time.Hour, 60},
+			{"a verdict that ends earlier", time.Minute, 7*time.Second + 900*time.Millisecond, 7},
+			{"a verdict that ends earlier, a TTL beyond 30 minutes", time.Hour, 29 * time.Minute, 29 * 60},
+			{"a verdict that has just ended", time.Minute, -time.Second, 0},
+		} {
+			d := lookup.Decision{Verdict: lookup.Unsafe, Threat: lookup.Malware}
+			if tc.expires != 0 {
+				d.Expires = time.Now().Add(tc.expires)
+			}
+			m := Reply{TTL: tc.ttl}.blocked(t, query("evil.example.", 1232), d)
+			if soa := m.Ns[0].(*dns.SOA); soa.Hdr.Ttl != tc.want || soa.Minttl != tc.want {
+				t.Errorf("%s: Expected a TTL and a minimum of %d, got %v", tc.name, tc.want, soa)
+			}
+		}
+	})
 }
 
 // The monotonic clock stops while the machine is suspended, and the other one may be set.
@@ -76,24 +72,48 @@ func (p Reply) by(google bool) Reply {
 	return p
 }
 
+// An SOA at the query name says that the name is the apex of a zone, and so exists: dnsmasq then makes NODATA of a cached
+// NXDOMAIN. RFC 8914 section 4.5 has the code 4 for an answer with forged addresses, and 15 for other response codes; the draft
+// of structured errors forbids all but its own codes to clients that sent its option.
 func TestEachModeHasAWordAndItsAnswer(t *testing.T) {
-	want := map[string]struct {
-		rcode, answers, authority int
+	const option, ok, nx, www = 65010, dns.RcodeSuccess, dns.RcodeNameError, "www.evil.example."
+	blocked, forged := []uint16{dns.ExtendedErrorCodeBlocked}, []uint16{dns.ExtendedErrorCodeBlocked, dns.ExtendedErrorCodeForgedAnswer}
+	for _, tc := range []struct {
+		name, word, qname string
+		qtype             uint16
+		own               lookup.Response // of the list that blocks
+		options           []dns.EDNS0
+		rcode, answers    int
+		soa               string // its owner; "": none
+		codes             []uint16
 	}{
-		"nxdomain": {dns.RcodeNameError, 0, 1}, "nodata": {dns.RcodeSuccess, 0, 1},
-		"refused": {dns.RcodeRefused, 0, 0}, "sinkhole": {dns.RcodeSuccess, 1, 0},
-	}
-	words := Words()
-	if len(words) != len(want) {
-		t.Fatalf("Expected %d words, got %q", len(want), words)
-	}
-	for mode, word := range words {
-		r := new(dns.Msg).SetQuestion("evil.example.", dns.TypeA)
-		p := Reply{Respond: lookup.Response(mode), IPv4: netip.MustParseAddr("192.0.2.1"), TTL: time.Minute}
-		m := p.Blocked(t.Context(), new(test.ResponseWriter), r, lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByBlock})
-		if w, ok := want[word]; !ok || m.Rcode != w.rcode || len(m.Answer) != w.answers || len(m.Ns) != w.authority {
-			t.Errorf("%s: Expected %+v, got\n%v", word, w, m)
+		{"a host", "nxdomain", www, dns.TypeA, 0, nil, nx, 0, "evil.example.", blocked},
+		{"a name below a TLD", "nxdomain", "evil.example.", dns.TypeA, 0, nil, nx, 0, "example.", blocked},
+		{"a TLD", "nxdomain", "example.", dns.TypeA, 0, nil, nx, 0, ".", blocked},
+		{"the case of the query", "nxdomain", "www.EVIL.Example.", dns.TypeA, 0, nil, nx, 0, "EVIL.Example.", blocked},
+		{"a dot within a label", "nxdomain", `a\.b.evil.example.`, dns.TypeA, 0, nil, nx, 0, "evil.example.", blocked},
+		{"NODATA", "nodata", www, dns.TypeA, 0, nil, ok, 0, www, blocked},
+		{"NODATA of an own list", "nxdomain", www, dns.TypeA, lookup.NODATA, nil, ok, 0, www, blocked},
+		{"REFUSED", "refused", "evil.example.", dns.TypeA, 0, nil, dns.RcodeRefused, 0, "", blocked},
+		{"a sinkhole", "sinkhole", "evil.example.", dns.TypeA, 0, nil, ok, 1, "", forged},
+		{"a sinkhole, structured", "sinkhole", "evil.example.", dns.TypeA, 0, []dns.EDNS0{&dns.EDNS0_LOCAL{Code: option}}, ok, 1, "", blocked},
+		{"a sinkhole without an address of the type", "sinkhole", www, dns.TypeAAAA, 0, nil, ok, 0, www, blocked},
+	} {
+		mode := slices.Index(Words(), tc.word)
+		p := Reply{Respond: lookup.Response(mode), IPv4: netip.MustParseAddr("192.0.2.1"), TTL: time.Minute, Structured: Structured{Code: option}}
+		r := query(tc.qname, 1232, tc.options...)
+		r.Question[0].Qtype = tc.qtype
+		m, soa := p.blocked(t, r, lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByBlock, Response: tc.own}), ""
+		if len(m.Ns) == 1 {
+			soa = m.Ns[0].Header().Name
 		}
+		codes, text := codesOf(t, m)
+		if m.Rcode != tc.rcode || len(m.Answer) != tc.answers || soa != tc.soa || !slices.Equal(codes, tc.codes) || text == "" || mode < 0 {
+			t.Errorf("%s: Expected %+v, got\n%v", tc.name, tc, m)
+		}
+	}
+	if n := len(Words()); n != 4 {
+		t.Errorf("Expected that each of %d words is tested", n)
 	}
 }
 
@@ -171,24 +191,26 @@ func TestResolversAreDesignatedInOrderWithWhatClientsNeed(t *testing.T) {
 		{Name: "dns.home.example", ALPN: "dot", Port: 853, Addresses: []netip.Addr{link, lan4, lan6}},
 		{Name: "dns.home.example", ALPN: "h2", Port: 8443, Path: DoHPath},
 	}
-	dot := ` alpn="dot" port="853" ipv4hint="192.168.1.2" ipv6hint="fd00::2"`
-	doh := ` alpn="h2" port="8443" dohpath="/dns-query{?dns}"`
+	dot := ` dns.home.example. alpn="dot" port="853" ipv4hint="192.168.1.2" ipv6hint="fd00::2"`
+	doh := ` dns.home.example. alpn="h2" port="8443" dohpath="/dns-query{?dns}"`
 	for _, tc := range []struct {
 		name, client, qname string
 		qtype               uint16
 		want                []string
 		extra               int
+		of                  []Designated
 	}{
-		{"a client of the network", "192.168.1.20", "_dns.resolver.arpa.", dns.TypeSVCB, []string{"1 dns.home.example." + dot, "2 dns.home.example." + doh}, 2},
+		{"a client of the network", "192.168.1.20", "_dns.resolver.arpa.", dns.TypeSVCB, []string{"1" + dot, "2" + doh}, 2, all},
 		{"this machine", "127.0.0.1", "_dns.resolver.arpa.", dns.TypeSVCB,
-			[]string{`1 dns.home.example. alpn="doq" port="853" ipv4hint="127.0.0.1"`, "2 dns.home.example." + dot, "3 dns.home.example." + doh}, 3},
-		{"the case of the query", "192.168.1.20", "_DNS.Resolver.ARPA.", dns.TypeSVCB, []string{"1 dns.home.example." + dot, "2 dns.home.example." + doh}, 2},
-		{"another type", "192.168.1.20", "_dns.resolver.arpa.", dns.TypeHTTPS, nil, 0},
-		{"another name", "192.168.1.20", "resolver.arpa.", dns.TypeSVCB, nil, 0},
+			[]string{`1 dns.home.example. alpn="doq" port="853" ipv4hint="127.0.0.1"`, "2" + dot, "3" + doh}, 3, all},
+		{"the case of the query", "192.168.1.20", "_DNS.Resolver.ARPA.", dns.TypeSVCB, []string{"1" + dot, "2" + doh}, 2, all},
+		{"another type", "192.168.1.20", "_dns.resolver.arpa.", dns.TypeHTTPS, nil, 0, all},
+		{"another name", "192.168.1.20", "resolver.arpa.", dns.TypeSVCB, nil, 0, all},
+		{"none that the client can reach", "192.168.1.20", "_dns.resolver.arpa.", dns.TypeSVCB, nil, 0, all[:1]},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := new(dns.Msg).SetQuestion(tc.qname, tc.qtype).SetEdns0(1232, false)
-			m := keptFor(tc.qname).Designate(t.Context(), &fromAddress{at: tc.client}, r, all)
+			m := keptFor(tc.qname).Designate(t.Context(), &fromAddress{at: tc.client}, r, tc.of)
 			if m.Rcode != dns.RcodeSuccess || len(m.Answer) != len(tc.want) || (len(m.Ns) == 1) != (tc.want == nil) {
 				t.Fatalf("Expected %d records, or NODATA, got\n%v", len(tc.want), m)
 			}
@@ -205,10 +227,4 @@ func TestResolversAreDesignatedInOrderWithWhatClientsNeed(t *testing.T) {
 			}
 		})
 	}
-	t.Run("none that the client can reach", func(t *testing.T) {
-		r := new(dns.Msg).SetQuestion("_dns.resolver.arpa.", dns.TypeSVCB)
-		if m := keptFor("_dns.resolver.arpa.").Designate(t.Context(), &fromAddress{at: "192.168.1.20"}, r, all[:1]); len(m.Answer) != 0 || len(m.Ns) != 1 {
-			t.Errorf("Expected NODATA, got\n%v", m)
-		}
-	})
 }

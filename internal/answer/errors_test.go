@@ -1,10 +1,8 @@
 package answer
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
-	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -119,9 +117,8 @@ func TestStructuredErrorsFitIntoUDP(t *testing.T) {
 			used := make(map[string]bool)
 			for _, size := range []int{512, 560, 620, 700, 1232, 4096} {
 				for length := 10; length < 254; length += 9 {
-					r := new(dns.Msg).SetQuestion(nameOf(length), dns.TypeA).SetEdns0(uint16(size), false)
-					r.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: 65010}}
-					m := p.Blocked(t.Context(), new(test.ResponseWriter), r, tc.d)
+					r := query(nameOf(length), uint16(size), &dns.EDNS0_LOCAL{Code: 65010})
+					m := p.blocked(t, r, tc.d)
 					m.Compress = true
 					raw, err := m.Pack()
 					testkit.Must(t, err)
@@ -154,10 +151,9 @@ func TestAnswersOverQUICFitTheSizeOfTheClient(t *testing.T) {
 	p := Reply{TTL: time.Minute, Structured: Structured{Code: 65010, Contacts: []string{"mailto:" + strings.Repeat("a", 200) + "@example.org"}}}.by(true)
 	for _, option := range []dns.EDNS0{&dns.EDNS0_LOCAL{Code: 65010}, new(dns.EDNS0_PADDING)} {
 		for length := 10; length < 254; length += 9 {
-			r := new(dns.Msg).SetQuestion(nameOf(length), dns.TypeA).SetEdns0(512, false)
-			r.IsEdns0().Option = []dns.EDNS0{option}
-			m := p.Blocked(ctx, new(test.ResponseWriter), r, phishingByGoogle) // that writer has a client over UDP, as writers of QUIC have
-			m.Truncate(512)                                                    // as the server does
+			w := new(test.ResponseWriter) // that has a client over UDP, as writers of QUIC have
+			m := p.Blocked(ctx, w, query(nameOf(length), 512, option), phishingByGoogle)
+			m.Truncate(512) // as the server does
 			if m.Truncated || len(m.Ns) != 1 {
 				t.Errorf("%T, a name of %d bytes: Expected the SOA and no TC, got %d records, TC %v", option, length, len(m.Ns), m.Truncated)
 			}
@@ -171,8 +167,7 @@ func TestGooglesWordsAreWholeOrLeftOut(t *testing.T) {
 	d.Also = lookup.AllThreats
 	p, seen := Reply{TTL: time.Minute}.by(true), make(map[bool]bool)
 	for length := 10; length < 254; length++ {
-		r := new(dns.Msg).SetQuestion(nameOf(length), dns.TypeA).SetEdns0(512, false)
-		m := p.Blocked(t.Context(), new(test.ResponseWriter), r, d)
+		m := p.blocked(t, query(nameOf(length), 512), d)
 		m.Compress = true
 		text := m.IsEdns0().Option[0].(*dns.EDNS0_EDE).ExtraText
 		if text != "" && text != p.Reason(d) || m.Len() > 512 {
@@ -185,71 +180,6 @@ func TestGooglesWordsAreWholeOrLeftOut(t *testing.T) {
 	}
 }
 
-// An SOA at the query name says that the name is the apex of a zone, and so exists: dnsmasq then
-// makes NODATA of a cached NXDOMAIN.
-func TestTheSOAOfNXDOMAINIsOwnedByTheParentAndOfNODATAByTheName(t *testing.T) {
-	for _, tc := range []struct {
-		name      string
-		qname     string
-		mode      lookup.Response
-		qtype     uint16 // 0: A
-		own       lookup.Response
-		want      string
-		wantRcode int
-	}{
-		{name: "a host", qname: "www.evil.example.", want: "evil.example.", wantRcode: dns.RcodeNameError},
-		{name: "a name below a TLD", qname: "evil.example.", want: "example.", wantRcode: dns.RcodeNameError},
-		{name: "a TLD", qname: "example.", want: ".", wantRcode: dns.RcodeNameError},
-		{name: "the case of the query", qname: "www.EVIL.Example.", want: "EVIL.Example.", wantRcode: dns.RcodeNameError},
-		{name: "a dot within a label", qname: `a\.b.evil.example.`, want: "evil.example.", wantRcode: dns.RcodeNameError},
-		{name: "NODATA", qname: "www.evil.example.", mode: lookup.NODATA, want: "www.evil.example."},
-		{name: "NODATA of an own list", qname: "www.evil.example.", own: lookup.NODATA, want: "www.evil.example."},
-		{name: "a sinkhole without an address of the type", qname: "www.evil.example.", mode: lookup.Sinkhole, qtype: dns.TypeAAAA, want: "www.evil.example."},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			r := new(dns.Msg).SetQuestion(tc.qname, cmp.Or(tc.qtype, dns.TypeA))
-			p := Reply{Respond: tc.mode, IPv4: netip.MustParseAddr("192.0.2.1"), TTL: time.Minute}
-			m := p.Blocked(t.Context(), new(test.ResponseWriter), r, lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByBlock, Response: tc.own})
-			if m.Rcode != tc.wantRcode || len(m.Answer) > 0 || len(m.Ns) != 1 || m.Ns[0].Header().Name != tc.want {
-				t.Errorf("Expected %s with an SOA of %q, got\n%v", dns.RcodeToString[tc.wantRcode], tc.want, m)
-			}
-		})
-	}
-}
-
-// RFC 8914 section 4.5 has the code 4 for an answer with forged addresses, and 15 for other
-// response codes; the draft of structured errors forbids all but its own codes to clients that
-// sent its option.
-func TestASinkholesAnswerIsForgedAndBlocked(t *testing.T) {
-	const option = 65010
-	for _, tc := range []struct {
-		name       string
-		mode       lookup.Response
-		qtype      uint16
-		structured bool
-		want       []uint16
-	}{
-		{"a sinkhole's address", lookup.Sinkhole, dns.TypeA, false, []uint16{dns.ExtendedErrorCodeBlocked, dns.ExtendedErrorCodeForgedAnswer}},
-		{"a sinkhole's address, for a client that asks for structured errors", lookup.Sinkhole, dns.TypeA, true, []uint16{dns.ExtendedErrorCodeBlocked}},
-		{"a sinkhole without an address of the type", lookup.Sinkhole, dns.TypeAAAA, false, []uint16{dns.ExtendedErrorCodeBlocked}},
-		{"NXDOMAIN", lookup.NXDOMAIN, dns.TypeA, false, []uint16{dns.ExtendedErrorCodeBlocked}},
-		{"NODATA", lookup.NODATA, dns.TypeA, false, []uint16{dns.ExtendedErrorCodeBlocked}},
-		{"REFUSED", lookup.Refused, dns.TypeA, false, []uint16{dns.ExtendedErrorCodeBlocked}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			r := new(dns.Msg).SetQuestion("evil.example.", tc.qtype).SetEdns0(1232, false)
-			if tc.structured {
-				r.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: option}}
-			}
-			p := Reply{Respond: tc.mode, IPv4: netip.MustParseAddr("192.0.2.1"), TTL: time.Minute, Structured: Structured{Code: option}}
-			m := p.Blocked(t.Context(), new(test.ResponseWriter), r, lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByBlock})
-			if codes, text := codesOf(t, m); !slices.Equal(codes, tc.want) || text == "" {
-				t.Errorf("Expected the codes %d with a text, got %d with %q", tc.want, codes, text)
-			}
-		})
-	}
-}
-
 // draft-ietf-dnsop-structured-dns-error: "A server receiving an SDE option with a non-zero
 // OPTION-LENGTH MUST silently ignore the OPTION-DATA".
 func TestAStructuredOptionWithDataIsReadAsAnEmptyOne(t *testing.T) {
@@ -257,14 +187,17 @@ func TestAStructuredOptionWithDataIsReadAsAnEmptyOne(t *testing.T) {
 		&dns.EDNS0_LOCAL{Code: 65010}, &dns.EDNS0_LOCAL{Code: 65010, Data: []byte{}}, &dns.EDNS0_LOCAL{Code: 65010, Data: []byte{0}},
 		&dns.EDNS0_LOCAL{Code: 65010, Data: []byte("some data")}, &dns.EDNS0_EDE{}, // of a code that the library knows
 	} {
-		r := question()
-		r.IsEdns0().Option = []dns.EDNS0{option}
 		p := Reply{TTL: time.Minute, Structured: Structured{Code: option.Option()}}
-		m := p.Blocked(t.Context(), new(test.ResponseWriter), r, lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByBlock})
+		m := p.blocked(t, query("evil.example.", 1232, option), lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByBlock})
 		if _, text := codesOf(t, m); !strings.HasPrefix(text, "{") {
 			t.Errorf("Option %d, %v: expected JSON, got %q", option.Option(), option, text)
 		}
 	}
+}
+
+// blocked is Blocked for a client over UDP.
+func (p Reply) blocked(t *testing.T, r *dns.Msg, d lookup.Decision) *dns.Msg {
+	return p.Blocked(t.Context(), new(test.ResponseWriter), r, d)
 }
 
 // codesOf returns the codes of the Extended DNS Errors, in their order, and the text of the
@@ -308,27 +241,20 @@ func TestEachTextNamesTheServiceAndGoogleOnlyIfItIsGoogles(t *testing.T) {
 		{"a long name", "Safe Browsing", adviceOnSafeBrowsing, harmfulByGoogle, "suspected potentially harmful application (Safe Browsing); advisory provided by Google, " + adviceOnSafeBrowsing},
 		{"all threats", "Safe Browsing", adviceOnSafeBrowsing, allThreats, "suspected malware, social engineering, unwanted software, potentially harmful application (Safe Browsing); advisory provided by Google, " + adviceOnSafeBrowsing},
 		{"all threats of Web Risk", "Web Risk", adviceOnWebRisk, allThreats, "suspected malware, social engineering, unwanted software, potentially harmful application (Web Risk); advisory provided by Google, " + adviceOnWebRisk},
+		{"a name that passes", "Web Risk", adviceOnWebRisk, lookup.Decision{By: lookup.ByAllow, List: "/a/own.txt"}, ""},
 		{"an own list, with Web Risk", "Web Risk", adviceOnWebRisk, blockedByOwn, "blocklist own.txt"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := Reply{Service: tc.service, Advisory: tc.advisory}
-			if codes, got := codesOf(t, p.Blocked(t.Context(), new(test.ResponseWriter), question(), tc.d)); got != tc.want || len(codes) != 1 || len(got) > maxText {
+			if codes, got := codesOf(t, p.blocked(t, query("evil.example.", 1232), tc.d)); got != tc.want || len(codes) != 1 || len(got) > maxText {
 				t.Errorf("Expected %q, got %q", tc.want, got)
 			}
 			p.Structured = Structured{Code: 65010}
-			r := question()
-			r.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: 65010}}
-			codes, text := codesOf(t, p.Blocked(t.Context(), new(test.ResponseWriter), r, tc.d))
+			codes, text := codesOf(t, p.blocked(t, query("evil.example.", 1232, &dns.EDNS0_LOCAL{Code: 65010}), tc.d))
 			if e := parsed(t, text); e.Justification != tc.want || len(codes) != 1 {
 				t.Errorf("Expected the justification %q, got %q", tc.want, e.Justification)
 			}
 		})
-	}
-}
-
-func TestASafeNameHasNoReason(t *testing.T) {
-	if text := ofGoogle.Reason(lookup.Decision{By: lookup.ByAllow, List: "/a/own.txt"}); text != "" {
-		t.Errorf("got %q", text)
 	}
 }
 
@@ -340,16 +266,16 @@ func TestASuspicionSaysWhetherTheServiceMayBeAskedAndBlamesNoAuthority(t *testin
 			code, want = dns.ExtendedErrorCodeOther, "may not ask Web Risk about this name now"
 		}
 		p := Reply{Service: "Web Risk", Advisory: adviceOnWebRisk}
-		m := p.Unconfirmed(t.Context(), new(test.ResponseWriter), question(), lookup.Decision{Verdict: lookup.Unsure, By: by})
+		m := p.Unconfirmed(t.Context(), new(test.ResponseWriter), query("evil.example.", 1232), lookup.Decision{Verdict: lookup.Unsure, By: by})
 		if codes, got := codesOf(t, m); got != want || m.Rcode != dns.RcodeServerFailure || !slices.Equal(codes, []uint16{code}) {
 			t.Errorf("%s: Expected %q by the code %d with SERVFAIL, got %q in\n%v", by, want, code, got, m)
 		}
 	}
 }
 
-// question is a query with EDNS.
-func question() *dns.Msg {
-	m := new(dns.Msg).SetQuestion("evil.example.", dns.TypeA)
-	m.SetEdns0(1232, false)
+// query asks for the address of a name, as a client of EDNS that takes so many bytes.
+func query(qname string, size uint16, options ...dns.EDNS0) *dns.Msg {
+	m := new(dns.Msg).SetQuestion(qname, dns.TypeA).SetEdns0(size, false)
+	m.IsEdns0().Option = options
 	return m
 }
