@@ -88,8 +88,7 @@ func put(t *testing.T, file, text string) {
 
 // One client must not use up what others need; a key that many share does not make them one.
 func TestSearchesAreLimitedForEachClient(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		var all []string
 		for c := range 40 {
 			all = append(all, string(rune('a'+c%26))+string(rune('a'+c/26))+".example/")
@@ -101,7 +100,7 @@ func TestSearchesAreLimitedForEachClient(t *testing.T) {
 		w.start()
 		next := 0
 		search := func(remote, key string) (int, string) {
-			r := requestOf(t, "/v5/hashes:search?hashPrefixes="+param(prefixOf(all[next], 4)), remote, key)
+			r := requestOf(t, searchRequest(all[next]), remote, key)
 			got := recorded(w.relay, r)
 			if got.Code == 200 {
 				next++

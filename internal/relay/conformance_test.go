@@ -1,21 +1,30 @@
 package relay
 
 import (
+	"bytes"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
+	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
-	"text/tabwriter"
+	"testing/synctest"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 // row is one thing that a client of Google's server may expect.
@@ -24,16 +33,17 @@ type row struct {
 	// source is the page and the section. [G]: published by Google for this API; [g]: seen in
 	// a client of Google's; [F]: in Firefox; [O]: observed by others; [J]: our judgement.
 	source string
-	try    func(s *subject) error
+	try    func(s *subject)
 }
 
 // subject is a server that is examined.
 type subject struct {
-	name   string
-	url    string
-	google *protocoltest.Server
-	client *http.Client
-	before map[string]*sbv5.HashList // answers with the lists before the change
+	t       *testing.T
+	name    string
+	handler http.Handler
+	google  *protocoltest.Server
+	before  map[string]*sbv5.HashList // answers with the lists before the change
+	row     row                       // that is tried
 }
 
 // conformanceKey is the key that clients send.
@@ -46,19 +56,15 @@ const manyThreats = 60
 var contentsBefore, contentsAfter = conformanceContents()
 
 func conformanceContents() (before, after map[string][]string) {
-	zero := string(make([]byte, 4))
-	before = map[string][]string{"uws-4b": nil, "pha-4b": {zero}, "mw-4b": entriesFrom(4, 0, 1200)}
-	after = map[string][]string{"uws-4b": nil, "pha-4b": {zero}, "mw-4b": entriesFrom(4, 0, 1200)}
+	before = map[string][]string{"uws-4b": nil, "pha-4b": {"\x00\x00\x00\x00"}, "mw-4b": entriesFrom(4, 0, 1200)}
+	after = maps.Clone(before)
 	for name, width := range map[string]int{"se-4b": 4, "mw-8b": 8, "uws-16b": 16, "pha-32b": 32} {
 		n := 12_000 / width
 		before[name], after[name] = entriesFrom(width, 0, n), entriesFrom(width, n/2, n+n/2)
 	}
-	for _, e := range []string{"evil.example/", "both.example/", "unconfirmed.example/", "canary.example/"} {
-		after["se-4b"] = append(after["se-4b"], string(prefixOf(e, 4)))
-	}
 	before["se-4b"] = append(before["se-4b"], string(prefixOf("gone.example/", 4)))
-	for i := range manyThreats {
-		after["se-4b"] = append(after["se-4b"], string(prefixOf(fmt.Sprintf("m%d.example/", i), 4)))
+	for _, e := range append(hosts(manyThreats), "evil.example/", "both.example/", "unconfirmed.example/", "canary.example/") {
+		after["se-4b"] = append(after["se-4b"], string(prefixOf(e, 4)))
 	}
 	for _, contents := range []map[string][]string{before, after} {
 		for _, entries := range contents {
@@ -89,110 +95,308 @@ func (s *subject) put(contents map[string][]string, wait time.Duration) {
 	}
 }
 
-// fetched reports whether the server has these contents.
-func (s *subject) fetched(contents map[string][]string) bool {
-	for name, entries := range contents {
-		var l sbv5.HashList
-		if s.read(&l, "/v5/hashList/"+name) != nil {
-			return false
-		}
-		sum := sha256.Sum256([]byte(strings.Join(entries, "")))
-		if string(l.Sha256Checksum) != string(sum[:]) {
-			return false
-		}
-	}
-	return true
-}
-
-// change replaces the first contents with the second.
-func (s *subject) change(t *testing.T) {
-	t.Helper()
-	s.note(t)
-	s.put(contentsAfter, 30*time.Minute)
-	testkit.Until(t, "new lists of "+s.name, func() bool { return s.fetched(contentsAfter) })
-}
-
-// note waits for the first contents and notes what the server answers.
-func (s *subject) note(t *testing.T) {
-	t.Helper()
-	testkit.Until(t, "lists of "+s.name, func() bool { return s.fetched(contentsBefore) })
-	for name := range contentsBefore {
-		l := new(sbv5.HashList)
-		testkit.Must(t, s.read(l, "/v5/hashList/"+name))
-		s.before[name] = l
-	}
-}
-
 // lenient does not mind what a client does: rows break rules.
 type lenient struct{}
 
 func (lenient) Errorf(string, ...any) {}
 
-func newSubject(name string, google *protocoltest.Server) *subject {
-	s := &subject{name: name, google: google, before: make(map[string]*sbv5.HashList)}
-	// No compression unless a row asks for it.
-	s.client = &http.Client{Transport: &http.Transport{DisableCompression: true}}
+func newSubject(t *testing.T, name string, google *protocoltest.Server) *subject {
+	s := &subject{t: t, name: name, handler: google, google: google, before: make(map[string]*sbv5.HashList)}
 	s.put(contentsBefore, time.Second)
-	google.AddThreat("evil.example/", sbv5.ThreatType_SOCIAL_ENGINEERING)
-	google.AddThreat("gone.example/", sbv5.ThreatType_SOCIAL_ENGINEERING)
-	google.AddThreat("both.example/", sbv5.ThreatType_SOCIAL_ENGINEERING)
+	for _, e := range append(hosts(manyThreats), "evil.example/", "gone.example/", "both.example/") {
+		google.AddThreat(e, sbv5.ThreatType_SOCIAL_ENGINEERING)
+	}
 	google.AddThreat("both.example/", sbv5.ThreatType_MALWARE, sbv5.ThreatAttribute_FRAME_ONLY)
 	google.AddThreat("canary.example/", sbv5.ThreatType_SOCIAL_ENGINEERING, sbv5.ThreatAttribute_CANARY)
-	for i := range manyThreats {
-		google.AddThreat(fmt.Sprintf("m%d.example/", i), sbv5.ThreatType_SOCIAL_ENGINEERING)
-	}
-	return s
-}
-
-// judging returns the judging server itself.
-func judging(t *testing.T, report protocoltest.Reporter) *subject {
-	s := newSubject("judging server", protocoltest.New(report))
-	s.google.SetKey(conformanceKey)
-	server := httptest.NewServer(s.google)
-	t.Cleanup(server.Close)
-	s.url = server.URL
-	return s
-}
-
-// relayed returns a relay in front of a judging server, which judges the relay. The relay has
-// another key than its clients.
-func relayed(t *testing.T) *subject {
-	w := newWorld(t)
-	s := newSubject("relay", protocoltest.New(t))
-	s.google.SetKey("UPSTREAM")
-	server := httptest.NewServer(s.google)
-	t.Cleanup(server.Close)
-	w.cfg.Settings.Lists = "se-4b mw-4b uws-4b pha-4b mw-8b uws-16b pha-32b"
-	w.cfg.Settings.Endpoint, w.cfg.Edge.Transport, w.cfg.Key = server.URL, nil, "UPSTREAM"
-	w.cfg.ClientKeyFile = filepath.Join(t.TempDir(), "keys")
-	put(t, w.cfg.ClientKeyFile, conformanceKey+"\n")
-	s.url = run(t, w.cfg).url
 	return s
 }
 
 // What a client of Google's server may expect, it gets from a relay. The judging server must
 // pass the same rows: a test with a server that breaks the protocol would show nothing.
 func TestTheRelayConformsToVersion5(t *testing.T) {
-	testkit.Long(t)
-	subjects := []*subject{judging(t, lenient{}), relayed(t)}
-	for _, s := range subjects {
-		s.change(t)
-	}
-	var table strings.Builder
-	out := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(out, "what\tsource\tjudging server\trelay")
-	for _, r := range slices.Concat(listRows, batchRows, searchRows, frameRows) {
-		fmt.Fprintf(out, "%s\t%s", r.what, r.source)
-		for _, s := range subjects {
-			result := "yes"
-			if err := r.try(s); err != nil {
-				result = "NO"
-				t.Errorf("%s: %s (%s): %v", s.name, r.what, r.source, err)
+	synctest.Test(t, func(t *testing.T) {
+		judging, w := newSubject(t, "judging server", protocoltest.New(lenient{})), newWorld(t)
+		judging.google.SetKey(conformanceKey)
+		relayed := newSubject(t, "relay", w.google) // its server judges it; it has another key than its clients
+		w.google.SetKey("UPSTREAM")
+		w.cfg.Key, w.cfg.Settings.Lists = "UPSTREAM", "se-4b mw-4b uws-4b pha-4b mw-8b uws-16b pha-32b"
+		w.cfg.ClientKeyFile = testkit.Write(t, t.TempDir(), "keys", conformanceKey+"\n")
+		w.start()
+		relayed.handler = w.relay
+		for _, s := range []*subject{judging, relayed} {
+			for name := range contentsBefore {
+				s.before[name] = s.list(name, nil)
 			}
-			fmt.Fprintf(out, "\t%s", result)
+			s.put(contentsAfter, 30*time.Minute)
+			time.Sleep(5 * time.Minute)
+			synctest.Wait()
+			for _, s.row = range slices.Concat(listRows, batchRows, searchRows, frameRows) {
+				s.row.try(s)
+				t.Logf("%s: %s (%s)", s.name, s.row.what, s.row.source)
+			}
 		}
-		fmt.Fprintln(out)
+	})
+}
+
+// want wants that a condition holds.
+func (s *subject) want(holds bool, format string, args ...any) {
+	s.t.Helper()
+	if !holds {
+		s.t.Errorf("%s: %s (%s): %s", s.name, s.row.what, s.row.source, fmt.Sprintf(format, args...))
 	}
-	_ = out.Flush()
-	t.Logf("\n%s", table.String())
+}
+
+// get asks for a path with pairs of names and values as its query, and with the key.
+func (s *subject) get(path string, pairs ...string) *httptest.ResponseRecorder {
+	return s.send(http.MethodGet, path, http.Header{"X-Goog-Api-Key": {conformanceKey}, "User-Agent": {"conformance/1"}}, pairs...)
+}
+
+func (s *subject) send(method, path string, header http.Header, pairs ...string) *httptest.ResponseRecorder {
+	values := url.Values{}
+	for pair := range slices.Chunk(pairs, 2) {
+		values.Add(pair[0], pair[1])
+	}
+	r := requestOf(s.t, path+"?"+values.Encode(), "192.0.2.1:4000", "")
+	r.Method, r.Header = method, header
+	return recorded(s.handler, r)
+}
+
+// read asks with alt=proto and decodes the answer, which must be good.
+func (s *subject) read(m proto.Message, path string, pairs ...string) {
+	s.decode(s.get(path, append([]string{"alt", "proto"}, pairs...)...), m)
+}
+
+func (s *subject) decode(got *httptest.ResponseRecorder, m proto.Message) {
+	s.want(got.Code == http.StatusOK && got.Header().Get("Content-Type") == "application/x-protobuf" && proto.Unmarshal(got.Body.Bytes(), m) == nil,
+		"status %d, content type %q: %.200s", got.Code, got.Header().Get("Content-Type"), got.Body)
+}
+
+// refused wants Google's error object with one of the statuses.
+func (s *subject) refused(got *httptest.ResponseRecorder, statuses ...int) {
+	var body struct {
+		Error struct {
+			Code            int
+			Message, Status string
+		}
+	}
+	word := map[int]string{400: "INVALID_ARGUMENT", 403: "PERMISSION_DENIED", 404: "NOT_FOUND"}[got.Code] // google.rpc.Code
+	s.want(slices.Contains(statuses, got.Code) && strings.HasPrefix(got.Header().Get("Content-Type"), "application/json") && json.Unmarshal(got.Body.Bytes(), &body) == nil &&
+		body.Error.Code == got.Code && body.Error.Message != "" && (word == "" || body.Error.Status == word), "status %d, %v %s, want %v", got.Code, got.Header(), got.Body, statuses)
+}
+
+// refusal wants an error object with one of the statuses.
+func refusal(statuses []int, path string, pairs ...string) func(s *subject) {
+	return func(s *subject) { s.refused(s.get(path, append([]string{"alt", "proto"}, pairs...)...), statuses...) }
+}
+
+// keyed asks for the list of lists with a header and wants a good answer, or an error of the key.
+func keyed(good bool, header http.Header, pairs ...string) func(s *subject) {
+	return func(s *subject) {
+		got := s.send(http.MethodGet, "/v5/hashLists", header.Clone(), append([]string{"alt", "proto"}, pairs...)...)
+		if good {
+			s.decode(got, new(sbv5.ListHashListsResponse))
+		} else {
+			s.refused(got, 400, 403)
+		}
+	}
+}
+
+// param64 encodes bytes for a parameter.
+func param64(raw []byte) string { return base64.URLEncoding.EncodeToString(raw) }
+
+// prefixPairs returns prefixes as pairs of a query.
+func prefixPairs(prefixes ...[]byte) (pairs []string) {
+	for _, p := range prefixes {
+		pairs = append(pairs, "hashPrefixes", param64(p))
+	}
+	return pairs
+}
+
+// manyPrefixes returns n prefixes, which are in no list.
+func manyPrefixes(n int) (all [][]byte) {
+	for _, e := range entriesFrom(4, 10_000, 10_000+n) {
+		all = append(all, []byte(e))
+	}
+	return all
+}
+
+// list asks for a list by itself. A nil version is left out.
+func (s *subject) list(name string, version []byte, pairs ...string) *sbv5.HashList {
+	if version != nil {
+		pairs = append(pairs, "version", param64(version))
+	}
+	l := new(sbv5.HashList)
+	s.read(l, "/v5/hashList/"+name, pairs...)
+	return l
+}
+
+// leads wants that an update leads from one content to another.
+func (s *subject) leads(from []string, l *sbv5.HashList, to []string) {
+	got := s.apply(from, l)
+	s.want(got.Checksum == sha256.Sum256([]byte(strings.Join(to, ""))), "list %s: not the %d entries that it should have", l.Name, len(to))
+}
+
+// apply lets our own client, which the judging server judges elsewhere, apply an update of a list to
+// the entries that it has.
+func (s *subject) apply(base []string, l *sbv5.HashList) (list updater.List) {
+	raw, err := proto.Marshal(l)
+	testkit.Must(s.t, err)
+	c, err := protocol.NewV5(protocol.Config{UserAgent: "conformance/1", Transport: &wire{handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/x-protobuf")
+		_, _ = w.Write(raw)
+	})}})
+	testkit.Must(s.t, err)
+	old := updater.List{Name: l.Name, Version: []byte{1}, Set: setOf(s.t, base...)}
+	_, err = c.Fetch(s.t.Context(), []updater.Want{{List: l.Name, Version: old.Version}}, func(_ int, u *updater.Update) {
+		var applyErr error
+		list, _, applyErr = updater.Apply(old, u, updater.DefaultMaxEntries)
+		s.want(applyErr == nil, "list %s: %v", l.Name, applyErr)
+	})
+	s.want(err == nil, "list %s: %v", l.Name, err)
+	return list
+}
+
+// changes is how many entries of four bytes an update adds and removes.
+func changes(l *sbv5.HashList) (n int32) {
+	for _, coded := range []*sbv5.RiceDeltaEncoded32Bit{l.GetAdditionsFourBytes(), l.CompressedRemovals} {
+		if coded != nil {
+			n += coded.EntriesCount + 1
+		}
+	}
+	return n
+}
+
+// fullUpdate wants a full update of se-4b for a version.
+func fullUpdate(version func(s *subject) []byte) func(s *subject) {
+	return func(s *subject) {
+		l := s.list("se-4b", version(s))
+		s.want(!l.PartialUpdate, "a partial update")
+		s.leads(nil, l, contentsAfter["se-4b"])
+	}
+}
+
+// inSteps fetches a list in steps of 1024 changes, or in one of any size. Each step has a version and a
+// checksum, and all but the last let the client ask for the next at once.
+func (s *subject) inSteps(name string, version []byte, held []string) {
+	for step := 1; ; step++ {
+		l := s.list(name, version, "sizeConstraints.maxUpdateEntries", "1024")
+		list, more, n := s.apply(held, l), l.GetMinimumWaitDuration().AsDuration() == 0, changes(l)
+		s.want((n <= 1024 || !more && step == 1) && (l.PartialUpdate || len(held) == 0), "step %d has %d changes", step, n)
+		if !more || step > 10 || s.t.Failed() {
+			s.want(!more, "the list has not ended after %d steps", step)
+			s.leads(held, l, contentsAfter[name])
+			return
+		}
+		raw, err := io.ReadAll(list.Set.Reader())
+		testkit.Must(s.t, err)
+		held, version = nil, l.Version
+		for entry := range slices.Chunk(raw, 4) {
+			held = append(held, string(entry))
+		}
+	}
+}
+
+// versions returns the versions of the lists before the change, as pairs.
+func (s *subject) versions(names ...string) (pairs []string) {
+	for _, name := range names {
+		pairs = append(pairs, "version", param64(s.before[name].Version))
+	}
+	return pairs
+}
+
+// batch asks for lists. They must come in the order of the names.
+func (s *subject) batch(names []string, pairs ...string) []*sbv5.HashList {
+	for _, name := range names {
+		pairs = append(pairs, "names", name)
+	}
+	var got sbv5.BatchGetHashListsResponse
+	s.read(&got, "/v5/hashLists:batchGet", pairs...)
+	if !slices.EqualFunc(got.HashLists, names, func(l *sbv5.HashList, name string) bool { return l.Name == name }) {
+		s.t.Fatalf("%s: %s: lists %v, want %v", s.name, s.row.what, got.HashLists, names)
+	}
+	return got.HashLists
+}
+
+// mixed wants a full update of the first list, and a partial one of the second.
+func (s *subject) mixed(all []*sbv5.HashList) {
+	s.want(len(all) == 2 && !all[0].PartialUpdate && all[1].PartialUpdate, "%d lists, not a full and a partial one", len(all))
+}
+
+// pages wants these names of lists, with a bar between pages. Each list must say how long its entries are.
+func (s *subject) pages(pageSize, want string) {
+	lengths := map[sbv5.HashListMetadata_HashLength]string{2: "-4b", 3: "-8b", 4: "-16b", 5: "-32b"}
+	all, token := "", ""
+	for range 10 {
+		var page sbv5.ListHashListsResponse
+		s.read(&page, "/v5/hashLists", "pageSize", pageSize, "pageToken", token)
+		for _, l := range page.HashLists {
+			m := l.GetMetadata()
+			s.want(len(m.GetThreatTypes()) == 1 && strings.HasSuffix(l.Name, lengths[m.GetHashLength()]) && len(l.Version) == 0, "list %s: %v", l.Name, m)
+			all += l.Name + " "
+		}
+		if token = page.NextPageToken; token == "" {
+			break
+		}
+		all += "|"
+	}
+	s.want(all == want, "pages %s", all)
+}
+
+// readMessage sends a message as browsers do.
+func (s *subject) readMessage(got proto.Message, path string, m proto.Message) {
+	raw, err := proto.Marshal(m)
+	testkit.Must(s.t, err)
+	s.read(got, path, "$req", param64(raw), "$ct", "application/x-protobuf")
+}
+
+// searchFor searches for prefixes.
+func (s *subject) searchFor(prefixes ...[]byte) *sbv5.SearchHashesResponse {
+	got := new(sbv5.SearchHashesResponse)
+	s.read(got, "/v5/hashes:search", prefixPairs(prefixes...)...)
+	return got
+}
+
+// finds searches for the prefixes of expressions. It wants just the threats of some of them:
+// each is an expression, its threats and their attributes.
+func (s *subject) finds(expressions []string, want ...string) {
+	var prefixes [][]byte
+	of := make(map[string]string)
+	for _, e := range expressions {
+		prefixes = append(prefixes, prefixOf(e, 4))
+		of[string(prefixOf(e, 32))] = e
+	}
+	var got []string
+	for _, f := range s.searchFor(prefixes...).FullHashes {
+		text := of[string(f.FullHash)]
+		for _, d := range f.FullHashDetails {
+			text += " " + d.ThreatType.String()
+			for _, a := range d.Attributes {
+				text += "+" + a.String()
+			}
+		}
+		got = append(got, text)
+	}
+	slices.Sort(got)
+	s.want(slices.Equal(got, want), "full hashes %q, want %q", got, want)
+}
+
+// gzipChangesNothing asks with and without gzip.
+func (s *subject) gzipChangesNothing() {
+	pairs := []string{"alt", "proto"}
+	for _, e := range hosts(manyThreats) {
+		pairs = append(pairs, prefixPairs(prefixOf(e, 4))...)
+	}
+	plain := s.get("/v5/hashes:search", pairs...)
+	s.want(plain.Header().Get("Content-Encoding") == "", "gzip without a request for it")
+	zipped := s.send(http.MethodGet, "/v5/hashes:search", http.Header{"X-Goog-Api-Key": {conformanceKey}, "Accept-Encoding": {"gzip"}}, pairs...)
+	if strings.EqualFold(zipped.Header().Get("Content-Encoding"), "gzip") {
+		var text bytes.Buffer
+		_, err := text.ReadFrom(unzip(s.t, zipped.Body))
+		testkit.Must(s.t, err)
+		zipped.Body = &text
+	}
+	var a, b sbv5.SearchHashesResponse
+	s.decode(plain, &a)
+	s.decode(zipped, &b)
+	s.want(len(a.FullHashes) == manyThreats && proto.Equal(&a, &b), "%d and %d full hashes", len(a.FullHashes), len(b.FullHashes))
 }

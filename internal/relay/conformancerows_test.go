@@ -1,13 +1,11 @@
 package relay
 
 import (
-	"bytes"
 	"encoding/base64"
-	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -16,206 +14,200 @@ import (
 )
 
 const (
+	sourceGet     = "REST reference, hashList.get [G]"
 	sourceBatch   = "REST reference, hashLists.batchGet [G]"
 	sourceAll     = "REST reference, hashLists.list [G]"
+	sourceSearch  = "REST reference, hashes.search [G]"
 	sourceFrame   = "REST reference, methods [G]"
+	sourceLocal   = "Local Database [G]"
+	sourceMode    = "Local List Mode, cache [G]"
+	sourceList    = "schema, HashList [G]"
+	sourceRice    = "schema, RiceDeltaEncoded [G]"
+	sourceSizes   = "schema, SizeConstraints [G]"
+	sourceThreat  = "schema, FullHashDetail [G]"
 	sourceSystem  = "Google Cloud, System parameters [G]"
 	sourceErrors  = "Google Cloud, Errors [G]"
 	sourceMessage = "Chromium and Firefox, $req [g][F]"
 )
 
-// param64 encodes bytes for a parameter.
-func param64(raw []byte) string { return base64.URLEncoding.EncodeToString(raw) }
+// changing are the lists that differ before and after.
+var changing = []string{"se-4b", "mw-8b", "uws-16b", "pha-32b"}
+
+// listRows are about hashList.get.
+var listRows = []row{
+	{"no version: a full update, with a version", sourceGet, func(s *subject) {
+		l := s.list("se-4b", nil)
+		s.want(l.Name == "se-4b" && !l.PartialUpdate && len(l.Version) > 0, "name %q, partial %t, version %x", l.Name, l.PartialUpdate, l.Version)
+		s.leads(nil, l, contentsAfter["se-4b"])
+	}},
+	{"an unknown version: a full update", sourceLocal, fullUpdate(func(*subject) []byte { return []byte("of another server") })},
+	{"a version of another list: a full update", sourceLocal, fullUpdate(func(s *subject) []byte { return s.before["mw-8b"].Version })},
+	{"the version in force: nothing changed, no checksum", sourceLocal, func(s *subject) {
+		l := s.list("se-4b", s.list("se-4b", nil).Version)
+		s.want(l.PartialUpdate && l.CompressedAdditions == nil && l.CompressedRemovals == nil && len(l.Sha256Checksum) == 0 && len(l.Version) > 0,
+			"partial %t, checksum %x, version %x", l.PartialUpdate, l.Sha256Checksum, l.Version)
+	}},
+	{"an older version: a partial update to the list in force", sourceLocal, func(s *subject) {
+		for _, name := range changing {
+			l := s.list(name, s.before[name].Version)
+			s.want(l.PartialUpdate && l.CompressedRemovals != nil && l.CompressedAdditions != nil, "list %s: partial %t", name, l.PartialUpdate)
+			s.leads(contentsBefore[name], l, contentsAfter[name])
+		}
+	}},
+	{"entries of 4, 8, 16, 32 bytes: a field for each", sourceList, func(s *subject) {
+		for _, name := range changing {
+			s.leads(nil, s.list(name, nil), contentsAfter[name])
+		}
+	}},
+	{"one entry, all zero: a present field, no difference", sourceRice, func(s *subject) {
+		l := s.list("pha-4b", nil)
+		a := l.GetAdditionsFourBytes()
+		s.want(a != nil && a.EntriesCount == 0 && len(a.EncodedData) == 0, "additions %v", a)
+		s.leads(nil, l, contentsAfter["pha-4b"])
+	}},
+	{"an empty list: no additions, the checksum of nothing", sourceLocal, func(s *subject) {
+		l := s.list("uws-4b", nil)
+		s.want(l.CompressedAdditions == nil && !l.PartialUpdate, "%v", l)
+		s.leads(nil, l, nil)
+	}},
+	{"maxUpdateEntries: the list, in steps of at most this number of changes or, as from a relay, at once", sourceSizes, func(s *subject) {
+		s.inSteps("se-4b", nil, nil)
+		s.inSteps("se-4b", s.before["se-4b"].Version, contentsBefore["se-4b"])
+	}},
+	{"maxDatabaseEntries: at most this number of entries", sourceSizes, func(s *subject) {
+		n := s.apply(nil, s.list("se-4b", nil, "sizeConstraints.maxDatabaseEntries", "1500")).Set.Len()
+		s.want(n <= 1500 && n >= 1000, "%d entries, want at most 1500 and not much less", n)
+	}},
+	{"a constraint of 0 is no limit", sourceSizes, func(s *subject) {
+		s.leads(nil, s.list("se-4b", nil, "sizeConstraints.maxDatabaseEntries", "0", "sizeConstraints.maxUpdateEntries", "0"), contentsAfter["se-4b"])
+	}},
+	{"a minimum wait, more than 0 and at most a day", sourceList, func(s *subject) {
+		wait := s.list("se-4b", nil).GetMinimumWaitDuration()
+		s.want(wait.CheckValid() == nil && wait.AsDuration() > 0 && wait.AsDuration() <= 24*time.Hour, "minimum wait %v", wait)
+	}},
+	{"an unknown list: 400 or 404", "Chromium, v5_update_protocol_manager [g][J]", refusal([]int{400, 404}, "/v5/hashList/xy-4b")},
+	{"two versions of one list: 400", sourceGet, func(s *subject) {
+		refusal([]int{400}, "/v5/hashList/se-4b", s.versions("se-4b", "se-4b")...)(s)
+	}},
+	{"a version that is not base64: 400", sourceGet, refusal([]int{400}, "/v5/hashList/se-4b", "version", "!")},
+	{"maxUpdateEntries below 1024: 400", sourceSizes, refusal([]int{400}, "/v5/hashList/se-4b", "sizeConstraints.maxUpdateEntries", "1023")},
+	{"a negative maxUpdateEntries: 400", sourceSizes, refusal([]int{400}, "/v5/hashList/se-4b", "sizeConstraints.maxUpdateEntries", "-1")},
+	{"a negative maxDatabaseEntries: 400", sourceSizes, refusal([]int{400}, "/v5/hashList/se-4b", "sizeConstraints.maxDatabaseEntries", "-1")},
+}
 
 // batchRows are about hashLists.batchGet and hashLists.list.
 var batchRows = []row{
-	{"lists come in the order of the names", sourceBatch, func(s *subject) error {
-		_, err := s.batch([]string{"uws-16b", "se-4b", "pha-4b", "mw-8b"})
-		return errors.Join(err, second(s.batch([]string{"mw-8b", "pha-4b", "se-4b", "uws-16b"})))
+	{"lists come in the order of the names", sourceBatch, func(s *subject) {
+		s.batch([]string{"uws-16b", "se-4b", "pha-4b", "mw-8b"})
+		s.batch([]string{"mw-8b", "pha-4b", "se-4b", "uws-16b"})
 	}},
-	{"versions in any order", sourceBatch, func(s *subject) error {
+	{"versions in any order", sourceBatch, func(s *subject) {
 		names := []string{"se-4b", "mw-8b", "uws-16b"}
-		for _, order := range [][]string{{"se-4b", "mw-8b", "uws-16b"}, {"uws-16b", "mw-8b", "se-4b"}, {"mw-8b", "uws-16b", "se-4b"}} {
-			all, err := s.batch(names, s.versions(order...)...)
-			if err != nil {
-				return err
-			}
-			for _, l := range all {
-				if err := leads(contentsBefore[l.Name], l, contentsAfter[l.Name]); err != nil || !l.PartialUpdate {
-					return fmt.Errorf("versions %v: list %s: partial %t, %w", order, l.Name, l.PartialUpdate, err)
-				}
+		for _, order := range [][]string{names, {"uws-16b", "mw-8b", "se-4b"}, {"mw-8b", "uws-16b", "se-4b"}} {
+			for _, l := range s.batch(names, s.versions(order...)...) {
+				s.want(l.PartialUpdate, "versions %v: list %s is whole", order, l.Name)
+				s.leads(contentsBefore[l.Name], l, contentsAfter[l.Name])
 			}
 		}
-		return nil
 	}},
-	{"a list without a version: full, the others partial", sourceBatch, func(s *subject) error {
-		all, err := s.batch([]string{"se-4b", "mw-8b"}, s.versions("mw-8b")...)
-		if err == nil && (all[0].PartialUpdate || !all[1].PartialUpdate) {
-			err = fmt.Errorf("partial: %t, %t", all[0].PartialUpdate, all[1].PartialUpdate)
-		}
-		return err
+	{"a list without a version: full, the others partial", sourceBatch, func(s *subject) {
+		s.mixed(s.batch([]string{"se-4b", "mw-8b"}, s.versions("mw-8b")...))
 	}},
-	{"an unknown version in a batch: a full update", sourceLocal, func(s *subject) error {
-		all, err := s.batch([]string{"se-4b", "mw-8b"}, append(s.versions("mw-8b"), "version", param64([]byte("of another server")))...)
-		if err == nil && (all[0].PartialUpdate || !all[1].PartialUpdate) {
-			err = fmt.Errorf("partial: %t, %t", all[0].PartialUpdate, all[1].PartialUpdate)
-		}
-		return err
+	{"an unknown version in a batch: a full update", sourceLocal, func(s *subject) {
+		s.mixed(s.batch([]string{"se-4b", "mw-8b"}, append(s.versions("mw-8b"), "version", param64([]byte("of another server")))...))
 	}},
-	{"one minimum wait for all lists of a batch", "client asks for all at once [J]", func(s *subject) error {
-		all, err := s.batch([]string{"se-4b", "mw-8b", "uws-4b"}, s.versions("se-4b")...)
+	{"one minimum wait for all lists of a batch", "client asks for all at once [J]", func(s *subject) {
+		all := s.batch([]string{"se-4b", "mw-8b", "uws-4b"}, s.versions("se-4b")...)
 		for _, l := range all {
-			if wait := l.GetMinimumWaitDuration(); wait.AsDuration() <= 0 || !proto.Equal(wait, all[0].GetMinimumWaitDuration()) {
-				return fmt.Errorf("list %s: minimum wait %v", l.Name, wait)
-			}
+			wait := l.GetMinimumWaitDuration()
+			s.want(wait.AsDuration() > 0 && proto.Equal(wait, all[0].GetMinimumWaitDuration()), "list %s: minimum wait %v", l.Name, wait)
 		}
-		return err
 	}},
 	{"a name twice: 400", sourceBatch, refusal([]int{400}, "/v5/hashLists:batchGet", "names", "se-4b", "names", "se-4b")},
 	{"no name: 400", sourceBatch, refusal([]int{400}, "/v5/hashLists:batchGet")},
-	{"two versions of one list in a batch: 400", sourceBatch, func(s *subject) error {
-		pairs := append([]string{"names", "se-4b", "names", "mw-8b"}, append(s.versions("se-4b"), s.versions("se-4b")...)...)
-		return refusal([]int{400}, "/v5/hashLists:batchGet", pairs...)(s)
+	{"two versions of one list in a batch: 400", sourceBatch, func(s *subject) {
+		refusal([]int{400}, "/v5/hashLists:batchGet", append(s.versions("se-4b", "se-4b"), "names", "se-4b", "names", "mw-4b")...)(s)
 	}},
 	{"an unknown list in a batch: 400 or 404 for the batch", "Chromium, v5_update_protocol_manager [g][J]",
 		refusal([]int{400, 404}, "/v5/hashLists:batchGet", "names", "se-4b", "names", "xy-4b")},
-	{"the list of lists has all names and their widths", sourceAll, func(s *subject) error {
-		names, err := s.names("100")
-		if err == nil && names != "mw-4b mw-8b pha-32b pha-4b se-4b uws-16b uws-4b " {
-			err = fmt.Errorf("names %s", names)
-		}
-		return err
-	}},
-	{"pages of at most pageSize lists, none left out", sourceAll, func(s *subject) error {
-		names, err := s.names("3")
-		if err == nil && names != "mw-4b mw-8b pha-32b |pha-4b se-4b uws-16b |uws-4b " {
-			err = fmt.Errorf("pages %s", names)
-		}
-		return err
-	}},
+	{"the list of lists has all names and their widths", sourceAll, func(s *subject) { s.pages("100", "mw-4b mw-8b pha-32b pha-4b se-4b uws-16b uws-4b ") }},
+	{"pages of at most pageSize lists, none left out", sourceAll, func(s *subject) { s.pages("3", "mw-4b mw-8b pha-32b |pha-4b se-4b uws-16b |uws-4b ") }},
 	{"an unknown pageToken: 400", sourceAll, refusal([]int{400}, "/v5/hashLists", "pageToken", "?")},
 	{"a negative pageSize: 400", sourceAll, refusal([]int{400}, "/v5/hashLists", "pageSize", "-1")},
 }
 
+// searchRows are about hashes.search.
+var searchRows = []row{
+	{"full hashes of 32 bytes that begin with the prefixes", sourceSearch, func(s *subject) {
+		s.finds([]string{"evil.example/", "both.example/", "unconfirmed.example/"}, "both.example/ SOCIAL_ENGINEERING MALWARE+FRAME_ONLY", "evil.example/ SOCIAL_ENGINEERING")
+	}},
+	{"a listed prefix without threats: an empty answer", sourceSearch, func(s *subject) { s.finds([]string{"unconfirmed.example/"}) }},
+	{"a prefix in no list: an empty answer", sourceSearch, func(s *subject) { s.finds([]string{"clean.example/"}) }},
+	{"prefixes with and without threats together", sourceSearch, func(s *subject) {
+		s.finds([]string{"clean.example/", "evil.example/"}, "evil.example/ SOCIAL_ENGINEERING")
+	}},
+	{"a canary is marked, or not there", sourceThreat, func(s *subject) {
+		for _, f := range s.searchFor(prefixOf("canary.example/", 4)).FullHashes {
+			for _, d := range f.FullHashDetails {
+				s.want(slices.Contains(d.Attributes, sbv5.ThreatAttribute_CANARY), "%v", d)
+			}
+		}
+	}},
+	{"a cache duration, also of an empty answer", sourceMode, func(s *subject) {
+		for _, e := range []string{"evil.example/", "unconfirmed.example/", "clean.example/"} {
+			d := s.searchFor(prefixOf(e, 4)).GetCacheDuration()
+			s.want(d.CheckValid() == nil && d.AsDuration() > 0, "%s: cache duration %v", e, d)
+		}
+	}},
+	{"1000 prefixes are answered", sourceSearch, func(s *subject) { s.searchFor(manyPrefixes(1000)...) }},
+	{"1001 prefixes: 400", sourceSearch, refusal([]int{400}, "/v5/hashes:search", prefixPairs(manyPrefixes(1001)...)...)},
+	{"no prefix: 400", sourceSearch, refusal([]int{400}, "/v5/hashes:search")},
+	{"a prefix of 3 bytes: 400", sourceSearch, refusal([]int{400}, "/v5/hashes:search", prefixPairs([]byte("abc"))...)},
+	{"a prefix of 5 bytes: 400", sourceSearch, refusal([]int{400}, "/v5/hashes:search", prefixPairs([]byte("abcde"))...)},
+	{"a full hash: 400", sourceSearch, refusal([]int{400}, "/v5/hashes:search", prefixPairs(prefixOf("evil.example/", 32))...)},
+	{"a good prefix and a short one: 400", sourceSearch, refusal([]int{400}, "/v5/hashes:search", prefixPairs([]byte("abcd"), []byte("abc"))...)},
+	{"a prefix that is not base64: 400", sourceSearch, refusal([]int{400}, "/v5/hashes:search", "hashPrefixes", "!")},
+	{"either alphabet of base64, padded or not", "JSON mapping of protobuf [G]", func(s *subject) {
+		for _, coding := range []*base64.Encoding{base64.StdEncoding, base64.RawStdEncoding, base64.URLEncoding, base64.RawURLEncoding} {
+			s.read(new(sbv5.SearchHashesResponse), "/v5/hashes:search", "hashPrefixes", coding.EncodeToString([]byte{0xfb, 0xff, 0xfe, 0x00}))
+		}
+	}},
+	{"gzip only on request, and it changes no content", "RFC 9110 section 12.5.3", (*subject).gzipChangesNothing},
+}
+
 // frameRows are about requests and answers of all methods.
 var frameRows = []row{
-	{"alt=proto: application/x-protobuf", sourceSystem, func(s *subject) error {
-		return s.read(new(sbv5.ListHashListsResponse), "/v5/hashLists")
-	}},
-	{"no alt: protobuf", "observed by six clients [O]", func(s *subject) error {
-		p, err := s.get("/v5/hashLists")
-		return errors.Join(err, p.decode(new(sbv5.ListHashListsResponse)))
-	}},
-	{"alt=json: JSON, or a clear 400 as from a relay", sourceSystem, func(s *subject) error {
-		p, err := s.get("/v5/hashLists", "alt", "json")
-		if err == nil && p.status == http.StatusOK && strings.HasPrefix(p.header.Get("Content-Type"), "application/json") {
-			return protojson.Unmarshal(p.body, new(sbv5.ListHashListsResponse))
+	{"alt=proto: application/x-protobuf", sourceSystem, func(s *subject) { s.read(new(sbv5.ListHashListsResponse), "/v5/hashLists") }},
+	{"no alt: protobuf", "observed by six clients [O]", func(s *subject) { s.decode(s.get("/v5/hashLists"), new(sbv5.ListHashListsResponse)) }},
+	{"alt=json: JSON, or a clear 400 as from a relay", sourceSystem, func(s *subject) {
+		got := s.get("/v5/hashLists", "alt", "json")
+		if got.Code != http.StatusOK {
+			s.refused(got, 400)
+			return
 		}
-		return errors.Join(err, p.refused(400))
+		err := protojson.Unmarshal(got.Body.Bytes(), new(sbv5.ListHashListsResponse))
+		s.want(err == nil && strings.HasPrefix(got.Header().Get("Content-Type"), "application/json"), "%v", err)
 	}},
-	{"$req of batchGet", sourceMessage, func(s *subject) error {
-		m := &sbv5.BatchGetHashListsRequest{Names: []string{"se-4b", "mw-8b"}, Version: [][]byte{s.before["mw-8b"].Version},
-			SizeConstraints: &sbv5.SizeConstraints{MaxDatabaseEntries: 1024}}
+	{"$req of batchGet", sourceMessage, func(s *subject) {
 		var got sbv5.BatchGetHashListsResponse
-		err := s.readMessage(&got, "/v5/hashLists:batchGet", m)
-		if all := got.HashLists; err == nil && (len(all) != 2 || all[0].PartialUpdate || !all[1].PartialUpdate || changes(all[0]) != 1024) {
-			err = fmt.Errorf("%d lists", len(all))
-		}
-		return err
+		s.readMessage(&got, "/v5/hashLists:batchGet", &sbv5.BatchGetHashListsRequest{Names: []string{"se-4b", "mw-8b"}, Version: [][]byte{s.before["mw-8b"].Version},
+			SizeConstraints: &sbv5.SizeConstraints{MaxDatabaseEntries: 1024}})
+		s.mixed(got.HashLists)
+		s.want(changes(got.HashLists[0]) == 1024, "not as many entries as asked for")
 	}},
-	{"$req of search", sourceMessage, func(s *subject) error {
+	{"$req of search", sourceMessage, func(s *subject) {
 		var got sbv5.SearchHashesResponse
-		err := s.readMessage(&got, "/v5/hashes:search", &sbv5.SearchHashesRequest{HashPrefixes: [][]byte{prefixOf("evil.example/", 4)}})
-		if err == nil && len(got.FullHashes) != 1 {
-			err = fmt.Errorf("%d full hashes", len(got.FullHashes))
-		}
-		return err
+		s.readMessage(&got, "/v5/hashes:search", &sbv5.SearchHashesRequest{HashPrefixes: [][]byte{prefixOf("evil.example/", 4)}})
+		s.want(len(got.FullHashes) == 1, "%d full hashes", len(got.FullHashes))
 	}},
 	{"$req that is not base64: 400", sourceMessage, refusal([]int{400}, "/v5/hashes:search", "$req", "!")},
-	{"the key in the header", sourceSystem, keyed(http.Header{"X-Goog-Api-Key": {conformanceKey}}, 200)},
-	{"the key in the parameter", sourceSystem, keyed(http.Header{}, 200, "key", conformanceKey)},
-	{"no key: 400 or 403", sourceErrors, keyed(http.Header{}, 0)},
-	{"another key: 400 or 403", sourceErrors, keyed(http.Header{"X-Goog-Api-Key": {"OTHER"}}, 0)},
-	{"cookies are ignored", "Privacy [G]", keyed(http.Header{"X-Goog-Api-Key": {conformanceKey}, "Cookie": {"a=b"}}, 200)},
+	{"the key in the header", sourceSystem, keyed(true, http.Header{"X-Goog-Api-Key": {conformanceKey}})},
+	{"the key in the parameter", sourceSystem, keyed(true, http.Header{}, "key", conformanceKey)},
+	{"no key: 400 or 403", sourceErrors, keyed(false, http.Header{})},
+	{"another key: 400 or 403", sourceErrors, keyed(false, http.Header{"X-Goog-Api-Key": {"OTHER"}})},
+	{"cookies are ignored", "Privacy [G]", keyed(true, http.Header{"X-Goog-Api-Key": {conformanceKey}, "Cookie": {"a=b"}})},
 	{"another path: 404", sourceFrame, refusal([]int{404}, "/v5/nothing")},
-	{"POST: an error", sourceFrame, func(s *subject) error {
-		p, err := s.send(http.MethodPost, "/v5/hashLists", http.Header{"X-Goog-Api-Key": {conformanceKey}}, "alt", "proto")
-		return errors.Join(err, p.refused(404, 405))
+	{"POST: an error", sourceFrame, func(s *subject) {
+		s.refused(s.send(http.MethodPost, "/v5/hashLists", http.Header{"X-Goog-Api-Key": {conformanceKey}}, "alt", "proto"), 404, 405)
 	}},
-}
-
-// versions returns the versions of the lists before the change, as pairs.
-func (s *subject) versions(names ...string) (pairs []string) {
-	for _, name := range names {
-		pairs = append(pairs, "version", param64(s.before[name].Version))
-	}
-	return pairs
-}
-
-// batch asks for lists. They must come in the order of the names.
-func (s *subject) batch(names []string, pairs ...string) ([]*sbv5.HashList, error) {
-	for _, name := range names {
-		pairs = append(pairs, "names", name)
-	}
-	var got sbv5.BatchGetHashListsResponse
-	if err := s.read(&got, "/v5/hashLists:batchGet", pairs...); err != nil {
-		return nil, err
-	}
-	var came []string
-	for _, l := range got.HashLists {
-		came = append(came, l.Name)
-	}
-	if !slices.Equal(came, names) {
-		return nil, fmt.Errorf("lists %v, want %v", came, names)
-	}
-	return got.HashLists, nil
-}
-
-func second(_ []*sbv5.HashList, err error) error { return err }
-
-// names returns the names of all lists, with a bar between pages. Each list must say how long
-// its entries are.
-func (s *subject) names(pageSize string) (all string, err error) {
-	lengths := map[sbv5.HashListMetadata_HashLength]string{2: "-4b", 3: "-8b", 4: "-16b", 5: "-32b"}
-	token := ""
-	for range 10 {
-		var page sbv5.ListHashListsResponse
-		if err := s.read(&page, "/v5/hashLists", "pageSize", pageSize, "pageToken", token); err != nil {
-			return all, err
-		}
-		for _, l := range page.HashLists {
-			if m := l.GetMetadata(); len(m.GetThreatTypes()) != 1 || !bytes.HasSuffix([]byte(l.Name), []byte(lengths[m.GetHashLength()])) || len(l.Version) > 0 {
-				return all, fmt.Errorf("list %s: %v", l.Name, m)
-			}
-			all += l.Name + " "
-		}
-		if token = page.NextPageToken; token == "" {
-			return all, nil
-		}
-		all += "|"
-	}
-	return all, errors.New("the pages do not end")
-}
-
-// readMessage sends a message as browsers do.
-func (s *subject) readMessage(got proto.Message, path string, m proto.Message) error {
-	raw, err := proto.Marshal(m)
-	if err != nil {
-		return err
-	}
-	return s.read(got, path, "$req", param64(raw), "$ct", "application/x-protobuf")
-}
-
-// keyed asks for the list of lists with a header and wants a status; 0: an error of the key.
-func keyed(header http.Header, status int, pairs ...string) func(s *subject) error {
-	return func(s *subject) error {
-		p, err := s.send(http.MethodGet, "/v5/hashLists", header.Clone(), append([]string{"alt", "proto"}, pairs...)...)
-		switch {
-		case err != nil:
-			return err
-		case status == http.StatusOK:
-			return p.decode(new(sbv5.ListHashListsResponse))
-		}
-		return p.refused(400, 403)
-	}
 }

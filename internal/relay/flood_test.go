@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -36,8 +37,13 @@ type relayFlood struct {
 
 const listsRequest = "/v5/hashLists:batchGet?names=se-4b&names=mw-4b"
 
-func searchRequest(expression string) string {
-	return "/v5/hashes:search?hashPrefixes=" + param(prefixOf(expression, 4))
+// searchRequest asks about expressions.
+func searchRequest(expressions ...string) string {
+	query := make(url.Values)
+	for _, e := range expressions {
+		query.Add("hashPrefixes", param64(prefixOf(e, 4)))
+	}
+	return "/v5/hashes:search?" + query.Encode()
 }
 
 var relayFloods = []relayFlood{

@@ -3,6 +3,8 @@ package relay
 import (
 	"context"
 	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,16 +15,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
-	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
-
-// begin starts the relay and waits for its lists.
-func (w *world) begin() {
-	w.t.Helper()
-	w.start()
-	time.Sleep(time.Minute)
-	synctest.Wait()
-}
 
 // twoReplicas returns two clients with lists.
 func (w *world) twoReplicas() (one, other *replica) {
@@ -33,30 +26,41 @@ func (w *world) twoReplicas() (one, other *replica) {
 	return one, other
 }
 
-// mustBe fails unless a client decides so about a name.
-func (c *replica) mustBe(t *testing.T, want lookup.Verdict, qname string) {
-	t.Helper()
-	if d := c.decide(qname); d.Verdict != want {
-		t.Errorf("%s is %s by %s (%v), want %s", qname, d.Verdict, d.By, d.Err, want)
+// answerAbout searches for expressions. It returns the threats, whether the answer is about all of them and may be
+// kept, and the answer.
+func (w *world) answerAbout(expressions ...string) (threats int, whole bool, got *httptest.ResponseRecorder) {
+	w.t.Helper()
+	got = w.searchOf(expressions...)
+	var answer sbv5.SearchHashesResponse
+	answered(w.t, got, &answer)
+	whole = got.Header().Get(protocol.UnansweredHeader) == ""
+	if keeps := answer.GetCacheDuration().AsDuration() > 0; keeps != whole {
+		w.t.Errorf("%q: kept: %t, %v", expressions, keeps, got.Header())
 	}
+	return len(answer.FullHashes), whole, got
+}
+
+// spend lets a client decide about the first of n threats, a second each, until one is not confirmed. It returns its number.
+func (c *replica) spend(t *testing.T, n int) (spent int) {
+	t.Helper()
+	for spent < n && c.decide(hostName(spent)+".").Verdict == lookup.Unsafe {
+		time.Sleep(time.Second)
+		spent++
+	}
+	c.mustBe(t, lookup.Unsure, hostName(spent)+".")
+	return spent
 }
 
 // A client that has spent its share of the relay's budget still learns what the relay knows.
 func TestAClientThatHasSpentItsShareLearnsWhatTheRelayKnows(t *testing.T) {
 	lines := testkit.Capture(t)
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		names := append(hosts(40), "evil.example/")
-		w.threaten(names...)
+	inWorld(t, func(t *testing.T, w *world) {
+		w.threaten(append(hosts(40), "evil.example/")...)
 		w.google.SetCacheDuration(30 * time.Minute)
 		w.cfg.Settings.Budget, w.cfg.Settings.Share = 100, 10
 		w.begin()
 		c, _ := w.twoReplicas()
-		spent := 0 // what is left of the hour is reserved for others
-		for ; spent < 40 && c.decide(hostName(spent)+".").Verdict == lookup.Unsafe; spent++ {
-			time.Sleep(time.Second)
-		}
-		c.mustBe(t, lookup.Unsure, hostName(spent)+".")
+		spent := c.spend(t, 40) // what is left of the hour is reserved for others
 		testkit.WantParts(t, lines.Only(t, "has spent its share of the day's budget and"), `If it forwards for others, write "-budget 100,100%"`)
 		for i := range 12 {
 			third := w.replica(3 + i) // with a share of its own, and it takes one search
@@ -73,27 +77,17 @@ func TestAClientThatHasSpentItsShareLearnsWhatTheRelayKnows(t *testing.T) {
 // A search with more new prefixes than the burst is answered as far as the limit allows, and the
 // rest a second later. One request of Web Risk is for one prefix, and a client asks about 240.
 func TestASearchWithMoreNewPrefixesThanTheBurstIsAnsweredInParts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		var names []string
-		query := ""
-		for i := range lookup.MaxPrefixes {
-			names = append(names, hostName(i)+"/")
-			query += "&hashPrefixes=" + param(prefixOf(names[i], 4))
-		}
-		w.threaten(append(names, "first.example/")...)
+	inWorld(t, func(t *testing.T, w *world) {
+		names := hosts(lookup.MaxPrefixes)
+		w.threaten(append(slices.Clone(names), "first.example/")...)
 		w.cfg.Settings.Protocol = protocol.DialectWebRisk.Name
 		w.cfg.Rate, w.cfg.Burst = DefaultRate, DefaultBurst
 		w.begin()
 		w.searchOf("first.example/") // the first search after a start goes alone
 		time.Sleep(time.Minute)
 		for _, want := range []int{DefaultBurst, lookup.MaxPrefixes} {
-			got := ask(t, w.relay, "GET", "/v5/hashes:search?"+query[1:])
-			var answer sbv5.SearchHashesResponse
-			answered(t, got, &answer)
-			whole := want == lookup.MaxPrefixes
-			if len(answer.FullHashes) != want || (answer.GetCacheDuration().AsDuration() > 0) != whole || (got.Header().Get(protocol.UnansweredHeader) == "") != whole {
-				t.Errorf("%d threats for %s, %s: %q, want %d", len(answer.FullHashes), answer.GetCacheDuration().AsDuration(), protocol.UnansweredHeader, got.Header().Get(protocol.UnansweredHeader), want)
+			if threats, whole, got := w.answerAbout(names...); threats != want || whole != (want == lookup.MaxPrefixes) {
+				t.Errorf("%d threats, want %d: %v", threats, want, got.Header())
 			}
 			time.Sleep(time.Second)
 		}
@@ -106,40 +100,21 @@ func TestASearchWithMoreNewPrefixesThanTheBurstIsAnsweredInParts(t *testing.T) {
 // A client that does not know the header of a relay sees a threat where there is one, keeps nothing,
 // and takes no prefix for harmless that nobody knows.
 func TestAForeignClientIsToldNothingThatIsNotKnown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.suspect("evil.example/", "good.example/", "new.example/")
 		w.begin()
 		w.searchOf("evil.example/")
 		w.searchOf("good.example/")
 		w.google.Break("search", 1, protocoltest.Fault{Status: 429})
 		w.searchOf("new.example/")
-		for _, tc := range []struct {
-			names   []string
-			status  int
-			threats int
-		}{
-			{[]string{"new.example/", "evil.example/"}, 200, 1},
-			{[]string{"new.example/", "good.example/"}, 503, 0},
-			{[]string{"new.example/"}, 503, 0},
-			{[]string{"good.example/", "evil.example/"}, 200, 1},
-		} {
-			query := ""
-			for _, e := range tc.names {
-				query += "&hashPrefixes=" + param(prefixOf(e, 4))
+		for _, other := range []string{"good.example/", "new.example/"} {
+			if got := w.searchOf("new.example/", other); got.Code != 503 || got.Header().Get(protocol.UnansweredHeader) == "" {
+				t.Errorf("new.example and %s: status %d, %v", other, got.Code, got.Header())
 			}
-			got := ask(t, w.relay, "GET", "/v5/hashes:search?"+query[1:])
-			whole := tc.names[0] != "new.example/"
-			if got.Code != tc.status || (got.Header().Get(protocol.UnansweredHeader) == "") != whole {
-				t.Errorf("%q: status %d, header %q", tc.names, got.Code, got.Header().Get(protocol.UnansweredHeader))
-			}
-			if got.Code != 200 {
-				continue
-			}
-			var answer sbv5.SearchHashesResponse
-			answered(t, got, &answer)
-			if len(answer.FullHashes) != tc.threats || (answer.GetCacheDuration().AsDuration() > 0) != whole {
-				t.Errorf("%q: %d threats for %s", tc.names, len(answer.FullHashes), answer.GetCacheDuration().AsDuration())
+		}
+		for _, other := range []string{"new.example/", "good.example/"} {
+			if threats, whole, got := w.answerAbout(other, "evil.example/"); threats != 1 || whole != (other == "good.example/") {
+				t.Errorf("%s and evil.example: %d threats, %v", other, threats, got.Header())
 			}
 		}
 	})
@@ -148,8 +123,7 @@ func TestAForeignClientIsToldNothingThatIsNotKnown(t *testing.T) {
 // Behind two relays a name is asked about again within a minute, too, whatever the first relay waits
 // for; what either of them knows is told for its remaining life; and no refusal is a failure.
 func TestARefusalHoldsForAMinuteBehindTwoRelays(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.threaten("evil.example/", "bad.example/", "a.bad.example/", "late.example/")
 		w.google.SetCacheDuration(30 * time.Minute)
 		w.begin()
@@ -178,19 +152,16 @@ func TestARefusalHoldsForAMinuteBehindTwoRelays(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		far.mustBe(t, lookup.Unsafe, "late.example.")
-		for name, hold := range map[string]updater.Hold{"the second relay": second.relay.engine.SearchHold(), "its client": far.SearchHold(), "the other client": near.SearchHold()} {
-			if hold.Failures != 0 || hold.Active(time.Now()) {
-				t.Errorf("%s: %+v", name, hold)
-			}
-		}
+		mustNotWait(t, "the second relay", second.relay.engine.SearchHold())
+		mustNotWait(t, "its client", far.SearchHold())
+		mustNotWait(t, "the other client", near.SearchHold())
 	})
 }
 
 // A relay's server hangs. A client that confirms for half a second learns the threat that the relay knows,
 // asks again about the rest a second later, and costs the server no request more.
 func TestAClientLearnsWhatItsRelayKnowsWhileTheServerHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.threaten("bad.example/", "a.bad.example/")
 		w.begin()
 		c, other := w.twoReplicas()
@@ -213,34 +184,29 @@ func TestAClientLearnsWhatItsRelayKnowsWhileTheServerHangs(t *testing.T) {
 		if n := len(w.google.Requests("search")) - asked; n != 1 {
 			t.Errorf("%d searches of the server, want 1", n)
 		}
-		for name, hold := range map[string]updater.Hold{"the relay": w.relay.engine.SearchHold(), "its client": c.SearchHold()} {
-			if hold.Failures != 0 || hold.Active(time.Now()) {
-				t.Errorf("%s: %+v", name, hold)
-			}
-		}
+		mustNotWait(t, "the relay", w.relay.engine.SearchHold())
+		mustNotWait(t, "its client", c.SearchHold())
 	})
 }
 
 // A relay's server hangs. A client with two relays gives a search up after five seconds, and would pause with
 // its relay after three: it is told before that the relay does not know yet.
 func TestARelayWhoseServerHangsAnswersInTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.threaten("new.example/")
 		w.begin()
 		w.google.Break("search", 1, protocoltest.Fault{Delay: time.Minute})
 		asked := time.Now()
 		got := w.searchOf("new.example/")
 		if took := time.Since(asked); took >= 5*time.Second || got.Code != http.StatusServiceUnavailable || !strings.Contains(got.Header().Get(protocol.UnansweredHeader), "server") {
-			t.Errorf("after %s: %d, %s: %q", took, got.Code, protocol.UnansweredHeader, got.Header().Get(protocol.UnansweredHeader))
+			t.Errorf("after %s: %d, %v", took, got.Code, got.Header())
 		}
 	})
 }
 
 // What a relay does not wait for, and what fails, may be charged for, too. What is not sent costs nothing.
 func TestSearchesWithoutAnAnswerCost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.suspect("slow.example/", "fails.example/", "refused.example/", "held.example/")
 		w.begin()
 		check := func(when string, want int) {
@@ -269,18 +235,14 @@ func TestSearchesWithoutAnAnswerCost(t *testing.T) {
 
 // A server that is slow, and does not hang, is waited for: nobody knows a threat.
 func TestAnAnswerWithoutAKnownThreatWaitsForTheServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.suspect("good.example/")
 		w.threaten("new.example/")
 		w.begin()
 		w.searchOf("good.example/")
 		w.google.Break("search", 1, protocoltest.Fault{Delay: 3 * time.Second})
-		got := ask(t, w.relay, "GET", "/v5/hashes:search?hashPrefixes="+param(prefixOf("good.example/", 4))+"&hashPrefixes="+param(prefixOf("new.example/", 4)))
-		var answer sbv5.SearchHashesResponse
-		answered(t, got, &answer)
-		if len(answer.FullHashes) != 1 || got.Header().Get(protocol.UnansweredHeader) != "" {
-			t.Errorf("%d threats, %s: %q", len(answer.FullHashes), protocol.UnansweredHeader, got.Header().Get(protocol.UnansweredHeader))
+		if threats, whole, got := w.answerAbout("good.example/", "new.example/"); threats != 1 || !whole {
+			t.Errorf("%d threats, %v", threats, got.Header())
 		}
 	})
 }
@@ -288,10 +250,8 @@ func TestAnAnswerWithoutAKnownThreatWaitsForTheServer(t *testing.T) {
 // A relay behind another one has spent its client's share. What the other one knows is told all the
 // same, and costs no search: Google's server and its budget see nothing of it.
 func TestAClientThatHasSpentItsShareLearnsWhatARelayFartherAwayKnows(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		names := append(hosts(60), "evil.example/")
-		w.threaten(names...)
+	inWorld(t, func(t *testing.T, w *world) {
+		w.threaten(append(hosts(60), "evil.example/")...)
 		w.google.SetCacheDuration(30 * time.Minute)
 		w.cfg.Settings.Budget, w.cfg.Settings.Share = 200, 20
 		w.begin()
@@ -299,11 +259,7 @@ func TestAClientThatHasSpentItsShareLearnsWhatARelayFartherAwayKnows(t *testing.
 		second := w.behind()
 		near, far := w.replica(1), second.replica(2)
 		time.Sleep(time.Minute)
-		spent := 0
-		for ; spent < 60 && far.decide(hostName(spent)+".").Verdict == lookup.Unsafe; spent++ {
-			time.Sleep(time.Second)
-		}
-		far.mustBe(t, lookup.Unsure, hostName(spent)+".")
+		far.spend(t, 60)
 		near.mustBe(t, lookup.Unsafe, "evil.example.")
 		before := len(w.google.Requests("search"))
 		far.mustBe(t, lookup.Unsafe, "evil.example.")

@@ -100,7 +100,7 @@ func askTogether(t *testing.T, relays []*running, clients int, expressions []str
 		var wg sync.WaitGroup
 		for i := range clients {
 			wg.Go(func() {
-				code, body := codeOf(t, c, relays[i%len(relays)].url+"/v5/hashes:search?hashPrefixes="+param(prefixOf(e, 4)))
+				code, body := codeOf(t, c, relays[i%len(relays)].url+searchRequest(e))
 				if hash := prefixOf(e, 32); code != 200 || !strings.Contains(body, string(hash)) {
 					t.Errorf("%s: expected a threat, got %d", e, code)
 				}
@@ -119,7 +119,7 @@ func TestTheRateOfAClientHoldsOverRelays(t *testing.T) {
 	relays := w.relays(2)
 	next := 0
 	search := func(r *running) int {
-		code, _ := codeOf(t, http.DefaultClient, r.url+"/v5/hashes:search?hashPrefixes="+param(prefixOf(all[next], 4)))
+		code, _ := codeOf(t, http.DefaultClient, r.url+searchRequest(all[next]))
 		next++
 		return code
 	}

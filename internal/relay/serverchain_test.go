@@ -57,9 +57,7 @@ func chainEnds(t *testing.T, ttl, delay, warmed, before time.Duration) {
 	second := w.behind()
 	near, warm, far := w.replica(1), second.replica(2), second.replica(3)
 	confirmed := time.Now()
-	if d := near.decide("evil.example."); d.Verdict != lookup.Unsafe {
-		t.Fatalf("got %+v", d)
-	}
+	near.mustBe(t, lookup.Unsafe, "evil.example.")
 	w.google.RemoveThreat("evil.example/")
 	w.google.ClientStarted() // a TTL of a day does not count: the terms allow 30 minutes
 	second.wire.connect(w.relay, delay)
@@ -86,10 +84,8 @@ func chainEnds(t *testing.T, ttl, delay, warmed, before time.Duration) {
 	time.Sleep(time.Until(last.Add(time.Nanosecond)))
 	far.wire.connect(second.relay, 0)
 	second.wire.connect(w.relay, 0)
-	for i, c := range []*replica{near, warm, far} {
-		if d := c.decide("evil.example."); d.Verdict != lookup.Safe {
-			t.Errorf("client %d after the end: %+v", i, d)
-		}
+	for _, c := range []*replica{near, warm, far} {
+		c.mustBe(t, lookup.Safe, "evil.example.")
 	}
 }
 
@@ -97,15 +93,14 @@ func chainEnds(t *testing.T, ttl, delay, warmed, before time.Duration) {
 func (w *world) ttlAt(expression string) time.Duration {
 	w.t.Helper()
 	var got sbv5.SearchHashesResponse
-	answered(w.t, ask(w.t, w.relay, "GET", "/v5/hashes:search?hashPrefixes="+param(prefixOf(expression, 4))), &got)
+	answered(w.t, ask(w.t, w.relay, "GET", searchRequest(expression)), &got)
 	return got.GetCacheDuration().AsDuration()
 }
 
 // "In no list" is said for a minute in all, not for a minute by each relay. A name that the
 // server lists then is blocked behind two relays when both have the new list.
 func TestAPrefixInNoListIsSafeForAMinuteBehindTwoRelays(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.suspect("gone.example/", "evil.example/")
 		w.start()
 		second := w.behind()
@@ -153,8 +148,7 @@ func TestAPrefixInNoListIsSafeForAMinuteBehindTwoRelays(t *testing.T) {
 // A region is cut off from the central relay for an hour. Its relay and its clients keep what they
 // know: no threat is ever safe, and soon after the hour all of them have the lists of the centre.
 func TestARegionIsCutOffForAnHour(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.start()
 		second := w.behind()
 		var clients []*replica

@@ -75,9 +75,7 @@ func comesBack(t *testing.T, back func(*testing.T, *world), lost bool) {
 	w.cfg.Settings.DB = t.TempDir()
 	w.start()
 	c := w.replica(1)
-	if d := c.decide("evil.example."); d.Verdict != lookup.Unsafe {
-		t.Fatalf("before: %+v", d)
-	}
+	c.mustBe(t, lookup.Unsafe, "evil.example.")
 	fetched := len(w.google.Requests("update"))
 	back(t, w)
 	w.start()
@@ -86,9 +84,7 @@ func comesBack(t *testing.T, back func(*testing.T, *world), lost bool) {
 	if n := len(w.google.Requests("update")) - fetched; (n > 0) != lost {
 		t.Errorf("%d requests for lists within 10 minutes, want some: %t", n, lost)
 	}
-	if d := c.decide("evil.example."); d.Verdict != lookup.Unsafe {
-		t.Errorf("after: %+v", d)
-	}
+	c.mustBe(t, lookup.Unsafe, "evil.example.")
 	w.threaten("evil.example/", "worse.example/")
 	time.Sleep(31 * time.Minute)
 	if d := c.decide("worse.example."); d.Verdict != lookup.Unsafe || c.entries() != 2 {
@@ -152,18 +148,15 @@ func TestClientsGetTheFirstListsOverHTTP(t *testing.T) {
 		{"too late", 3 * time.Minute, false, 0},
 		{"the relay gets nothing", 40 * time.Second, true, 0},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.cfg.Edge.FirstContact = func() time.Duration { return tc.contact }
-				if tc.fault {
-					w.google.Break("update", 1, protocoltest.Fault{Status: http.StatusServiceUnavailable})
-				}
-				w.start()
-				if got := w.firstEntries(2 * time.Minute); got != tc.entries {
-					t.Errorf("the client has entries: %d, want %d", got, tc.entries)
-				}
-			})
+		runWorld(t, tc.name, func(t *testing.T, w *world) {
+			w.cfg.Edge.FirstContact = func() time.Duration { return tc.contact }
+			if tc.fault {
+				w.google.Break("update", 1, protocoltest.Fault{Status: http.StatusServiceUnavailable})
+			}
+			w.start()
+			if got := w.firstEntries(2 * time.Minute); got != tc.entries {
+				t.Errorf("the client has entries: %d, want %d", got, tc.entries)
+			}
 		})
 	}
 }

@@ -14,12 +14,19 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
-	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// searchOf asks the relay about an expression.
-func (w *world) searchOf(expression string) *httptest.ResponseRecorder {
-	return ask(w.t, w.relay, "GET", "/v5/hashes:search?hashPrefixes="+param(prefixOf(expression, 4)))
+// searchOf asks the relay about expressions.
+func (w *world) searchOf(expressions ...string) *httptest.ResponseRecorder {
+	return ask(w.t, w.relay, "GET", searchRequest(expressions...))
+}
+
+// mustComeBack fails unless a client is told to ask again after so many seconds.
+func mustComeBack(t *testing.T, got *httptest.ResponseRecorder, seconds string) {
+	t.Helper()
+	if got.Code != 503 || got.Header().Get("Retry-After") != seconds {
+		t.Errorf("status %d, Retry-After %q, want 503 and %s: %s", got.Code, got.Header().Get("Retry-After"), seconds, got.Body)
+	}
 }
 
 // After a start a relay by any protocol but version 5 must not search before its first contact. Its
@@ -27,34 +34,23 @@ func (w *world) searchOf(expression string) *httptest.ResponseRecorder {
 // minutes.
 func TestRetryAfterIsTheTimeUntilTheFirstContact(t *testing.T) {
 	for _, d := range protocol.Dialects()[1:] {
-		t.Run(d.Name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.cfg.Settings.Protocol, w.cfg.Settings.DB = d.Name, t.TempDir()
-				w.start()
-				time.Sleep(time.Minute)
-				synctest.Wait()
-				w.relay.Close()
-				w.google.ClientStarted()
-				w.cfg.Edge.FirstContact = func() time.Duration { return 40 * time.Second }
-				w.start() // with the lists on disk
-				c := w.replica(1)
-				time.Sleep(10 * time.Second)
-				if got := w.searchOf("evil.example/"); got.Code != 503 || got.Header().Get("Retry-After") != "30" {
-					t.Errorf("10 seconds after the start: status %d, Retry-After %q, want 503 and 30", got.Code, got.Header().Get("Retry-After"))
-				}
-				for range 20 {
-					c.decide("evil.example.")
-					time.Sleep(time.Second)
-				}
-				if hold := c.SearchHold(); hold.Failures != 0 || hold.Active(time.Now()) {
-					t.Errorf("the client has %d failures and waits for %s, want neither", hold.Failures, time.Until(hold.Until))
-				}
-				time.Sleep(10 * time.Second)
-				if d := c.decide("evil.example."); d.Verdict != lookup.Unsafe {
-					t.Errorf("after the first contact: %+v", d)
-				}
-			})
+		runWorld(t, d.Name, func(t *testing.T, w *world) {
+			w.cfg.Settings.Protocol, w.cfg.Settings.DB = d.Name, t.TempDir()
+			w.begin()
+			w.relay.Close()
+			w.google.ClientStarted()
+			w.cfg.Edge.FirstContact = func() time.Duration { return 40 * time.Second }
+			w.start() // with the lists on disk
+			c := w.replica(1)
+			time.Sleep(10 * time.Second)
+			mustComeBack(t, w.searchOf("evil.example/"), "30")
+			for range 20 {
+				c.decide("evil.example.")
+				time.Sleep(time.Second)
+			}
+			mustNotWait(t, "the client", c.SearchHold())
+			time.Sleep(10 * time.Second)
+			c.mustBe(t, lookup.Unsafe, "evil.example.")
 		})
 	}
 }
@@ -62,25 +58,17 @@ func TestRetryAfterIsTheTimeUntilTheFirstContact(t *testing.T) {
 // The first search of Web Risk is noted as failed until it is answered. That is no wait for
 // clients: those that ask meanwhile come back after a second.
 func TestRetryAfterIsShortWhileASearchIsUnderWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.cfg.Settings.Protocol = protocol.DialectWebRisk.Name
 		w.threaten("evil.example/", "worse.example/")
-		w.start()
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		w.begin()
 		w.google.Break("search", 1, protocoltest.Fault{Delay: 3 * time.Second})
 		first := make(chan int, 1)
 		go func() { first <- w.searchOf("evil.example/").Code }()
 		time.Sleep(time.Second)
-		if got := w.searchOf("worse.example/"); got.Code != 503 || got.Header().Get("Retry-After") != "1" {
-			t.Errorf("while a search is under way: status %d, Retry-After %q, want 503 and 1", got.Code, got.Header().Get("Retry-After"))
-		}
-		if got := <-first; got != 200 {
-			t.Errorf("the search under way: status %d, want 200", got)
-		}
-		if got := w.searchOf("worse.example/"); got.Code != 200 {
-			t.Errorf("after it: status %d, %s, want 200", got.Code, got.Body)
+		mustComeBack(t, w.searchOf("worse.example/"), "1")
+		if got, after := <-first, w.searchOf("worse.example/").Code; got != 200 || after != 200 {
+			t.Errorf("the search under way: status %d, after it %d, want 200", got, after)
 		}
 	})
 }
@@ -89,23 +77,17 @@ func TestRetryAfterIsShortWhileASearchIsUnderWay(t *testing.T) {
 // protocol: by then the relay may know the answer.
 func TestRetryAfterIsTheBackoffAfterAFailureAndAMinuteAtMost(t *testing.T) {
 	for _, d := range protocol.Dialects() {
-		t.Run(d.Name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.cfg.Settings.Protocol = d.Name
-				w.start()
-				time.Sleep(time.Minute)
-				synctest.Wait()
-				w.google.Break("search", 1, protocoltest.Fault{Status: 429})
-				for range 2 { // the failure itself, and the wait after it
-					got := w.searchOf("evil.example/")
-					left := time.Until(w.relay.engine.SearchHold().Until)
-					if got.Code != 503 || left < 10*time.Minute || got.Header().Get("Retry-After") != "60" {
-						t.Errorf("status %d, Retry-After %q, the relay waits for %s", got.Code, got.Header().Get("Retry-After"), left)
-					}
-					time.Sleep(time.Minute)
+		runWorld(t, d.Name, func(t *testing.T, w *world) {
+			w.cfg.Settings.Protocol = d.Name
+			w.begin()
+			w.google.Break("search", 1, protocoltest.Fault{Status: 429})
+			for range 2 { // the failure itself, and the wait after it
+				mustComeBack(t, w.searchOf("evil.example/"), "60")
+				if left := time.Until(w.relay.engine.SearchHold().Until); left < 10*time.Minute {
+					t.Errorf("the relay waits for %s", left)
 				}
-			})
+				time.Sleep(time.Minute)
+			}
 		})
 	}
 }
@@ -113,24 +95,15 @@ func TestRetryAfterIsTheBackoffAfterAFailureAndAMinuteAtMost(t *testing.T) {
 // All clients share the relay's budget. A client asks about the name again after a minute,
 // and about others at once: the budget may be raised, and another client may have asked.
 func TestClientsWaitForTheRelaysBudget(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.threaten("evil.example/", "worse.example/")
 		w.cfg.Settings.Budget, w.cfg.Settings.Share = 1, 100
 		w.start()
 		first, second := w.replica(1), w.replica(2)
-		if d := first.decide("evil.example."); d.Verdict != lookup.Unsafe {
-			t.Fatalf("got %+v", d)
-		}
-		if d := second.decide("evil.example."); d.Verdict != lookup.Unsafe {
-			t.Errorf("from the cache, the budget is spent: %+v", d)
-		}
-		if d := second.decide("worse.example."); d.Verdict != lookup.Unsure {
-			t.Errorf("the budget is spent: %+v", d)
-		}
-		if hold := second.SearchHold(); hold.Active(time.Now()) || hold.Failures != 0 {
-			t.Errorf("the client waits: %+v", hold)
-		}
+		first.mustBe(t, lookup.Unsafe, "evil.example.")
+		second.mustBe(t, lookup.Unsafe, "evil.example.")
+		second.mustBe(t, lookup.Unsure, "worse.example.")
+		mustNotWait(t, "the client", second.SearchHold())
 		searches := func() int {
 			return len(slices.DeleteFunc(second.wire.asked(), func(p string) bool { return !strings.Contains(p, "search") }))
 		}
@@ -143,10 +116,8 @@ func TestClientsWaitForTheRelaysBudget(t *testing.T) {
 			if d := second.decide("worse.example."); d.Verdict != lookup.Unsure || d.By != lookup.ByBudget {
 				t.Errorf("after %s: %+v", step.after, d)
 			}
-			if now := searches(); now != asked+step.asks {
-				t.Errorf("after %s the client has asked %d times, want %d", step.after, now-asked, step.asks)
-			} else {
-				asked = now
+			if asked += step.asks; searches() != asked {
+				t.Errorf("after %s the client has asked %d times in all, want %d", step.after, searches(), asked)
 			}
 		}
 	})
@@ -156,8 +127,7 @@ func TestAClientInModeRealtimeHasItsListsAlthoughTheRelayCannotDoMore(t *testing
 	testkit.Long(t)
 	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
-		now := time.Now()
-		time.Sleep(time.Until(time.Date(now.Year(), now.Month(), now.Day()+1, 0, 0, 0, 0, time.Local))) // a whole day follows
+		sleepUntil(0) // a whole day follows
 		w := newWorld(t)
 		w.start()
 		c := w.replicaIn(lookup.RealTime, 1, atOnce)
@@ -165,9 +135,7 @@ func TestAClientInModeRealtimeHasItsListsAlthoughTheRelayCannotDoMore(t *testing
 		if n := c.entries(); n != 1 {
 			t.Errorf("Expected the lists that the relay has at once, got %d entries", n)
 		}
-		if d := c.decide("evil.example."); d.Verdict != lookup.Unsafe {
-			t.Errorf("Expected a threat that is in a list to be confirmed, got %v", d)
-		}
+		c.mustBe(t, lookup.Unsafe, "evil.example.")
 		testkit.WantParts(t, lines.Only(t, "Client 10.0.0.1 asks for list"), "[WARNING]", `list "gc-32b", and this relay has mw-4b, se-4b only`, "start the relay with -realtime, or write mode local there")
 		testkit.WantParts(t, lines.Only(t, "refuses list gc-32b"), "[ERROR]", "start the relay with -realtime, or write mode local")
 		time.Sleep(20 * time.Hour)
@@ -177,8 +145,7 @@ func TestAClientInModeRealtimeHasItsListsAlthoughTheRelayCannotDoMore(t *testing
 
 func TestModeNostorageBehindARelayThatCannotIsSaidByBoth(t *testing.T) {
 	lines := testkit.Capture(t)
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.start()
 		local := w.replica(2)
 		c := w.replicaIn(lookup.NoStorage, 1, atOnce)
@@ -204,8 +171,7 @@ func TestTheLogNamesTheAddressOfAClientWithAKey(t *testing.T) {
 	key := testkit.Write(t, t.TempDir(), "keys", "CLIENT\n")
 	request := httptest.NewRequest("GET", "/v5/hashList/other-4b?key=CLIENT", nil)
 	request.RemoteAddr = "10.9.8.7:4711"
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.cfg.ClientKeyFile = key
 		w.start()
 		w.relay.ServeHTTP(httptest.NewRecorder(), request)
@@ -219,31 +185,22 @@ func TestTheLogNamesTheAddressOfAClientWithAKey(t *testing.T) {
 	}
 }
 
-// No hour may take the whole budget of a day: what is spent then is not the day's.
-func TestAnHourThatIsSpentIsNotTheDay(t *testing.T) {
-	h := &handler{searchHold: func() updater.Hold { return updater.Hold{} }}
-	if f := h.unanswered(httptest.NewRequest("GET", "/", nil), &updater.SpentError{}); f.outcome != outcomeBudget || strings.Contains(f.message, "today") {
-		t.Errorf("Expected nothing about the day, got %s: %s", f.outcome, f.message)
-	}
-}
-
 // The names of its lists are what a doctor asks for, who is called when something is new.
 func TestARelayWithoutItsFirstListsDoesNotSayThatItHasNone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.cfg.Edge.FirstContact = func() time.Duration { return 40 * time.Second }
 		w.start()
 		ask := func(path string) *httptest.ResponseRecorder {
 			synctest.Wait()
-			answer := httptest.NewRecorder()
-			w.relay.ServeHTTP(answer, httptest.NewRequest("GET", path, nil))
-			return answer
+			return recorded(w.relay, httptest.NewRequest("GET", path, nil))
 		}
-		if got := ask("/v5/hashes:search?hashPrefixes=AAAAAA"); got.Code != 503 || got.Header().Get("Retry-After") != "60" || !strings.Contains(got.Body.String(), "the relay has no lists yet") {
-			t.Errorf("Expected that a search waits for the first lists, got %d %v %s", got.Code, got.Header(), got.Body)
-		}
-		if got := ask("/v5/hashLists"); got.Code != 503 || !strings.Contains(got.Body.String(), "the relay has no lists yet: it fetches them within a minute of its start") {
-			t.Errorf("Expected 503 before the first lists, got %d %s", got.Code, got.Body)
+		for path, words := range map[string]string{
+			"/v5/hashes:search?hashPrefixes=AAAAAA": "the relay has no lists yet",
+			"/v5/hashLists":                         "the relay has no lists yet: it fetches them within a minute of its start",
+		} {
+			got := ask(path)
+			mustComeBack(t, got, "60")
+			testkit.WantParts(t, got.Body.String(), words)
 		}
 		time.Sleep(time.Minute)
 		if got := ask("/v5/hashLists"); got.Code != 200 || !strings.Contains(got.Body.String(), "se-4b") {
@@ -254,25 +211,15 @@ func TestARelayWithoutItsFirstListsDoesNotSayThatItHasNone(t *testing.T) {
 
 // A client that has the lists asks about names at once: the first contact may end a moment later.
 func TestARelayThatHandsItsListsOnAnswersSearches(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.start()
-		ask := func() int {
-			answer := httptest.NewRecorder()
-			w.relay.ServeHTTP(answer, httptest.NewRequest("GET", "/v5/hashes:search?hashPrefixes=AAAAAA", nil))
-			return answer.Code
-		}
+	inWorld(t, func(t *testing.T, w *world) {
+		w.begin()
 		h := w.relay.handler
-		time.Sleep(time.Minute)
-		synctest.Wait()
 		h.first = make(chan struct{}) // as it was when the lists were published
-		if got := ask(); got != 200 {
+		if got := w.searchOf("clean.example/").Code; got != 200 {
 			t.Errorf("Expected an answer by the lists, got %d", got)
 		}
-		h.configured = append(h.configured, "uwsa-4b")
-		if got := ask(); got != 503 {
-			t.Errorf("Expected no answer while a list may still come, got %d", got)
-		}
+		h.configured = append(h.configured, "uwsa-4b") // it may still come
+		mustComeBack(t, w.searchOf("clean.example/"), "60")
 	})
 }
 

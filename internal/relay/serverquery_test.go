@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -71,10 +70,9 @@ func answered(t testing.TB, w *httptest.ResponseRecorder, m proto.Message) {
 }
 
 func TestTheRelayRefusesAllElse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.start()
-		good := "/v5/hashes:search?hashPrefixes=" + param(prefixOf("evil.example/", 4))
+		good := searchRequest("evil.example/")
 		many := "/v5/hashes:search?x=1"
 		var big strings.Builder
 		for i := range 1001 {
@@ -149,8 +147,7 @@ func TestTheRelayRefusesAllElse(t *testing.T) {
 
 // As Google's front end does: google/webrisk, for one, sends names with underscores.
 func TestTheRelayTakesSystemParametersAndNamesOfFieldsAsGoogleDoes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.start()
 		prefix := param(prefixOf("evil.example/", 4))
 		want := ask(t, w.relay, "GET", "/v5/hashes:search?hashPrefixes="+prefix).Body.String()
@@ -248,32 +245,23 @@ func FuzzRelayRequest(f *testing.F) {
 // Whatever protocol the server speaks, clients speak version 5 and get the same verdicts.
 func TestTheRelayAsksByAnyProtocol(t *testing.T) {
 	for _, d := range protocol.Dialects() {
-		t.Run(d.Name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.threaten("evil.example/")
-				long := lookup.HashExpression("long.example/")
-				evil := lookup.HashExpression("evil.example/")
-				if d != protocol.DialectV5 { // lists with longer entries
-					w.google.Publish("se-4b", [][]byte{evil[:4], long[:6]})
-					w.google.AddThreat("long.example/", 2)
-				}
-				w.cfg.Settings.Protocol = d.Name
-				w.start()
-				time.Sleep(2 * time.Minute)
-				c := w.replica(1)
-				if d := c.decide("evil.example."); d.Verdict != lookup.Unsafe {
-					t.Errorf("got %+v", d)
-				}
-				if d != protocol.DialectV5 {
-					if d := c.decide("long.example."); d.Verdict != lookup.Unsafe {
-						t.Errorf("a longer entry: %+v", d)
-					}
-				}
-				if d := c.decide("good.example."); d.Verdict != lookup.Safe {
-					t.Errorf("got %+v", d)
-				}
-			})
+		runWorld(t, d.Name, func(t *testing.T, w *world) {
+			w.threaten("evil.example/")
+			long := lookup.HashExpression("long.example/")
+			evil := lookup.HashExpression("evil.example/")
+			if d != protocol.DialectV5 { // lists with longer entries
+				w.google.Publish("se-4b", [][]byte{evil[:4], long[:6]})
+				w.google.AddThreat("long.example/", 2)
+			}
+			w.cfg.Settings.Protocol = d.Name
+			w.start()
+			time.Sleep(2 * time.Minute)
+			c := w.replica(1)
+			c.mustBe(t, lookup.Unsafe, "evil.example.")
+			if d != protocol.DialectV5 {
+				c.mustBe(t, lookup.Unsafe, "long.example.")
+			}
+			c.mustBe(t, lookup.Safe, "good.example.")
 		})
 	}
 }
@@ -296,46 +284,39 @@ func TestARelayCausesNoSearchThatADirectClientDoesNot(t *testing.T) {
 		{"behind two relays", 2, false, 0},
 		{"behind a relay, a client that knows no longer entries", 1, true, 1},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				listed, other := lookup.HashExpression(lengthened+"/"), lookup.HashExpression("other.example/")
-				w.google.Publish("se-4b", [][]byte{listed[:5], other[:4]})
-				w.google.AddThreat(lengthened+"/", sbv5.ThreatType_SOCIAL_ENGINEERING)
-				w.cfg.Settings.Protocol = protocol.DialectWebRisk.Name
-				var c *replica
-				switch tc.relays {
-				case 0:
-					c = w.direct()
-				case 1:
-					w.start()
-				case 2:
-					w.start()
-					time.Sleep(2 * time.Minute)
-					second := w.behind()
-					w = second.world
-				}
+		runWorld(t, tc.name, func(t *testing.T, w *world) {
+			listed, other := lookup.HashExpression(lengthened+"/"), lookup.HashExpression("other.example/")
+			w.google.Publish("se-4b", [][]byte{listed[:5], other[:4]})
+			w.google.AddThreat(lengthened+"/", sbv5.ThreatType_SOCIAL_ENGINEERING)
+			w.cfg.Settings.Protocol = protocol.DialectWebRisk.Name
+			var c *replica
+			switch tc.relays {
+			case 0:
+				c = w.direct()
+			case 1:
+				w.start()
+			case 2:
+				w.start()
 				time.Sleep(2 * time.Minute)
-				if c == nil {
-					c = w.replica(1)
-					c.wire.old.Store(tc.old)
+				second := w.behind()
+				w = second.world
+			}
+			time.Sleep(2 * time.Minute)
+			if c == nil {
+				c = w.replica(1)
+				c.wire.old.Store(tc.old)
+			}
+			time.Sleep(2 * time.Minute)
+			for range 2 {
+				before := len(w.google.Requests("search"))
+				c.mustBe(t, lookup.Safe, popular+".")
+				if got := len(w.google.Requests("search")) - before; got != tc.want {
+					t.Errorf("%s: %d searches, want %d", popular, got, tc.want)
 				}
-				time.Sleep(2 * time.Minute)
-				for range 2 {
-					before := len(w.google.Requests("search"))
-					if d := c.decide(popular + "."); d.Verdict != lookup.Safe {
-						t.Errorf("%s: %+v", popular, d)
-					}
-					if got := len(w.google.Requests("search")) - before; got != tc.want {
-						t.Errorf("%s: %d searches, want %d", popular, got, tc.want)
-					}
-					if d := c.decide(lengthened + "."); d.Verdict != lookup.Unsafe {
-						t.Errorf("%s: %+v", lengthened, d)
-					}
-					w.google.Publish("se-4b", [][]byte{listed[:6]}) // a partial update
-					time.Sleep(2 * time.Hour)
-				}
-			})
+				c.mustBe(t, lookup.Unsafe, lengthened+".")
+				w.google.Publish("se-4b", [][]byte{listed[:6]}) // a partial update
+				time.Sleep(2 * time.Hour)
+			}
 		})
 	}
 }

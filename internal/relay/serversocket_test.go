@@ -14,10 +14,10 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
@@ -92,6 +92,13 @@ func codeOf(t testing.TB, c *http.Client, url string, header ...string) (int, st
 	return answer.StatusCode, string(body)
 }
 
+// valueOf returns the value of a counter.
+func valueOf(t testing.TB, counter prometheus.Metric) float64 {
+	var m dto.Metric
+	testkit.Must(t, counter.Write(&m))
+	return m.GetCounter().GetValue()
+}
+
 func TestOperatorsSeeHowTheRelayIs(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.Admin = "127.0.0.1:0"
@@ -109,7 +116,7 @@ func TestOperatorsSeeHowTheRelayIs(t *testing.T) {
 	}
 	close(hold)
 	testkit.Until(t, "ready", func() bool { got, _ := codeOf(t, c, r.admin+"/readyz"); return got == 200 })
-	evil := "/v5/hashes:search?hashPrefixes=" + param(prefixOf("evil.example/", 4))
+	evil := searchRequest("evil.example/")
 	for _, target := range []string{evil, evil, "/v5/hashes:search?hashPrefixes=AAAAAA", "/v5/hashes:search", "/v5/hashList/se-4b", "/nothing"} {
 		codeOf(t, c, r.url+target)
 	}
@@ -153,12 +160,12 @@ func TestTheRelayLetsRequestsEnd(t *testing.T) {
 	r := run(t, w.cfg)
 	c := new(http.Client)
 	testkit.Until(t, "searches", func() bool { // of prefixes in no list, which the relay answers itself
-		got, _ := codeOf(t, c, r.url+"/v5/hashes:search?hashPrefixes="+param(prefixOf("clean.example/", 4)))
+		got, _ := codeOf(t, c, r.url+searchRequest("clean.example/"))
 		return got == 200
 	})
 	answered := make(chan int, 1)
 	go func() {
-		got, _ := codeOf(t, c, r.url+"/v5/hashes:search?hashPrefixes="+param(prefixOf("evil.example/", 4)))
+		got, _ := codeOf(t, c, r.url+searchRequest("evil.example/"))
 		answered <- got
 	}()
 	select {
@@ -192,7 +199,7 @@ func TestALameRelayServesAndIsNotReady(t *testing.T) {
 	c := new(http.Client)
 	ready := func() int { got, _ := codeOf(t, c, r.admin+"/readyz"); return got }
 	testkit.Until(t, "ready", func() bool { return ready() == 200 })
-	search := r.url + "/v5/hashes:search?hashPrefixes=" + param(prefixOf("evil.example/", 4))
+	search := r.url + searchRequest("evil.example/")
 	stopped := make(chan error, 1)
 	go func() { stopped <- r.stop() }()
 	for served := false; ; {
@@ -292,14 +299,12 @@ func TestMetricsOfTheRelayAreInTheDocuments(t *testing.T) {
 // A relay tells why it asked its server, what that costs, and which prefixes cost most. It knows no
 // names.
 func TestARelayTellsWhatItCosts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		expressions := hosts(12)
 		w.suspect(expressions...)
 		w.google.SetNegativeCacheDuration(5 * time.Minute)
 		w.cfg.Settings.Protocol = protocol.DialectWebRisk.Name
-		now := time.Now()
-		time.Sleep(time.Until(time.Date(now.Year(), now.Month(), now.Day()+1, 9, 0, 0, 0, time.Local))) // no midnight comes
+		sleepUntil(9) // no midnight comes
 		w.start()
 		began := time.Now()
 		time.Sleep(2 * time.Minute)
@@ -330,8 +335,7 @@ func TestARelayTellsWhatItCosts(t *testing.T) {
 
 // A relay whose server is free, or is a relay, counts and names no money.
 func TestARelayWhoseSearchesCostNothingNamesNoMoney(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.start()
 		if _, most := w.relay.handler.costs.sum(time.Now()).Text(time.Now()); most != "" {
 			t.Errorf("before the first search: %s", most)

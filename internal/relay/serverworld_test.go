@@ -69,6 +69,18 @@ func newWorld(t testing.TB) *world {
 	return w
 }
 
+// inWorld runs a test with a simulated clock and a world.
+func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, newWorld(t)) })
+}
+
+// runWorld is inWorld as a part of a test.
+func runWorld(t *testing.T, name string, f func(t *testing.T, w *world)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { inWorld(t, f) })
+}
+
 // threaten lists expressions as phishing, and searches confirm them.
 func (w *world) threaten(expressions ...string) {
 	w.suspect(expressions...)
@@ -81,8 +93,7 @@ func (w *world) threaten(expressions ...string) {
 func (w *world) suspect(expressions ...string) {
 	var entries [][]byte
 	for _, e := range expressions {
-		hash := lookup.HashExpression(e)
-		entries = append(entries, hash[:4])
+		entries = append(entries, prefixOf(e, 4))
 	}
 	w.google.Publish("se-4b", entries)
 }
@@ -106,6 +117,14 @@ func (w *world) start() {
 	synctest.Wait()
 }
 
+// begin starts the relay and waits for its lists.
+func (w *world) begin() {
+	w.t.Helper()
+	w.start()
+	time.Sleep(time.Minute)
+	synctest.Wait()
+}
+
 // open is start without a bubble.
 func (w *world) open() {
 	w.t.Helper()
@@ -113,6 +132,12 @@ func (w *world) open() {
 	testkit.Must(w.t, err)
 	w.t.Cleanup(r.Close)
 	w.relay = r
+}
+
+// sleepUntil sleeps until an hour of the next day.
+func sleepUntil(hour int) {
+	now := time.Now()
+	time.Sleep(time.Until(time.Date(now.Year(), now.Month(), now.Day()+1, hour, 0, 0, 0, time.Local)))
 }
 
 var errRefused = errors.New("connection refused")
@@ -227,12 +252,40 @@ func entriesOfAll(lists []lookup.List) (n int) {
 }
 
 // decide returns the decision about a name.
-func (c *replica) decide(qname string) lookup.Decision {
+func (c *replica) decide(qname string) lookup.Decision { return c.decideBy(nil, qname) }
+
+// decideFor is decide for a DNS client, of whose share the search is.
+func (c *replica) decideFor(client, qname string) lookup.Decision {
+	return c.decideBy(lookup.AdmitBy(nil, c.Shares, netip.MustParseAddr(client)), qname)
+}
+
+func (c *replica) decideBy(admit lookup.Admit, qname string) lookup.Decision {
 	d, candidates := c.Checker.Check(lookup.FromQname(qname))
 	if candidates == nil {
 		return d
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	return c.Checker.Confirm(candidates, nil).Wait(ctx)
+	return c.Checker.Confirm(candidates, admit).Wait(ctx)
+}
+
+// mustBe fails unless a client decides so about a name.
+func (c *replica) mustBe(t *testing.T, want lookup.Verdict, qname string) {
+	t.Helper()
+	mustBe(t, want, c.decide(qname))
+}
+
+func mustBe(t *testing.T, want lookup.Verdict, d lookup.Decision) {
+	t.Helper()
+	if d.Verdict != want {
+		t.Errorf("got %s by %s (%v), want %s", d.Verdict, d.By, d.Err, want)
+	}
+}
+
+// mustNotWait fails if a client or a relay counts failures of searches, or waits after one.
+func mustNotWait(t *testing.T, who string, hold updater.Hold) {
+	t.Helper()
+	if hold.Failures != 0 || hold.Active(time.Now()) {
+		t.Errorf("%s: %+v", who, hold)
+	}
 }
