@@ -36,27 +36,35 @@ var (
 // is a problem besides that no CoreDNS runs; the program's exit must be right, too.
 func examine(t *testing.T, corefile string, flags ...string) (status int, found map[string]diagnosis, out string) {
 	t.Helper()
-	status, out, errOut := invoke(t, append([]string{"doctor", "-json", "-corefile", corefile}, flags...)...)
-	if errOut != "" {
-		t.Errorf("complained: %s", errOut)
-	}
+	return examined(t, append([]string{"-corefile", corefile}, flags...)...)
+}
+
+// examined is examine for what all flags say.
+func examined(t *testing.T, flags ...string) (status int, found map[string]diagnosis, out string) {
+	t.Helper()
+	s := run(t, append([]string{"doctor", "-json"}, flags...)...).quiet()
 	found = make(map[string]diagnosis)
-	problem, other := 0, 0
-	for _, d := range decode[diagnosis](t, out) {
+	problem := 0
+	for _, d := range decode[diagnosis](t, s.out) {
 		found[d.Check] = d
 		if d.Status == isProblem {
 			if problem = 1; d.Check != "running" {
-				other = 1
+				status = 1
 			}
 		}
 		if d.Status == isOK != (d.Advice == "") && d.Status != isSkipped {
 			t.Errorf("%+v: advice goes with what is not well", d)
 		}
 	}
-	if status != problem {
-		t.Errorf("status %d, and there is a problem: %d; all: %s", status, problem, out)
-	}
-	return other, found, out
+	s.want(problem)
+	return status, found, s.out
+}
+
+// wantIs wants the status of a diagnosis; "" if there is none. Its text and its advice have the parts.
+func wantIs(t *testing.T, d diagnosis, status string, parts ...string) {
+	t.Helper()
+	expect(t, fmt.Sprintf("the status of %+v", d), d.Status, status)
+	testkit.WantParts(t, string(d.Text+" → "+d.Advice), parts...)
 }
 
 func TestDoctorOfAGoodConfiguration(t *testing.T) {
@@ -81,9 +89,7 @@ ok       lists     3 of 3 in force, 3 entries
 1 problem, 0 warnings
 `)
 	}
-	if n := len(w.Requests("")); n != 2 {
-		t.Errorf("%d requests, want two: for the update, and one more", n)
-	}
+	w.wantRequests(t, "", 2) // for the update, and one more
 	run(t, "doctor", "-json", "-corefile", corefile).want(1, `{"check":"corefile","status":"ok","text":"1 of 2 `, `,"advice":"`)
 }
 
@@ -92,13 +98,10 @@ func TestDoctorOffline(t *testing.T) {
 	corefile := w.corefile(t, ".:5399 {\n safebrowsing {\n  endpoint http://sb.example.com:1234\n  db DB\n  resolver 127.0.0.1:5399\n }\n}\n")
 	status, found, _ := examine(t, corefile, "-offline")
 	for check, want := range map[string]string{"corefile": isOK, "key": isOK, "resolve": isSkipped, "loop": isWarning, "tls": isWarning, "server": isSkipped, "clock": isSkipped, "space": isOK} {
-		if found[check].Status != want {
-			t.Errorf("%+v, want %s", found[check], want)
-		}
+		wantIs(t, found[check], want)
 	}
-	if status != 0 || len(w.Requests("")) != 1 {
-		t.Errorf("status %d, %d requests", status, len(w.Requests("")))
-	}
+	expect(t, "status", status, 0)
+	w.wantRequests(t, "", 1)
 }
 
 func TestDoctorOfConfigurations(t *testing.T) {
@@ -144,7 +147,7 @@ func TestDoctorOfConfigurations(t *testing.T) {
 		"nobody, no TLS":   {stanza("endpoint http://127.0.0.1:1\ndb DB"), 1, "server", isProblem, "refused"},
 		"another server":   {stanza("endpoint " + page.URL + "\ndb DB"), 1, "server", isProblem, "Safe Browsing v5 server"},
 		"unknown list":     {stanza("endpoint ENDPOINT\ndb DB\nlists se-4b none-4b"), 1, "server", isProblem, "does not have none-4b"},
-		"mistyped list":    {stanza("endpoint ENDPOINT\ndb DB\nlists se-4b pha4-4b"), 1, "server", isProblem, "does not have pha4-4b correct lists, or add these on the server: did you mean pha-4b?"},
+		"mistyped list":    {stanza("endpoint ENDPOINT\ndb DB\nlists se-4b pha4-4b"), 1, "server", isProblem, "does not have pha4-4b → correct lists, or add these on the server: did you mean pha-4b?"},
 		"no such name":     {stanza("endpoint http://sb.example\ndb DB\nresolver 127.0.0.1:1"), 1, "resolve", isProblem, "sb.example, by 127.0.0.1:1: read udp"},
 		"through itself":   {".:5398 {\n safebrowsing {\n endpoint http://sb.example\n resolver 127.0.0.1:5398\n }\n}\n", 1, "loop", isWarning, "where this Corefile listens"},
 		"memory only":      {stanza("endpoint ENDPOINT\ndb off"), 0, "folder", isWarning, "in memory only"},
@@ -185,13 +188,9 @@ func TestDoctorOfConfigurations(t *testing.T) {
 				flags = []string{"-offline"}
 			}
 			status, found, out := examine(t, w.corefile(t, test.corefile), flags...)
-			d := found[test.check]
-			if status != test.status || d.Status != test.want || !strings.Contains(string(d.Text+" "+d.Advice), test.text) {
-				t.Errorf("status %d, %+v, want %d, %s with %q; all: %s", status, d, test.status, test.want, test.text, out)
-			}
-			if strings.Contains(out, "SECRET") || strings.Contains(out, "AIza") {
-				t.Errorf("the key is printed: %s", out)
-			}
+			expect(t, "status", status, test.status)
+			wantIs(t, found[test.check], test.want, test.text)
+			testkit.WantNone(t, out, "SECRET", "AIza")
 		})
 	}
 	if left, err := filepath.Glob(filepath.Join(filepath.Dir(w.dir), "*")); err != nil || len(left) > 0 {
@@ -209,15 +208,11 @@ func TestDoctorThatIsInterruptedBlamesNobody(t *testing.T) {
 	}))
 	defer slow.Close()
 	w.endpoint = slow.URL
-	for _, args := range [][]string{{"-corefile", w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n }\n}\n")}, {"-endpoint", slow.URL}} {
+	for _, args := range [][]string{{"-corefile", w.corefile(t, usual)}, {"-endpoint", slow.URL}} {
 		ctx, stop := context.WithCancel(t.Context())
 		cancel = stop
 		defer stop()
-		var out, errOut strings.Builder
-		status := execute(ctx, append([]string{"safebrowsing", "doctor"}, args...), nil, &out, &errOut)
-		if status != 2 || strings.Contains(out.String(), "problem  server") || strings.Contains(out.String(), "problems") || !strings.Contains(errOut.String(), "context canceled") {
-			t.Errorf("status %d, %s%s", status, &out, &errOut)
-		}
+		runIn(ctx, t, nil, append([]string{"doctor"}, args...)...).want(2, "context canceled").not("problem  server", "problems")
 	}
 }
 
@@ -238,9 +233,9 @@ func authority(t *testing.T, s *httptest.Server) string {
 func TestDoctorTellsOnceOfWhatServerBlocksShare(t *testing.T) {
 	w := filled(t)
 	corefile := w.corefile(t, "(mine) {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n  lists se-4b pha4-4b\n }\n}\na.example {\n import mine\n}\nb.example {\n import mine\n}\n")
-	_, out, _ := invoke(t, "doctor", "-offline", "-corefile", corefile)
-	if strings.Count(out, " folder ") != 1 || strings.Count(out, "warning  corefile  "+corefile+":5") != 1 || !strings.Contains(out, "did you mean pha-4b?") || !strings.HasSuffix(out, "Start with: corefile\n") {
-		t.Errorf("got %s", out)
+	out := run(t, "doctor", "-offline", "-corefile", corefile).want(0, "did you mean pha-4b?", "Start with: corefile\n").out
+	for _, once := range []string{" folder ", "warning  corefile  " + corefile + ":5"} {
+		expect(t, "times "+once, strings.Count(out, once), 1)
 	}
 }
 
@@ -265,21 +260,15 @@ func TestLoops(t *testing.T) {
 		"system's on this machine": {nil, []string{"127.0.0.53:53"}, block([]string{"192.0.2.1"}, "."), isWarning},
 		"system's is itself":       {nil, []string{"192.0.2.1:53"}, block(nil, "."), isWarning},
 	} {
-		if got := loopDiagnosis(test.configured, test.system, machine, test.blocks); got.Status != test.want {
-			t.Errorf("%s: %+v, want %s", name, got, test.want)
-		}
+		expect(t, name, loopDiagnosis(test.configured, test.system, machine, test.blocks).Status, test.want)
 	}
 }
 
 func TestSystemResolvers(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "resolv.conf")
 	write(t, file, "nameserver 192.0.2.53\nnameserver ::1\n")
-	if got := strings.Join(config.SystemResolvers(file), " "); got != "192.0.2.53:53 [::1]:53" {
-		t.Errorf("got %s", got)
-	}
-	if got := config.SystemResolvers(file + "none"); got != nil {
-		t.Errorf("got %q without a file", got)
-	}
+	expect(t, "resolvers", config.SystemResolvers(file), []string{"192.0.2.53:53", "[::1]:53"})
+	expect(t, "without a file", config.SystemResolvers(file+"none"), nil)
 	if len(config.MachineAddresses()) == 0 {
 		t.Error("this machine has no address")
 	}
@@ -290,13 +279,9 @@ func TestClock(t *testing.T) {
 	for ahead, want := range map[time.Duration]string{
 		0: isOK, 5 * time.Minute: isOK, -5 * time.Minute: isOK, 301 * time.Second: isProblem, -time.Hour: isProblem,
 	} {
-		if got := clockDiagnosis(now.Format(http.TimeFormat), now.Add(ahead)); got.Status != want {
-			t.Errorf("%s ahead: %+v, want %s", ahead, got, want)
-		}
+		expect(t, ahead.String(), clockDiagnosis(now.Format(http.TimeFormat), now.Add(ahead)).Status, want)
 	}
-	if got := clockDiagnosis("", now); got.Status != isSkipped {
-		t.Errorf("without a date: %+v", got)
-	}
+	expect(t, "without a date", clockDiagnosis("", now).Status, isSkipped)
 }
 
 func TestMemory(t *testing.T) {
@@ -305,15 +290,12 @@ func TestMemory(t *testing.T) {
 		ok   bool
 		want string
 	}{"enough": {1 << 30, true, isOK}, "too little": {1 << 20, true, isProblem}, "unknown": {0, false, isSkipped}} {
-		if got := memoryDiagnosis(t.TempDir(), false, func() (uint64, bool) { return test.free, test.ok }); got.Status != test.want {
-			t.Errorf("%s: %+v, want %s", name, got, test.want)
-		}
+		expect(t, name, memoryDiagnosis(t.TempDir(), false, func() (uint64, bool) { return test.free, test.ok }).Status, test.want)
 	}
 	w := filled(t) // a server that runs has its lists in memory already
 	for running, want := range map[bool]string{false: isProblem, true: isOK} {
-		if got := memoryDiagnosis(w.dir, running, func() (uint64, bool) { return heldBytes(w.dir), true }); got.Status != want {
-			t.Errorf("running %t: %+v, want %s", running, got, want)
-		}
+		got := memoryDiagnosis(w.dir, running, func() (uint64, bool) { return heldBytes(w.dir), true })
+		expect(t, fmt.Sprint("running: ", running), got.Status, want)
 	}
 }
 
@@ -361,9 +343,7 @@ func TestDoctorWarnsOfAKeyThatOthersMayRead(t *testing.T) {
 		t.Skip("its modes say nothing about others")
 	}
 	dir := t.TempDir()
-	if err := os.Chmod(filepath.Dir(dir), 0o711); err != nil { // others may not enter the folder of a test
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chmod(filepath.Dir(dir), 0o711)) // others may not enter the folder of a test
 	for above := dir; above != filepath.Dir(above); above = filepath.Dir(above) {
 		if info, err := os.Stat(above); err != nil || info.Mode()&0o001 == 0 {
 			testkit.Need(t, errors.New("others may not enter "+above))
@@ -373,30 +353,22 @@ func TestDoctorWarnsOfAKeyThatOthersMayRead(t *testing.T) {
 	key, corefile := filepath.Join(dir, "key"), filepath.Join(dir, "Corefile")
 	write(t, key, "SECRET\n")
 	for _, tc := range []struct {
-		property        string
-		key, corefile   os.FileMode
-		want, wantCured string
+		property           string
+		dir, key, corefile os.FileMode
+		want               string // status
+		text, advice       string
 	}{
-		{"api_key_file " + key, 0o600, 0o644, "", ""},
-		{"api_key_file " + key, 0o640, 0o644, "", ""},
-		{"api_key_file " + key, 0o644, 0o600, "may read the API key in " + key, "chmod o= " + key},
-		{"api_key SECRET", 0o600, 0o600, "", ""},
-		{"api_key SECRET", 0o600, 0o604, "may read " + corefile + ", which holds the API key", "api_key_file"},
+		{"api_key_file " + key, 0o755, 0o600, 0o644, "", "", ""},
+		{"api_key_file " + key, 0o755, 0o640, 0o644, "", "", ""},
+		{"api_key_file " + key, 0o755, 0o644, 0o600, isWarning, "may read the API key in " + key, "chmod o= " + key},
+		{"api_key SECRET", 0o755, 0o600, 0o600, "", "", ""},
+		{"api_key SECRET", 0o755, 0o600, 0o604, isWarning, "may read " + corefile + ", which holds the API key", "api_key_file"},
+		{"api_key SECRET", 0o700, 0o600, 0o644, "", "", ""}, // nobody else may enter the folder
 	} {
 		write(t, corefile, ". {\n safebrowsing {\n  "+tc.property+"\n  endpoint "+w.endpoint+"\n  db off\n }\n}\n")
-		for path, mode := range map[string]os.FileMode{key: tc.key, corefile: tc.corefile} {
-			testkit.Must(t, os.Chmod(path, mode))
-		}
+		testkit.Must(t, errors.Join(os.Chmod(key, tc.key), os.Chmod(corefile, tc.corefile), os.Chmod(dir, tc.dir)))
 		_, found, _ := examine(t, corefile, "-offline")
-		d := found["key file"]
-		if (d.Status == isWarning) != (tc.want != "") || !strings.Contains(string(d.Text), tc.want) || !strings.Contains(string(d.Advice), tc.wantCured) {
-			t.Errorf("%s with the modes %o and %o: %+v", tc.property, tc.key, tc.corefile, d)
-		}
-	}
-	testkit.Must(t, os.Chmod(corefile, 0o644))
-	testkit.Must(t, os.Chmod(dir, 0o700))
-	if _, found, _ := examine(t, corefile, "-offline"); found["key file"].Status != "" {
-		t.Errorf("nobody else may enter the folder: %+v", found["key file"])
+		wantIs(t, found["key file"], tc.want, tc.text, tc.advice)
 	}
 }
 

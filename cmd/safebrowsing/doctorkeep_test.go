@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -90,17 +89,11 @@ func TestDoctorSaysWhichNamesLeadClientsAway(t *testing.T) {
 		{"refused by acl", isSkipped, nil, func(m *dns.Msg) { m.Answer, m.Rcode = nil, dns.RcodeRefused }, []string{"this machine may not ask at"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			d := leaksDiagnosis(t.Context(), answering(t, tc.reply), tc.targets, listed)
-			if d.Status != tc.status {
-				t.Errorf("Expected %s, got %+v", tc.status, d)
-			}
-			testkit.WantParts(t, string(d.Text+" → "+d.Advice), tc.parts...)
+			wantIs(t, leaksDiagnosis(t.Context(), answering(t, tc.reply), tc.targets, listed), tc.status, tc.parts...)
 		})
 	}
 	at := netip.MustParseAddrPort(testkit.FreeAddr(t))
-	if d := leaksDiagnosis(t.Context(), at, nil, listed); d.Status != isWarning || !strings.Contains(string(d.Text), "there is no answer at 127.0.0.1:") {
-		t.Errorf("Expected a warning, got %+v", d)
-	}
+	wantIs(t, leaksDiagnosis(t.Context(), at, nil, listed), isWarning, "there is no answer at 127.0.0.1:")
 }
 
 func TestDoctorAsksAtEachAddressWhereClientsDo(t *testing.T) {
@@ -119,9 +112,7 @@ func TestDoctorAsksAtEachAddressWhereClientsDo(t *testing.T) {
 		for _, at := range plainListeners(blocks, machine) {
 			got = append(got, at.String())
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%s: Expected %q, got %q", corefile, want, got)
-		}
+		expect(t, corefile, got, want)
 	}
 }
 
@@ -137,8 +128,10 @@ func TestDoctorSeesAnIPv6ResolverBesideThisServer(t *testing.T) {
 	} {
 		file := testkit.Write(t, t.TempDir(), "resolv.conf", text)
 		d := announcedDiagnosis([]string{filepath.Join(t.TempDir(), "missing"), file}, machine)
-		if want == "" && d.Status != isOK || want != "" && (d.Status != isWarning || !strings.Contains(string(d.Text), file+" names the IPv6 resolver "+want+" ")) {
-			t.Errorf("%q: Expected %q, got %+v", text, want, d)
+		if want == "" {
+			wantIs(t, d, isOK)
+		} else {
+			wantIs(t, d, isWarning, file+" names the IPv6 resolver "+want+" ")
 		}
 	}
 }
@@ -163,13 +156,12 @@ func TestDoctorTellsCertificatesThatClientsDoNotAccept(t *testing.T) {
 		blocks, err := parseCorefile(corefile)
 		testkit.Must(t, err)
 		all := encryptedDiagnoses(config.EncryptedOf(readOf(blocks)), []netip.Addr{netip.MustParseAddr(tc.asked)}, time.Now().Add(tc.later))
-		if len(all) != 1 || all[0].Status != tc.status {
-			t.Errorf("%s: Expected %s, got %+v", tc.name, tc.status, all)
-			continue
+		if len(all) != 1 {
+			t.Fatalf("%s: Expected one, got %+v", tc.name, all)
 		}
-		testkit.WantParts(t, string(all[0].Text+" → "+all[0].Advice), tc.parts...)
-		if _, out, _ := invoke(t, "validate", corefile); tc.later == 0 && !strings.Contains(out, "encrypted tls://.:853: ") {
-			t.Errorf("%s: Expected validate to tell, got\n%s", tc.name, out)
+		wantIs(t, all[0], tc.status, tc.parts...)
+		if tc.later == 0 {
+			run(t, "validate", corefile).want(0, "encrypted tls://.:853: ")
 		}
 	}
 }
@@ -187,9 +179,7 @@ func TestDoctorAsksTheServerThatRunsAsAClient(t *testing.T) {
 	allow := testkit.Write(t, t.TempDir(), "allow.txt", "first.example\n")
 	corefile := testkit.Write(t, t.TempDir(), "Corefile", ".:"+strings.Split(at.String(), ":")[1]+" {\nbind 127.0.0.1\nsafebrowsing {\ndb "+db+"\nblock "+block+" "+second+"\nallow "+allow+"\n}\n}\n")
 	run(t, "doctor", "-corefile", corefile).want(0, "warning  leaks     at "+at.String()+" zweiter.xn--bcher-kva.example is not blocked, although")
-	if _, out, _ := invoke(t, "doctor", "-offline", "-corefile", corefile); strings.Contains(out, "leaks") {
-		t.Errorf("Expected to ask nobody, got\n%s", out)
-	}
+	run(t, "doctor", "-offline", "-corefile", corefile).not("leaks") // asks nobody
 }
 
 // Each server block has lists of its own. Where a view decides which one answers, nobody knows what this machine is told.
@@ -202,7 +192,6 @@ func TestDoctorAsksForANameWhereItIsBlocked(t *testing.T) {
 	}
 	corefile := testkit.Write(t, t.TempDir(), "Corefile", block(blocks, "", "malware.example\n")+block(passes, "", "||other.example^\n")+
 		block(views, "view children {\nexpr false\n}\n", "malware.example\n")+block(views, "", "||other.example^\n"))
-	if _, out, _ := invoke(t, "doctor", "-corefile", corefile); strings.Contains(out, "is not blocked") || strings.Count(out, "no answer leads clients away") != 3 {
-		t.Errorf("%s", out)
-	}
+	out := run(t, "doctor", "-corefile", corefile).not("is not blocked").out
+	expect(t, "all is well", strings.Count(out, "no answer leads clients away"), 3)
 }

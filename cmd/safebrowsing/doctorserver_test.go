@@ -25,8 +25,7 @@ import (
 func TestDoctorOfAnEndpoint(t *testing.T) {
 	w := newWorld(t)
 	w.SetKey("SECRET")
-	key := filepath.Join(t.TempDir(), "key")
-	write(t, key, "SECRET\n")
+	key := testkit.Write(t, t.TempDir(), "key", "SECRET\n")
 	out := run(t, "doctor", "-endpoint", w.endpoint, "-api-key-file", key).want(0).quiet().out
 	expect(t, "doctor", seconds.ReplaceAllString(w.plain(out), "Ns"), `ok       key       present
 ok       resolve   the endpoint is an IP address: there is no name to resolve
@@ -38,9 +37,7 @@ ok       confirm   the first entry of se-4b: 0 threats, to be cached for 5mNs
 
 0 problems, 0 warnings
 `)
-	if n := len(w.Requests("")); n != 3 {
-		t.Errorf("%d requests, want one for the names, one for the lists and one search", n)
-	}
+	w.wantRequests(t, "", 3) // for the names and the lists, and a search
 }
 
 // What is wrong with a relay is found from the machine of a client.
@@ -56,7 +53,7 @@ func TestDoctorOfAnEndpointInTrouble(t *testing.T) {
 		text  string // in its text or advice
 	}{
 		"no key":               {func(w *world) { w.SetKey("SECRET") }, nil, "server", isProblem, "status 403"},
-		"a list that it lacks": {nil, []string{"-lists", "se-4b,pha-4b"}, "server", isProblem, "it does not have pha-4b correct lists, or add these on the server"},
+		"a list that it lacks": {nil, []string{"-lists", "se-4b,pha-4b"}, "server", isProblem, "it does not have pha-4b → correct lists, or add these on the server"},
 		"one list":             {nil, []string{"-lists", "mw-4b"}, "lists", isOK, "mw-4b 1 entry; updates every 1h0m0s"},
 		"nothing in the lists": {nil, []string{"-lists", "uws-4b"}, "lists", isProblem, "they protect from nothing"},
 		"nothing to confirm":   {nil, []string{"-lists", "uws-4b"}, "confirm", isSkipped, "no entry to confirm"},
@@ -69,18 +66,8 @@ func TestDoctorOfAnEndpointInTrouble(t *testing.T) {
 			if test.set != nil {
 				test.set(w)
 			}
-			status, out, errOut := invoke(t, append([]string{"doctor", "-json", "-endpoint", w.endpoint}, test.flags...)...)
-			var found diagnosis
-			bad := false
-			for _, d := range decode[diagnosis](t, out) {
-				bad = bad || d.Status == isProblem
-				if d.Check == test.check {
-					found = d
-				}
-			}
-			if found.Status != test.want || !strings.Contains(string(found.Text+" "+found.Advice), test.text) || (status == 1) != bad || errOut != "" {
-				t.Errorf("status %d, %+v, want %s with %q; all: %s%s", status, found, test.want, test.text, out, errOut)
-			}
+			_, found, _ := examined(t, append([]string{"-endpoint", w.endpoint}, test.flags...)...)
+			wantIs(t, found[test.check], test.want, test.text)
 		})
 	}
 }
@@ -98,9 +85,7 @@ func TestDoctorOfSeveralEndpoints(t *testing.T) {
 		"loop      the server's name is resolved":                1,
 		" folder ": 0,
 	} {
-		if n := strings.Count(out, line); n != times {
-			t.Errorf("%d times %q, want %d, in\n%s", n, line, times, out)
-		}
+		expect(t, "times "+line+" in\n"+out, strings.Count(out, line), times)
 	}
 }
 
@@ -117,14 +102,13 @@ func TestDoctorOfAnEndpointSpeaksOfFlags(t *testing.T) {
 		"-offline -endpoint " + w.endpoint:                       "ok       key       none, for a server of your own",
 		"-offline -endpoint https://safebrowsing.googleapis.com": "give a key with api_key_file FILE, or with $SAFEBROWSING_API_KEY; enable",
 	} {
-		status, out, _ := invoke(t, append([]string{"doctor"}, strings.Fields(args)...)...)
-		if offline := strings.HasPrefix(args, "-offline"); status == 0 != strings.HasSuffix(args, w.endpoint) || !strings.Contains(out, want) || strings.Contains(out, "stanza") || offline && strings.Contains(out, " lists ") {
-			t.Errorf("doctor %s: status %d, want %q in\n%s", args, status, want, out)
+		status := map[bool]int{false: 1}[strings.HasSuffix(args, w.endpoint)]
+		s := run(t, append([]string{"doctor"}, strings.Fields(args)...)...).want(status, want).not("stanza")
+		if strings.HasPrefix(args, "-offline") {
+			s.not(" lists ")
 		}
 	}
-	if n := len(w.Requests("")); n != 0 {
-		t.Errorf("%d requests with -offline", n)
-	}
+	w.wantRequests(t, "", 0)
 }
 
 func TestTheFolderOfSeveralEndpointsIsThatOfTheirSet(t *testing.T) {
@@ -197,24 +181,22 @@ func TestDoctorSaysWhatIsLeftOfTheBudget(t *testing.T) {
 	testkit.Long(t)
 	today := time.Now().Format(time.DateOnly)
 	spent := func(n int) string { return fmt.Sprintf(`{"day":%q,"spent":{%q:%d}}`, today, today, n) }
-	const paused = "confirmations are paused until TIME (the day's budget of 5 searches is spent)"
 	for name, test := range map[string]struct {
 		properties string
 		file       string // "": none
 		diagnosis         // without the check
-		note       string // of check
 	}{
-		"nothing is spent":  {"budget 5", "", diagnosis{"", isOK, "0 of 5 searches of today are spent or reserved; the next day begins at TIME", ""}, ""},
-		"some are spent":    {"budget 5", spent(3), diagnosis{"", isOK, "3 of 5 searches of today are spent or reserved; the next day begins at TIME", ""}, ""},
-		"most are spent":    {"budget 5", spent(4), diagnosis{"", isWarning, "4 of 5 searches of today are spent or reserved; the next day begins at TIME", "raise budget in the Corefile if this happens often"}, ""},
-		"all are spent":     {"budget 5", spent(5), diagnosis{"", isProblem, "all of the 5 searches of today are spent: suspected names pass until TIME", "raise budget in the Corefile, or wait"}, paused},
-		"an hour's part":    {"budget 400", fmt.Sprintf(`{"day":%q,"spent":{%q:100},"recent":{%q:100}}`, today, today, time.Now().UTC().Truncate(5*time.Minute).Format("2006-01-02T15:04Z")), diagnosis{"", isWarning, "in part: the 100 searches that one hour may take of the day's 400 are spent, and 300 are left for later today: suspected names pass until TIME", "raise budget in the Corefile if this happens often"}, "confirmations are paused until TIME (the 100 searches that one hour may take of the day's 400 are spent)"},
-		"of another day":    {"budget 5", `{"day":"2026-01-02","spent":{"2026-01-02":5}}`, diagnosis{"", isOK, "0 of 5 searches of today are spent or reserved; the next day begins at TIME", ""}, ""},
-		"unknown":           {"budget 5", "{", diagnosis{"", isProblem, "", "wait; or stop CoreDNS, delete the file and start CoreDNS: then the day begins with the whole budget"}, "confirmations are paused until TIME (the number of searches spent today is unknown)"},
-		"unlimited":         {"budget unlimited", spent(5), diagnosis{"", isWarning, "unlimited: each search costs money, and one client that asks for random names causes as many as limit allows", "replace budget unlimited by budget COUNT, the most searches a day"}, ""},
-		"kept in memory":    {"budget 1; db off", "", diagnosis{"", isSkipped, "1 search a day; only CoreDNS knows how many are spent: see the metric coredns_safebrowsing_budget_remaining", ""}, ""},
-		"of Safe Browsing":  {"budget 5; protocol v5", spent(3), diagnosis{"", isOK, "0 of 5 searches of today are spent or reserved; the next day begins at TIME", ""}, ""},
-		"none, of the same": {"protocol v5", spent(3), diagnosis{}, ""},
+		"nothing is spent":  {"budget 5", "", diagnosis{"", isOK, "0 of 5 searches of today are spent or reserved; the next day begins at TIME", ""}},
+		"some are spent":    {"budget 5", spent(3), diagnosis{"", isOK, "3 of 5 searches of today are spent or reserved; the next day begins at TIME", ""}},
+		"most are spent":    {"budget 5", spent(4), diagnosis{"", isWarning, "4 of 5 searches of today are spent or reserved; the next day begins at TIME", "raise budget in the Corefile if this happens often"}},
+		"all are spent":     {"budget 5", spent(5), diagnosis{"", isProblem, "all of the 5 searches of today are spent: suspected names pass until TIME", "raise budget in the Corefile, or wait"}},
+		"an hour's part":    {"budget 400", fmt.Sprintf(`{"day":%q,"spent":{%q:100},"recent":{%q:100}}`, today, today, time.Now().UTC().Truncate(5*time.Minute).Format("2006-01-02T15:04Z")), diagnosis{"", isWarning, "in part: the 100 searches that one hour may take of the day's 400 are spent, and 300 are left for later today: suspected names pass until TIME", "raise budget in the Corefile if this happens often"}},
+		"of another day":    {"budget 5", `{"day":"2026-01-02","spent":{"2026-01-02":5}}`, diagnosis{"", isOK, "0 of 5 searches of today are spent or reserved; the next day begins at TIME", ""}},
+		"unknown":           {"budget 5", "{", diagnosis{"", isProblem, "", "wait; or stop CoreDNS, delete the file and start CoreDNS: then the day begins with the whole budget"}},
+		"unlimited":         {"budget unlimited", spent(5), diagnosis{"", isWarning, "unlimited: each search costs money, and one client that asks for random names causes as many as limit allows", "replace budget unlimited by budget COUNT, the most searches a day"}},
+		"kept in memory":    {"budget 1; db off", "", diagnosis{"", isSkipped, "1 search a day; only CoreDNS knows how many are spent: see the metric coredns_safebrowsing_budget_remaining", ""}},
+		"of Safe Browsing":  {"budget 5; protocol v5", spent(3), diagnosis{"", isOK, "0 of 5 searches of today are spent or reserved; the next day begins at TIME", ""}},
+		"none, of the same": {"protocol v5", spent(3), diagnosis{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -238,15 +220,13 @@ func TestDoctorSaysWhatIsLeftOfTheBudget(t *testing.T) {
 			if got.Check, want.Text = "", cmp.Or(want.Text, got.Text); got != want {
 				t.Errorf("got %+v, want %+v; all: %s", got, want, out)
 			}
-			if name == "unknown" && !strings.HasPrefix(string(got.Text), "the number of searches spent today is unknown: the file stays as it is: DB/budget-webrisk.json: damaged file") {
-				t.Errorf("got %s", got.Text)
+			switch name {
+			case "unknown":
+				testkit.WantParts(t, string(got.Text), "the number of searches spent today is unknown: the file stays as it is: DB/budget-webrisk.json: damaged file")
+			case "kept in memory":
+				testkit.WantParts(t, string(found["corefile"].Text), "db is off: the budget is kept in memory")
 			}
-			if name == "kept in memory" && !strings.Contains(string(found["corefile"].Text), "db is off: the budget is kept in memory") {
-				t.Errorf("got %+v", found["corefile"])
-			}
-			if d, twice := found["confirm"]; twice {
-				t.Errorf("said twice: %+v", d)
-			}
+			wantIs(t, found["confirm"], "") // it would be said twice
 		})
 	}
 }

@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"io"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -32,8 +34,14 @@ func run(t *testing.T, args ...string) said {
 // fed runs a command line with this standard input.
 func fed(t *testing.T, in string, args ...string) said {
 	t.Helper()
+	return runIn(t.Context(), t, strings.NewReader(in), args...)
+}
+
+// runIn runs a command line until ctx ends.
+func runIn(ctx context.Context, t *testing.T, in io.Reader, args ...string) said {
+	t.Helper()
 	var w, e bytes.Buffer
-	status := execute(t.Context(), append([]string{"safebrowsing"}, args...), strings.NewReader(in), &w, &e)
+	status := execute(ctx, append([]string{"safebrowsing"}, args...), in, &w, &e)
 	return said{t, args, status, w.String(), e.String()}
 }
 
