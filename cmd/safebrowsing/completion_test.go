@@ -132,17 +132,12 @@ func TestCandidates(t *testing.T) {
 		"completion z":                 "zsh",
 		"completion zsh ":              "",
 	} {
-		status, out, errOut := invoke(t, append([]string{"__complete"}, strings.Split(line, " ")...)...)
 		var got []string
-		for l := range strings.Lines(out) {
+		for l := range strings.Lines(run(t, append([]string{"__complete"}, strings.Split(line, " ")...)...).want(0).quiet().out) {
 			word, _, _ := strings.Cut(l, "\t")
 			got = append(got, word)
 		}
-		if status != 0 || errOut != "" || strings.Join(got, " ") != want {
-			t.Errorf("%q: status %d, %q, %s, want %q", line, status, got, errOut, want)
-		}
+		expect(t, line, strings.Join(got, " "), want)
 	}
-	if status, out, errOut := invoke(t, "__complete"); status != 0 || out+errOut != "" {
-		t.Errorf("no words: status %d, %s%s", status, out, errOut)
-	}
+	run(t, "__complete").want(0).quiet().mute()
 }

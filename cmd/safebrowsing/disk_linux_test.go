@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"path/filepath"
 	"runtime/debug"
 	"strings"
@@ -44,7 +43,5 @@ func TestCoverageOfAPipeThatNobodyWritesCanBeInterrupted(t *testing.T) {
 	testkit.Must(t, syscall.Mkfifo(path, 0o600))
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(10*time.Millisecond, cancel)
-	if status := execute(ctx, []string{"safebrowsing", "coverage", path}, nil, io.Discard, io.Discard); status != 2 {
-		t.Errorf("status %d", status)
-	}
+	runIn(ctx, t, nil, "coverage", path).want(2)
 }

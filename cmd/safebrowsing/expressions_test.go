@@ -4,9 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"testing"
 
@@ -15,11 +16,10 @@ import (
 
 func TestExpressionsAsText(t *testing.T) {
 	out := run(t, "expressions", "Example.com.", "http://:1/", "http://a.example.com/b?q=\x1b").want(1).quiet().out
-	sum := func(text string) string { s := sha256.Sum256([]byte(text)); return hex.EncodeToString(s[:]) }
 	var want strings.Builder
-	want.WriteString("Example.com.\n    " + sum("example.com/") + "  example.com/\n\nhttp://:1/\n    error: no host\n\nhttp://a.example.com/b?q=%1B\n")
+	want.WriteString("Example.com.\n    " + sumOf("example.com/") + "  example.com/\n\nhttp://:1/\n    error: no host\n\nhttp://a.example.com/b?q=%1B\n")
 	for _, x := range []string{"a.example.com/b?q=%1B", "a.example.com/b", "a.example.com/", "example.com/b?q=%1B", "example.com/b", "example.com/"} {
-		want.WriteString("    " + sum(x) + "  " + x)
+		want.WriteString("    " + sumOf(x) + "  " + x)
 		if !strings.HasSuffix(x, ".com/") {
 			want.WriteString("  (DNS cannot see it)")
 		}
@@ -29,37 +29,25 @@ func TestExpressionsAsText(t *testing.T) {
 }
 
 func TestExpressionsAsJSON(t *testing.T) {
-	_, out, _ := invoke(t, "expressions", "-json", "example.com")
-	expect(t, "one name", out, `{"input":"example.com","host":"example.com","expressions":[{"expression":"example.com/",`+
+	expect(t, "one name", run(t, "expressions", "-json", "example.com").out, `{"input":"example.com","host":"example.com","expressions":[{"expression":"example.com/",`+
 		`"sha256":"73d986e009065f182c10bcb6a45db3d6eda9498f8930654af2653f8a938cd801","dns":true}]}`+"\n")
-	_, out, _ = invoke(t, "expressions", "-json", "http:///x")
-	expect(t, "no host", out, `{"input":"http:///x","error":"no host"}`+"\n")
-	status, out, _ := invoke(t, "expressions", "-json", "-rule", "webrisk", "a.b.example.co.uk", "", "https://1.2.3.4/x/", "help")
-	lines := strings.SplitAfter(out, "\n")
-	if status != 1 || len(lines) != 5 {
-		t.Fatalf("status %d, %s", status, out)
-	}
-	if lines[1] != `{"input":"","error":"no host"}`+"\n" {
-		t.Errorf("got %s", lines[1])
-	}
-	got := decode[expressed](t, lines[0]+lines[2]+lines[3])
+	expect(t, "no host", run(t, "expressions", "-json", "http:///x").out, `{"input":"http:///x","error":"no host"}`+"\n")
+	out := run(t, "expressions", "-json", "-rule", "webrisk", "a.b.example.co.uk", "", "https://1.2.3.4/x/", "help").want(1).out
+	got := decode[expressed](t, strings.Replace(out, `{"input":"","error":"no host"}`+"\n", "", 1))
 	want := []expressed{
 		{"a.b.example.co.uk", "a.b.example.co.uk", []expression{{"a.b.example.co.uk/", "", true}, {"co.uk/", "", true}, {"example.co.uk/", "", true}, {"b.example.co.uk/", "", true}}},
 		{"https://1.2.3.4/x/", "1.2.3.4", []expression{{"1.2.3.4/x/", "", false}, {"1.2.3.4/", "", true}}},
 		{"help", "help", []expression{{"help/", "", true}}},
 	}
-	for i := range got {
-		for j, x := range got[i].Expressions {
-			if sum := sha256.Sum256([]byte(x.Expression)); x.SHA256 != hex.EncodeToString(sum[:]) {
-				t.Errorf("%s: sha256 %s", x.Expression, x.SHA256)
-			}
-			got[i].Expressions[j].SHA256 = ""
-		}
-		if got[i].Input != want[i].Input || got[i].Host != want[i].Host || !slices.Equal(got[i].Expressions, want[i].Expressions) {
-			t.Errorf("got %+v, want %+v", got[i], want[i])
+	for i := range want {
+		for j, x := range want[i].Expressions {
+			want[i].Expressions[j].SHA256 = sumOf(string(x.Expression))
 		}
 	}
+	expect(t, "three names", got, want)
 }
+
+func sumOf(text string) string { s := sha256.Sum256([]byte(text)); return hex.EncodeToString(s[:]) }
 
 func TestArgumentsMayHoldAnyBytes(t *testing.T) {
 	for arg, want := range map[string]string{
@@ -73,21 +61,12 @@ func TestArgumentsMayHoldAnyBytes(t *testing.T) {
 		"a\xffb\xfe.example?\t": "a%FFb%FE.example?\t",
 		" example.com ":         " example.com ",
 	} {
-		_, out, _ := invoke(t, "expressions", "-json", "--", arg)
-		var got string
-		if strings.Contains(out, `"error"`) {
-			got = string(decode[unreadable](t, out)[0].Input)
-		} else {
-			got = string(decode[expressed](t, out)[0].Input)
-		}
-		if got != want || strings.Count(out, "\n") != 1 {
-			t.Errorf("%q: input %q, want %q", arg, got, want)
-		}
+		var got []struct{ Input string }
+		testkit.Must(t, json.Unmarshal([]byte("["+run(t, "expressions", "-json", "--", arg).out+"]"), &got)) // one object
+		expect(t, fmt.Sprintf("%q", arg), got[0].Input, want)
 	}
 	run(t, "expressions", "-json", "\xff.example").want(0, `"host":"%FF.example"`)
-	if _, out, _ := invoke(t, "expressions", "\x1b[2J\xff.example"); strings.Contains(out, "\x1b") || strings.Contains(out, "\xff") {
-		t.Errorf("a terminal would not like %q", out)
-	}
+	run(t, "expressions", "\x1b[2J\xff.example").not("\x1b", "\xff") // as a terminal likes it
 }
 
 func TestNamesAreReadFromStandardInput(t *testing.T) {
@@ -110,9 +89,8 @@ func TestNamesAreReadAsTheyCome(t *testing.T) {
 	defer cancel()
 	ended := make(chan int, 1)
 	go func() { ended <- execute(ctx, []string{"safebrowsing", "expressions", "-"}, in, out, errOut) }()
-	if _, err := names.Write([]byte("safe.example\n")); err != nil {
-		t.Fatal(err)
-	}
+	_, err := names.Write([]byte("safe.example\n"))
+	testkit.Must(t, err)
 	testkit.Until(t, "an answer before the last name", func() bool { return strings.Contains(out.String(), "safe.example/") })
 	cancel()
 	if status := <-ended; status != 2 || !strings.Contains(errOut.String(), context.Canceled.Error()) {

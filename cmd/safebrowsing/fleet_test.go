@@ -7,8 +7,6 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -45,8 +43,8 @@ func TestTheSmallOfficeOfTheDocumentsWorks(t *testing.T) {
 	if len(commands) != 2 {
 		t.Fatalf("%d commands, want the two that the page promises: %q", len(commands), commands)
 	}
-	if out, err := exec.CommandContext(t.Context(), "sh", "-c", commands[0]).CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v %s", commands[0], err, out)
+	if status, out := testkit.Run(t, "sh", "-c", commands[0]); status != 0 {
+		t.Fatalf("%s: %d %s", commands[0], status, out)
 	}
 	t.Setenv(config.KeyVariable, "GOOGLE")
 	run(t, "update", "-now", "-db", "relay", "-endpoint", w.endpoint).want(0)
@@ -58,32 +56,22 @@ func TestTheSmallOfficeOfTheDocumentsWorks(t *testing.T) {
 	}
 	url, admin := startRelay(t, program, append(args[1:], "-endpoint", w.endpoint, "-admin", "127.0.0.1:0")...)
 	testkit.WantOK(t, admin+"/readyz")
-	if _, err := os.Stat("relay"); err != nil {
-		t.Error(err)
-	}
+	expect(t, "its folder is there", exists("relay"), true)
 	here := strings.NewReplacer("http://192.168.1.2:8099", url, "/etc/coredns/relay-client.key", "clients.key")
 	doctor := strings.Fields(here.Replace(blockOf(t, page, "Check it from", "sh")))
 	run(t, doctor[1:]...).want(0, "it accepts the key and offers 3 lists", "se-4b 2 entries, mw-4b 1 entry", "ok       confirm").quiet()
 	write(t, "other.key", "OTHER\n")
-	if out := run(t, "doctor", "-endpoint", url, "-api-key-file", "other.key").want(1, "this relay needs a key", "from the file of its -client-key-file").out; strings.Contains(out, "OTHER") {
-		t.Error(out)
-	}
+	run(t, "doctor", "-endpoint", url, "-api-key-file", "other.key").want(1, "this relay needs a key", "from the file of its -client-key-file").not("OTHER")
 	write(t, "Corefile", here.Replace(blockOf(t, page, office, "corefile")))
-	if _, found, out := examine(t, "Corefile"); found["server"].Status != isOK {
-		t.Errorf("the Corefile does not reach the relay: %s", out)
-	}
+	_, found, _ := examine(t, "Corefile")
+	wantIs(t, found["server"], isOK)
 	write(t, "Corefile", strings.Replace(read(t, "Corefile"), "clients.key", "other.key", 1))
-	if _, found, out := examine(t, "Corefile"); found["server"].Status != isProblem || !strings.HasPrefix(string(found["server"].Advice), "api_key_file needs a key that the server knows") {
-		t.Errorf("the advice about a wrong key: %s", out)
-	}
+	_, found, _ = examine(t, "Corefile")
+	wantIs(t, found["server"], isProblem, "→ api_key_file needs a key that the server knows")
 	served := testkit.Body(t, admin+"/metrics")
 	wantPlanOf(t, served)
 	watched, _, _ := strings.Cut(blockOf(t, page, "\n## Watch it\n", "txt"), " ")
-	for _, m := range []string{watched, "coredns_safebrowsing_list_last_success_timestamp_seconds{"} {
-		if !strings.Contains(served, "\n"+m) {
-			t.Errorf("the relay has no metric %s", m)
-		}
-	}
+	testkit.WantParts(t, served, "\n"+watched, "\ncoredns_safebrowsing_list_last_success_timestamp_seconds{")
 }
 
 // wantPlanOf wants a plan from the metrics of a relay, as if it ran for an hour: with its one client, and with
@@ -209,22 +197,13 @@ func TestACommandThatWaitsForInputCanBeInterrupted(t *testing.T) {
 	for _, args := range [][]string{{"plan", "-from", "-"}, {"expressions", "-"}} {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(10*time.Millisecond, cancel)
-		var errOut strings.Builder
-		if status := execute(ctx, append([]string{"safebrowsing"}, args...), waits, io.Discard, &errOut); status != 2 || !strings.Contains(errOut.String(), "context canceled") {
-			t.Errorf("%q: status %d, %s", args, status, &errOut)
-		}
+		runIn(ctx, t, waits, args...).want(2, "context canceled")
 	}
 }
 
 // The page for providers has what the command prints.
 func TestThePageForProvidersHasThePlan(t *testing.T) {
 	_, out, _ := invoke(t, "plan")
-	if p := decode[planned](t, run(t, "plan", "-json", "-lines", "250000").want(0).out)[0]; p.Network.Names != 2.5e6 {
-		t.Errorf("Expected ten names of each line, got %v", p.Network.Names)
-	}
-	page, err := os.ReadFile("../../docs/provider.md")
-	testkit.Must(t, err)
-	if !strings.Contains(string(page), "\n~~~ txt\n"+out+"~~~\n") {
-		t.Errorf("docs/provider.md has another table than\n%s", out)
-	}
+	expect(t, "ten names of each line", decode[planned](t, run(t, "plan", "-json", "-lines", "250000").want(0).out)[0].Network.Names, 2.5e6)
+	testkit.WantParts(t, read(t, "../../docs/provider.md"), "\n~~~ txt\n"+out+"~~~\n")
 }

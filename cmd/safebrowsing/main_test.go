@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,7 +14,6 @@ import (
 	"github.com/coredns/coredns/coremain"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/control"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
@@ -82,10 +82,8 @@ func TestMisuseHasStatus2AndAHint(t *testing.T) {
 			t.Errorf("safebrowsing %s: %q, want one line", args, s.errOut)
 		}
 	}
-	for _, folder := range []string{none, w.dir} {
-		if _, err := os.Stat(folder); err == nil {
-			t.Errorf("a misuse has made the folder %s", folder)
-		}
+	if exists(none) || exists(w.dir) {
+		t.Error("a misuse has made a folder")
 	}
 }
 
@@ -95,10 +93,8 @@ func TestExamplesOfTheHelpWork(t *testing.T) {
 	here := t.TempDir()
 	t.Chdir(here)
 	write(t, "client.key", "OWN\n")
-	corefile := w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n }\n}\n")
-	_, release, err := new(control.Doors).Open(w.dir, &running{report: status.Report{At: time.Now(), Services: []status.Service{{Title: "Safe Browsing v5"}}, Blocks: []status.Block{{Zones: "."}}}})
-	testkit.Must(t, err)
-	defer release()
+	corefile := w.corefile(t, usual)
+	openDoor(t, w.dir, &running{report: status.Report{At: time.Now(), Services: []status.Service{{Title: "Safe Browsing v5"}}, Blocks: []status.Block{{Zones: "."}}}})
 	replacer := strings.NewReplacer("/etc/coredns/Corefile", corefile, "/var/lib/coredns", w.dir,
 		"./lists", here+"/lists", "http://127.0.0.1:8099", w.endpoint, "sudo -u coredns ", "", "SAFEBROWSING_API_KEY=... ", "", "'", "",
 		" Corefile", " "+corefile, "COMMAND", "doctor")
@@ -145,9 +141,9 @@ func TestOnlyWarningsOfThePluginAreShown(t *testing.T) {
 	var out testkit.Output
 	l := &warnings{&out}
 	for _, line := range []string{"[INFO] plugin/safebrowsing: all is well\n", "[WARNING] plugin/safebrowsing: bad line\n", "[DEBUG] x\n"} {
-		if n, err := l.Write([]byte(line)); n != len(line) || err != nil {
-			t.Errorf("%q: %d, %v", line, n, err)
-		}
+		n, err := l.Write([]byte(line))
+		testkit.Must(t, err)
+		expect(t, line, n, len(line))
 	}
 	expect(t, "log", out.String(), "[WARNING] plugin/safebrowsing: bad line\n")
 }
@@ -155,16 +151,11 @@ func TestOnlyWarningsOfThePluginAreShown(t *testing.T) {
 func TestVersion(t *testing.T) {
 	want := "safebrowsing " + say.Version + ", CoreDNS " + coremain.CoreVersion + ", " + runtime.Version()
 	for _, args := range []string{"version", "--version", "-version"} {
-		status, out, errOut := invoke(t, args)
-		if status != 0 || errOut != "" || !strings.HasPrefix(out, want) || strings.Count(out, "\n") != 1 {
-			t.Errorf("%s: status %d, %q, %s, want %s", args, status, out, errOut, want)
-		}
+		expect(t, args, strings.Count(run(t, args).want(0, want).quiet().out, "\n"), 1)
 	}
-	_, out, _ := invoke(t, "version", "-json")
-	testkit.WantParts(t, out, `"version":"`, `"coredns":"`, `"go":"`, `"platform":"`, `"revision":"`, `"modified":`)
-	if got := decode[build](t, out)[0]; got.Version != say.Version || got.CoreDNS != coremain.CoreVersion || got.Go != runtime.Version() {
-		t.Errorf("got %+v", got)
-	}
+	out := run(t, "version", "-json").want(0, `"version":"`, `"coredns":"`, `"go":"`, `"platform":"`, `"revision":"`, `"modified":`).out
+	got := decode[build](t, out)[0]
+	expect(t, "versions", []string{got.Version, got.CoreDNS, got.Go}, []string{say.Version, coremain.CoreVersion, runtime.Version()})
 }
 
 // A shell passes such a file for <(command): it can be read only once.
@@ -173,18 +164,14 @@ func TestACorefileMayBeAPipe(t *testing.T) {
 	r, pipe, err := os.Pipe()
 	testkit.Must(t, err)
 	defer r.Close()
-	if _, err := pipe.WriteString(". {\n safebrowsing {\n  block " + ownFile(t, "a.example") + "\n }\n}\n"); err != nil {
-		t.Fatal(err)
-	}
-	pipe.Close()
+	_, err = pipe.WriteString(". {\n safebrowsing {\n  block " + ownFile(t, "a.example") + "\n }\n}\n")
+	testkit.Must(t, errors.Join(err, pipe.Close()))
 	file := fmt.Sprintf("/dev/fd/%d", r.Fd())
 	if _, err := os.Stat(file); err != nil {
 		t.Skipf("This test needs /dev/fd: %v", err)
 	}
 	run(t, "doctor", "-offline", "-corefile", file).want(0, "corefile  1 of 1 server block has safebrowsing")
-	if n := len(w.Requests("")); n != 0 {
-		t.Errorf("%d requests", n)
-	}
+	w.wantRequests(t, "", 0)
 }
 
 // commandLines returns the command lines of safebrowsing in a document, in its blocks and in
@@ -211,17 +198,13 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 	}
 	seen := make(map[string]bool)
 	for _, name := range documents {
-		text, err := os.ReadFile(name)
-		testkit.Must(t, err)
-		for _, line := range commandLines(string(text)) {
+		for _, line := range commandLines(read(t, name)) {
 			command := strings.Fields(line)[0]
 			if filepath.Base(name) == "CHANGELOG.md" && (command == "testserver" || command == "relay") {
 				continue // which earlier versions had
 			}
 			seen[command] = true
-			if err := helpOf(t, line); err != "" {
-				t.Errorf("%s: safebrowsing %s: %s", name, line, err)
-			}
+			expect(t, name+": safebrowsing "+line, helpOf(t, line), "")
 		}
 	}
 	for _, c := range command().Commands {
@@ -265,28 +248,22 @@ func TestNoCommandPrintsAKeyFromAWrongPlaceOfTheCorefile(t *testing.T) {
 	t.Setenv("STATE_DIRECTORY", db)
 	path := filepath.Join(t.TempDir(), "Corefile")
 	for _, secret := range []string{testkit.Key, testkit.Token} {
-		for i, stanza := range testkit.Stanzas(config.Usages(), secret) {
-			write(t, path, ".:5353 {\n"+stanza+"\n}\n")
-			commands := [][]string{{"doctor", "-offline", "-corefile", path}, {"status", "-corefile", path}, {"why", "-corefile", path, "www.example.org"}, {"allow", "-corefile", path, "www.example.org"}}
-			if i%7 != 0 {
-				commands = commands[:1] // it is refused, and all of them say the same: some are enough
-			}
+		check := func(stanza string, commands ...[]string) {
 			for _, command := range commands {
 				if _, out, errOut := invoke(t, command...); testkit.Leaks(out+errOut, secret) {
-					t.Errorf("%q: %s prints %s%s", stanza, command[0], out, errOut)
+					t.Errorf("%q: %q prints %s%s", stanza, command, out, errOut)
 				}
 			}
 		}
-		for _, args := range [][]string{
-			{"why", secret}, {"doctor", "-corefile", secret}, {"-" + secret}, {secret}, {"update", "-db", secret + "/x", "-endpoint", "KEY" + secret},
-			{"doctor", "-offline", "-endpoint", w.endpoint + "/?key=" + secret}, {"doctor", "-offline", "-endpoint", w.endpoint, "-api-key-file", secret},
-		} {
-			if _, out, errOut := invoke(t, args...); testkit.Leaks(out+errOut, secret) {
-				t.Errorf("%q prints %s%s", args, out, errOut)
+		for i, stanza := range testkit.Stanzas(config.Usages(), secret) {
+			write(t, path, ".:5353 {\n"+stanza+"\n}\n")
+			check(stanza, []string{"doctor", "-offline", "-corefile", path})
+			if i%7 == 0 { // it is refused, and all of them say the same: some are enough
+				check(stanza, []string{"status", "-corefile", path}, []string{"why", "-corefile", path, "www.example.org"}, []string{"allow", "-corefile", path, "www.example.org"})
 			}
 		}
-		if got := lines.About(secret); len(got) > 0 {
-			t.Errorf("the log has %q", got)
-		}
+		check("", []string{"why", secret}, []string{"doctor", "-corefile", secret}, []string{"-" + secret}, []string{secret}, []string{"update", "-db", secret + "/x", "-endpoint", "KEY" + secret},
+			[]string{"doctor", "-offline", "-endpoint", w.endpoint + "/?key=" + secret}, []string{"doctor", "-offline", "-endpoint", w.endpoint, "-api-key-file", secret})
+		expect(t, "the log", lines.About(secret), nil)
 	}
 }

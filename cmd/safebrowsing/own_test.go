@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -82,14 +84,9 @@ func TestAllowAndBlockEditTheFileOfTheCorefile(t *testing.T) {
 			if exists(tt.file) {
 				before = read(t, tt.file)
 			}
-			status, out, errOut := invoke(t, strings.Fields(tt.args)...)
-			if got := wordedTimes(out + errOut); status != tt.status || got != tt.out {
-				t.Errorf("status %d, want %d:\n%swant:\n%s", status, tt.status, got, tt.out)
-			}
-			if tt.after == "" {
-				tt.after = before
-			}
-			expect(t, tt.file, wordedTimes(read(t, tt.file)), tt.after)
+			s := run(t, strings.Fields(tt.args)...).want(tt.status)
+			expect(t, "output", wordedTimes(s.out+s.errOut), tt.out)
+			expect(t, tt.file, wordedTimes(read(t, tt.file)), cmp.Or(tt.after, before))
 		})
 	}
 }
@@ -116,9 +113,7 @@ func TestAListOfTheServerIsListed(t *testing.T) {
 	testkit.Must(t, os.Mkdir("state", 0o755))
 	write(t, "state/allow.txt", "there.example\n")
 	run(t, "allow", "-list").want(0, "allow.txt:3: a.example # Bob\n", "state/allow.txt:1: there.example\n").quiet()
-	if out := run(t, "block", "-list").want(0, "block.txt:1: bad.example\n").out; strings.Contains(out, "state") {
-		t.Error(out)
-	}
+	run(t, "block", "-list").want(0, "block.txt:1: bad.example\n").not("state")
 	run(t, "allow", "-file", "state/allow.txt", "x.example").want(0).quiet()
 	run(t, "allow", "-file", "state/block.txt", "x.example").want(2, "state/block.txt is a file of block")
 }
@@ -142,22 +137,19 @@ func TestAllowSaysWhatStillBlocks(t *testing.T) {
 }
 
 func TestAnEditKeepsModeAndSymlink(t *testing.T) {
-	dir := ownWorld(t, "allow link.txt\n  block block.txt")
-	for _, err := range []error{os.Mkdir("real", 0o755), os.Rename("allow.txt", "real/allow.txt"), os.Chmod("real/allow.txt", 0o640), os.Symlink("real/allow.txt", "link.txt")} {
-		testkit.Must(t, err)
-	}
+	ownWorld(t, "allow link.txt\n  block block.txt")
+	testkit.Must(t, errors.Join(os.Mkdir("real", 0o755), os.Rename("allow.txt", "real/allow.txt"), os.Chmod("real/allow.txt", 0o640), os.Symlink("real/allow.txt", "link.txt")))
 	run(t, "allow", "x.example").want(0)
-	info, err := os.Stat(filepath.Join(dir, "real", "allow.txt"))
-	if err != nil || info.Mode() != 0o640 || !strings.Contains(read(t, "real/allow.txt"), "\nx.example\n") {
-		t.Errorf("%v, %v, %q", err, info.Mode(), read(t, "real/allow.txt"))
-	}
-	if target, err := os.Readlink("link.txt"); err != nil || target != "real/allow.txt" {
-		t.Errorf("the symlink leads to %q, %v", target, err)
-	}
+	info, err := os.Stat("real/allow.txt")
+	testkit.Must(t, err)
+	expect(t, "mode", info.Mode(), 0o640)
+	testkit.WantParts(t, read(t, "real/allow.txt"), "\nx.example\n")
+	target, err := os.Readlink("link.txt")
+	testkit.Must(t, err)
+	expect(t, "the symlink leads to", target, "real/allow.txt")
 	files, err := os.ReadDir("real")
-	if err != nil || len(files) != 1 {
-		t.Errorf("Expected one file, got %v, %v", files, err)
-	}
+	testkit.Must(t, err)
+	expect(t, "files", len(files), 1)
 }
 
 func TestAnEditKeepsTheOwner(t *testing.T) {
@@ -182,9 +174,7 @@ func TestConcurrentEditsLoseNoLine(t *testing.T) {
 	dir := ownWorld(t, "allow allow.txt\n  block block.txt")
 	program, err := os.Executable()
 	testkit.Must(t, err)
-	if err := os.Symlink(program, "safebrowsing"); err != nil { // see TestMain
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Symlink(program, "safebrowsing")) // see TestMain
 	var wg sync.WaitGroup
 	for i := range processes {
 		wg.Go(func() {
