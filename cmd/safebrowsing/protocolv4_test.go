@@ -13,9 +13,8 @@ import (
 func TestUpdateByVersion4AndOnByVersion5(t *testing.T) {
 	w := newWorld(t)
 	w.update(t, "-protocol", "v4").want(0, "se-4b: updated, 2 entries")
-	if fetched, asked := len(w.Requests("fetch")), len(w.Requests("")); fetched != 1 || asked != 1 {
-		t.Errorf("%d of %d requests by version 4", fetched, asked)
-	}
+	w.wantRequests(t, "fetch", 1)
+	w.wantRequests(t, "", 1)
 	w.wantVerified(t, 3)
 	w.ClientStarted()
 	w.update(t, "-protocol", "v4").want(0, "nothing is due before ")

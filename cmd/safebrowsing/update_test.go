@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -27,14 +27,10 @@ import (
 func TestUpdateFetchesOnceAndThenNothingIsDue(t *testing.T) {
 	w := newWorld(t)
 	begun := time.Now().Truncate(time.Second)
-	out := w.update(t).want(0).quiet().out
-	expect(t, "text", w.plain(out), `se-4b: updated, 2 entries, next not before TIME
-mw-4b: updated, 1 entry, next not before TIME
-uws-4b: updated, 0 entries, next not before TIME
-`)
+	expect(t, "text", w.plain(w.update(t).want(0).quiet().out), allUpdated)
 	ended := time.Now()
 	w.ClientStarted()
-	out = w.update(t).want(0).quiet().out
+	out := w.update(t).want(0).quiet().out
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	last := lines[len(lines)-1]
 	if len(lines) != 4 || !strings.HasPrefix(w.plain(last), "nothing is due before TIME, in ") {
@@ -46,15 +42,15 @@ uws-4b: updated, 0 entries, next not before TIME
 	}
 	out = w.update(t, "-json").want(0).quiet().out
 	testkit.WantParts(t, out, `"name":"mw-4b"`, `"outcome":"waiting"`, `"entries":1`, `"not_before":"`, `"error":"`)
-	for i, want := range []outcome{{"mw-4b", "waiting", 1, say.Stamp(told), ""}, {"se-4b", "waiting", 2, say.Stamp(told), ""}, {"uws-4b", "waiting", 0, say.Stamp(told), ""}} {
-		if got := decode[outcome](t, out)[i]; got != want {
-			t.Errorf("got %+v, want %+v", got, want)
-		}
-	}
-	if n := len(w.Requests("")); n != 1 {
-		t.Errorf("%d requests, want one", n)
-	}
+	expect(t, "JSON", decode[outcome](t, out), []outcome{{"mw-4b", "waiting", 1, say.Stamp(told), ""}, {"se-4b", "waiting", 2, say.Stamp(told), ""}, {"uws-4b", "waiting", 0, say.Stamp(told), ""}})
+	w.wantRequests(t, "", 1)
 }
+
+// allUpdated is what update says of the lists of the server.
+const allUpdated = `se-4b: updated, 2 entries, next not before TIME
+mw-4b: updated, 1 entry, next not before TIME
+uws-4b: updated, 0 entries, next not before TIME
+`
 
 func TestUpdateFetchesOnlyWhatIsNamedAndDue(t *testing.T) {
 	w := newWorld(t)
@@ -81,13 +77,9 @@ func TestUpdateThatFails(t *testing.T) {
 	for _, flags := range [][]string{{"-lists", "se-4b"}, {"-lists", "se-4b", "-json"}} {
 		s := w.update(t, flags...).want(1, "403")
 		testkit.WantParts(t, w.plain(s.errOut), "safebrowsing: nothing is due before TIME, in ", ", also with -now: back-off after a failure at TIME: ")
-		if strings.Count(s.out, "\n") != 1 {
-			t.Errorf("during the back-off: %s", s.out)
-		}
+		expect(t, "lines during the back-off", strings.Count(s.out, "\n"), 1)
 	}
-	if n := len(w.Requests("")); n != 1 {
-		t.Errorf("%d requests, want one", n)
-	}
+	w.wantRequests(t, "", 1)
 	if all := w.lists(t); len(all) == 0 || slices.ContainsFunc(all, func(l updater.ListStatus) bool { return l.Failures == 0 }) {
 		t.Errorf("%+v", all)
 	}
@@ -111,11 +103,8 @@ func TestUpdateWaitsForTheFirstContactUnlessToldNotTo(t *testing.T) {
 		w := newWorld(t)
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
-		var out, errOut testkit.Output
-		c := command()
-		c.Writer, c.ErrWriter = &out, &errOut
-		err := c.Run(ctx, []string{"safebrowsing", "update", "-db", w.dir, "-endpoint", w.endpoint})
-		if errors.Is(err, context.DeadlineExceeded) && len(w.Requests("")) == 0 {
+		s := runIn(ctx, t, nil, "update", "-db", w.dir, "-endpoint", w.endpoint)
+		if strings.Contains(s.errOut, context.DeadlineExceeded.Error()) && len(w.Requests("")) == 0 {
 			w.update(t).want(0)
 			return
 		}
@@ -190,12 +179,8 @@ func TestCorefilesWithoutOneFolder(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, s.errOut, test.update)
 		}
 	}
-	if n := len(w.Requests("")); n != 0 {
-		t.Errorf("%d requests", n)
-	}
-	if _, err := os.Stat(w.dir); err == nil {
-		t.Error("a folder was made")
-	}
+	w.wantRequests(t, "", 0)
+	expect(t, "a folder was made", exists(w.dir), false)
 }
 
 // riskCorefile is a Corefile for Web Risk with these properties. KEY is the key.
@@ -215,14 +200,9 @@ func TestUpdateByWebRiskAndOnByVersion5(t *testing.T) {
 	w := newWorld(t)
 	w.SetKey("OWN")
 	t.Setenv(config.KeyVariable, "OWN")
-	out := w.update(t, "-protocol", "webrisk").want(0).quiet().out
-	expect(t, "text", w.plain(out), `se-4b: updated, 2 entries, next not before TIME
-mw-4b: updated, 1 entry, next not before TIME
-uws-4b: updated, 0 entries, next not before TIME
-`)
-	if asked, all := len(w.Requests("computeDiff")), len(w.Requests("")); asked != 3 || all != 3 {
-		t.Errorf("%d of %d requests by Web Risk, want one for each list", asked, all)
-	}
+	expect(t, "text", w.plain(w.update(t, "-protocol", "webrisk").want(0).quiet().out), allUpdated)
+	w.wantRequests(t, "computeDiff", 3) // one for each list
+	w.wantRequests(t, "", 3)
 	w.wantVerified(t, 3)
 	w.ClientStarted()
 	w.update(t, "-protocol", "webrisk").want(0, "nothing is due before ")
@@ -236,26 +216,18 @@ func TestUpdateThatWebRiskRefusesSaysUntilWhenForEachList(t *testing.T) {
 	w := newWorld(t)
 	w.Break("computeDiff", 1, protocoltest.Fault{Status: http.StatusForbidden})
 	out, errOut := w.mustUpdate(t, 2, w.riskCorefile(t, "api_key K; budget 5"))
-	expect(t, "text", w.plain(out), `se-4b: waiting, 0 entries, next not before TIME
-mw-4b: waiting, 0 entries, next not before TIME
-uws-4b: waiting, 0 entries, next not before TIME
-`)
-	if !strings.Contains(errOut, "status 403") || len(w.Requests("")) != 1 {
-		t.Errorf("%d requests, %s", len(w.Requests("")), errOut)
-	}
+	const waits = ": waiting, 0 entries, next not before TIME\n"
+	expect(t, "text", w.plain(out), "se-4b"+waits+"mw-4b"+waits+"uws-4b"+waits)
+	testkit.WantParts(t, errOut, "status 403")
+	w.wantRequests(t, "", 1)
 }
 
 func TestUpdateTakesATokenFromACorefile(t *testing.T) {
 	w := newWorld(t)
 	w.SetToken("TOKEN")
-	corefile := w.riskCorefile(t, "token_file "+filepath.Join(t.TempDir(), "token")+"; budget 5; lists se-4b se-ext-4b")
-	_, file, _ := strings.Cut(read(t, corefile), "token_file ")
-	file, _, _ = strings.Cut(file, "\n")
-	write(t, file, "TOKEN\n")
+	corefile := w.riskCorefile(t, "token_file "+testkit.Write(t, t.TempDir(), "token", "TOKEN\n")+"; budget 5; lists se-4b se-ext-4b")
 	w.Publish("se-ext-4b", [][]byte{{1, 2, 3, 4}})
-	if out, errOut := w.mustUpdate(t, 0, corefile); !strings.Contains(out, "se-ext-4b: updated, 1 entry") || errOut != "" {
-		t.Errorf("%s%s", out, errOut)
-	}
+	run(t, "update", "-now", "-corefile", corefile).want(0, "se-ext-4b: updated, 1 entry").quiet()
 	if all := w.lists(t); len(all) != 2 || all[1].Name != "se-ext-4b" || all[1].Entries != 1 {
 		t.Errorf("%+v", all)
 	}
@@ -301,20 +273,13 @@ func TestAFolderMovesToTheOtherServiceOfGoogle(t *testing.T) {
 		{protocol.DialectWebRisk, "http://127.0.0.1:1", dir + " holds lists of https://safebrowsing.googleapis.com: use -endpoint https://safebrowsing.googleapis.com -protocol v5, or another folder"},
 	} {
 		names, err := heldIn(dir, test.dialect.Origin(test.endpoint, ""))
-		got := strings.Join(names, " ")
 		if err != nil {
-			got = err.Error()
+			names = []string{err.Error()}
 		}
-		if got != test.want {
-			t.Errorf("%s at %s: %s, want %s", test.dialect, test.endpoint, got, test.want)
-		}
+		expect(t, fmt.Sprint(test.dialect, " at ", test.endpoint), strings.Join(names, " "), test.want)
 	}
-	if err := checkList(protocol.DialectWebRisk, "pha-4b", protocol.DialectWebRisk.Endpoint); err == nil {
-		t.Error("Web Risk is asked for pha-4b")
-	}
-	if err := checkList(protocol.DialectV5, protocol.GlobalCache, ""); err != nil {
-		t.Error(err)
-	}
+	testkit.WantError(t, checkList(protocol.DialectWebRisk, "pha-4b", protocol.DialectWebRisk.Endpoint))
+	testkit.Must(t, checkList(protocol.DialectV5, protocol.GlobalCache, ""))
 }
 
 func TestUpdateLeavesOutListsThatTheProtocolDoesNotHave(t *testing.T) {
