@@ -27,8 +27,7 @@ import (
 
 // Commercial use needs Web Risk, whose searches cost money: setup writes no Corefile without a budget.
 func TestSetupOfWebRiskHasABudget(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "key")
-	write(t, file, testkit.Key+"\n")
+	file := testkit.Write(t, t.TempDir(), "key", testkit.Key+"\n")
 	for _, test := range []struct{ typed, flags, want string }{
 		{"\n", "-protocol webrisk", "protocol webrisk\n\t\tbudget 200 "},
 		{"", "-protocol webrisk -budget 50", "budget 50 "},
@@ -156,6 +155,25 @@ func (i *installed) setup(typed string, args ...string) (out string, err error) 
 	return w.String(), err
 }
 
+// done runs the command, which succeeds.
+func (i *installed) done(typed string, args ...string) (out string) {
+	i.t.Helper()
+	out, err := i.setup(typed, args...)
+	if err != nil {
+		i.t.Fatalf("%q, %q: %v\n%s", typed, args, err, out)
+	}
+	return out
+}
+
+// refused runs the command, which fails with these words and changes nothing.
+func (i *installed) refused(typed string, args []string, parts ...string) {
+	i.t.Helper()
+	before := i.files()
+	_, err := i.setup(typed, args...)
+	testkit.WantError(i.t, err, parts...)
+	expect(i.t, "files", i.files(), before)
+}
+
 // files returns the paths, modes and contents of all files.
 func (i *installed) files() (all []string) {
 	i.t.Helper()
@@ -170,31 +188,37 @@ func (i *installed) files() (all []string) {
 		all = append(all, fmt.Sprintf("%s %v\n%s", strings.TrimPrefix(path, i.root), info.Mode(), read(i.t, path)))
 		return nil
 	})
-	if err != nil {
-		i.t.Fatal(err)
-	}
+	testkit.Must(i.t, err)
 	return all
 }
 
 // flagsWith are those that answer all questions, with a server that has a key.
 func flagsWith(t *testing.T, more ...string) []string {
 	endpoint, _ := google(t)
-	key := filepath.Join(t.TempDir(), "key")
-	write(t, key, testkit.Key+"\n")
+	key := testkit.Write(t, t.TempDir(), "key", testkit.Key+"\n")
 	return append([]string{"-endpoint", endpoint, "-key-file", key, "-upstream", "9.9.9.9", "-serve", "192.168.1.0/24", "-yes"}, more...)
 }
 
-// A key that is there already may have been written by hand.
+// withoutKey are the flags of who has no key, without -serve.
+func withoutKey(more ...string) []string {
+	return append([]string{"-no-key", "-lists", "all", "-upstream", "9.9.9.9", "-yes"}, more...)
+}
+
+// A key that is there already may have been written by hand: others may not read it then.
+func (i *installed) wantKey() {
+	i.t.Helper()
+	info, err := os.Stat(i.path("safebrowsing.key"))
+	testkit.Must(i.t, err)
+	expect(i.t, "mode", info.Mode(), 0o600)
+	expect(i.t, "the key", read(i.t, i.path("safebrowsing.key")), testkit.Key+"\n")
+}
+
 func TestSetupLeavesNoKeyThatOthersMayRead(t *testing.T) {
 	i := newInstalled(t)
 	write(t, i.path("safebrowsing.key"), testkit.Key+"\n")
 	testkit.Must(t, os.Chmod(i.path("safebrowsing.key"), 0o644))
-	if out, err := i.setup("", flagsWith(t)...); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	if info, err := os.Stat(i.path("safebrowsing.key")); err != nil || info.Mode() != 0o600 {
-		t.Errorf("The key: %v, %v", info, err)
-	}
+	i.done("", flagsWith(t)...)
+	i.wantKey()
 }
 
 func TestSetupConfiguresThePackage(t *testing.T) {
@@ -202,35 +226,24 @@ func TestSetupConfiguresThePackage(t *testing.T) {
 	i.holders = []holder{at("coredns", "coredns.service", "::")}
 	before := read(t, i.path("Corefile"))
 	flags := flagsWith(t)
-	out, err := i.setup("", flags...)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	if info, err := os.Stat(i.path("safebrowsing.key")); err != nil || info.Mode() != 0o600 || read(t, i.path("safebrowsing.key")) != testkit.Key+"\n" {
-		t.Errorf("The key: %v, %v", info, err)
-	}
+	out := i.done("", flags...)
+	i.wantKey()
 	copies, _ := filepath.Glob(i.path("Corefile.*"))
 	if len(copies) != 1 || read(t, copies[0]) != before || !strings.Contains(out, "Corefile. The old one is "+copies[0]+".") {
 		t.Errorf("Expected a copy of the old Corefile, got %q and\n%s", copies, out)
 	}
-	corefile := read(t, i.path("Corefile"))
-	testkit.WantParts(t, corefile, "\n. {\n", "\tbind 192.168.1.2\n", "allow net 127.0.0.0/8 192.168.1.0/24\n", "\tforward . 9.9.9.9\n")
-	want := []string{
+	testkit.WantParts(t, read(t, i.path("Corefile")), "\n. {\n", "\tbind 192.168.1.2\n", "allow net 127.0.0.0/8 192.168.1.0/24\n", "\tforward . 9.9.9.9\n")
+	expect(t, "it ran", i.ran, []string{
 		"/usr/bin/coredns-safebrowsing -check -conf /etc/coredns-safebrowsing/Corefile",
 		"systemctl disable --now coredns.service", "systemctl enable --quiet coredns-safebrowsing.service",
 		"systemctl restart coredns-safebrowsing.service", "ask 192.168.1.2:53 for malware.example", "ask 192.168.1.2:53 for example.com",
-	}
-	if !slices.Equal(i.ran, want) {
-		t.Errorf("It ran %q, want %q", i.ran, want)
-	}
-	if !strings.Contains(out, "DNS server 192.168.1.2, and no second one") || strings.Contains(out, testkit.Key) {
-		t.Errorf("It printed\n%s", out)
-	}
+	})
+	testkit.WantParts(t, out, "DNS server 192.168.1.2, and no second one")
+	testkit.WantNone(t, out, testkit.Key)
 	i.holders = nil
 	all := i.files()
-	if out, err := i.setup("", flags...); err != nil || !slices.Equal(i.files(), all) {
-		t.Errorf("A second time it changes files: %v\n%s", err, out)
-	}
+	i.done("", flags...)
+	expect(t, "files after a second time", i.files(), all)
 }
 
 // A second setup may move the server from behind another resolver to the network. Then that one must not keep asking
@@ -246,18 +259,14 @@ func TestSetupThatMovesTheServerTellsWhoWasInFront(t *testing.T) {
 		i := newInstalled(t)
 		i.holders = []holder{test.holder}
 		front := filepath.Join(i.root, file)
-		if out, err := i.setup("", flagsWith(t, "-serve", "machine")...); err != nil || !strings.Contains(read(t, front), test.asks) {
-			t.Fatalf("%v\n%s", err, out)
-		}
+		i.done("", flagsWith(t, "-serve", "machine")...)
+		testkit.WantParts(t, read(t, front), test.asks)
 		i.led = see(i.root).led
 		testkit.Must(t, os.Remove(i.path("Corefile"))) // its copy of this second is there
-		if out, err := i.setup("", flagsWith(t)...); err != nil || !strings.Contains(read(t, i.path("Corefile")), "bind 192.168.1.2\n") {
-			t.Fatalf("%v\n%s", err, out)
-		}
-		again := "systemctl try-restart " + test.holder.unit
-		if got := read(t, front); got != test.after || i.ran[len(i.ran)-1] != again {
-			t.Errorf("%s has %q, and at last it ran %q", test.holder.name, got, i.ran)
-		}
+		i.done("", flagsWith(t)...)
+		testkit.WantParts(t, read(t, i.path("Corefile")), "bind 192.168.1.2\n")
+		expect(t, test.holder.name, read(t, front), test.after)
+		expect(t, "at last it ran", i.ran[len(i.ran)-1], "systemctl try-restart "+test.holder.unit)
 		if i.led = see(i.root).led; len(i.led) > 0 {
 			t.Error("setup would do it again and again")
 		}
@@ -337,26 +346,16 @@ func TestADebThatComesBackStarts(t *testing.T) {
 	fronts := []place{behindResolved(&holder{}), behindDnsmasq(&holder{unit: "dnsmasq.service"}, loopback)}
 	front := func(p place) string { return filepath.Join(root, p.file.path) }
 	for _, p := range fronts {
-		testkit.Must(t, os.MkdirAll(filepath.Dir(front(p)), 0o755))
-		write(t, front(p), p.file.text)
+		writeBelow(t, root, p.file.path, p.file.text)
 	}
-	corefile := filepath.Join(root, setupFolder, "Corefile")
-	testkit.Must(t, os.MkdirAll(filepath.Dir(corefile), 0o755))
-	write(t, corefile, corefileFor(&answers{}, fronts[0]))
-	link := filepath.Join(root, "etc/systemd/system/multi-user.target.wants", setupUnit)
-	testkit.Must(t, os.MkdirAll(filepath.Dir(link), 0o755))
-	testkit.Must(t, os.Symlink("/lib/systemd/system/"+setupUnit, link))
-	if ran := runScript(t, root, "prerm", "remove"); strings.Contains(ran, "disable") {
-		t.Errorf("The removal ran\n%s", ran)
-	}
-	if ran := runScript(t, root, "postinst", "configure", "1.2.3"); !strings.Contains(ran, "\nstart "+setupUnit+"\n") {
-		t.Errorf("The installation after it ran\n%s", ran)
-	} else {
-		for _, p := range fronts {
-			if !exists(front(p)) || read(t, front(p)) != p.file.text || !strings.Contains(ran, "try-restart "+p.unit+"\n") {
-				t.Errorf("%s does not ask the server that is back; it ran\n%s", p.unit, ran)
-			}
-		}
+	corefile := writeBelow(t, root, filepath.Join(setupFolder, "Corefile"), corefileFor(&answers{}, fronts[0]))
+	link := enable(t, root)
+	testkit.WantNone(t, runScript(t, root, "prerm", "remove"), "disable")
+	ran := runScript(t, root, "postinst", "configure", "1.2.3")
+	testkit.WantParts(t, ran, "\nstart "+setupUnit+"\n")
+	for _, p := range fronts { // they ask the server that is back
+		testkit.WantParts(t, ran, "try-restart "+p.unit+"\n")
+		expect(t, p.unit, read(t, front(p)), p.file.text)
 	}
 	runScript(t, root, "prerm", "remove")
 	write(t, corefile, corefileFor(&answers{}, place{at: []netip.Addr{loopback}, port: 53}))
@@ -368,10 +367,17 @@ func TestADebThatComesBackStarts(t *testing.T) {
 		t.Errorf("A purge leaves the link that enables the service: %v", err)
 	}
 	for _, p := range fronts {
-		if left, _ := filepath.Glob(front(p) + "*"); len(left) > 0 {
-			t.Errorf("A purge leaves %q", left)
-		}
+		left, _ := filepath.Glob(front(p) + "*")
+		expect(t, "after a purge", left, nil)
 	}
+}
+
+// enable enables the service, as systemctl does, and returns the link that says so.
+func enable(t *testing.T, root string) (link string) {
+	t.Helper()
+	link = filepath.Join(root, "etc/systemd/system/multi-user.target.wants", setupUnit)
+	testkit.Must(t, errors.Join(os.MkdirAll(filepath.Dir(link), 0o755), os.Symlink("/lib/systemd/system/"+setupUnit, link)))
+	return link
 }
 
 // Whichever step fails, the machine is as before.
@@ -383,7 +389,7 @@ func TestSetupThatFailsLeavesEverythingAsBefore(t *testing.T) {
 		holder holder
 		after  []string // what is run after it, if all that runs starts with the machine
 	}{
-		{check, coredns, nil},
+		{check, coredns, []string{}},
 		{"systemctl disable --now coredns.service", coredns, []string{"systemctl enable --now coredns.service"}},
 		{restart, coredns, []string{restart, "systemctl enable --now coredns.service"}},
 		{"ask 192.168.1.2:53 for malware.example", coredns, []string{restart, "systemctl enable --now coredns.service"}},
@@ -395,18 +401,8 @@ func TestSetupThatFailsLeavesEverythingAsBefore(t *testing.T) {
 		i := newInstalled(t)
 		i.holders, i.fails, i.enabled = []holder{test.holder}, test.fails, []string{"coredns.service", setupUnit}
 		testkit.Must(t, errors.Join(os.Rename(i.path("Corefile"), i.path("mine")), os.Symlink("mine", i.path("Corefile"))))
-		before := i.files()
-		out, err := i.setup("", flagsWith(t)...)
-		if err == nil || !strings.Contains(err.Error(), "it fails") {
-			t.Errorf("%s: %v\n%s", test.fails, err, out)
-			continue
-		}
-		if got := i.files(); !slices.Equal(got, before) {
-			t.Errorf("%s: %q, want %q", test.fails, got, before)
-		}
-		if after := i.ran[slices.Index(i.ran, test.fails)+1:]; !slices.Equal(after, test.after) {
-			t.Errorf("%s: then it ran %q, want %q", test.fails, after, test.after)
-		}
+		i.refused("", flagsWith(t), "it fails")
+		expect(t, "after "+test.fails, i.ran[slices.Index(i.ran, test.fails)+1:], test.after)
 	}
 }
 
@@ -425,8 +421,7 @@ func TestSetupThatFailsStartsNothingElse(t *testing.T) {
 	} {
 		i := newInstalled(t)
 		if test.enabled {
-			link := filepath.Join(i.root, "etc/systemd/system/multi-user.target.wants", setupUnit)
-			testkit.Must(t, errors.Join(os.MkdirAll(filepath.Dir(link), 0o755), os.Symlink("/lib/systemd/system/"+setupUnit, link)))
+			enable(t, i.root)
 		}
 		if test.runs {
 			writeBelow(t, i.root, "proc/103/cgroup", "0::/system.slice/"+setupUnit+"\n")
@@ -434,12 +429,9 @@ func TestSetupThatFailsStartsNothingElse(t *testing.T) {
 		seen := see(i.root)
 		i.enabled, i.runs = seen.enabled, seen.runs
 		i.holders, i.fails = []holder{at("coredns", "coredns.service", "::")}, "ask 192.168.1.2:53 for example.com"
-		if out, err := i.setup("", flagsWith(t)...); err == nil {
-			t.Errorf("%+v: %s", test, out)
-		}
-		if after := i.ran[slices.Index(i.ran, i.fails)+1:]; !slices.Equal(after, test.after) {
-			t.Errorf("%+v: then it ran %q", test, after)
-		}
+		_, err := i.setup("", flagsWith(t)...)
+		testkit.WantError(t, err)
+		expect(t, fmt.Sprintf("%+v: then it ran", test), i.ran[slices.Index(i.ran, i.fails)+1:], test.after)
 	}
 }
 
@@ -447,14 +439,11 @@ func TestSetupChangesNothingInADryRun(t *testing.T) {
 	i := newInstalled(t)
 	i.holders = []holder{at("dnsmasq", "dnsmasq.service", "::")}
 	before := i.files()
-	out, err := i.setup("", flagsWith(t, "-dry-run")...)
-	if err != nil || len(i.ran) > 0 || !slices.Equal(i.files(), before) {
-		t.Errorf("%v, it ran %q", err, i.ran)
-	}
+	out := i.done("", flagsWith(t, "-dry-run")...)
+	expect(t, "it ran", i.ran, nil)
+	expect(t, "files", i.files(), before)
 	testkit.WantParts(t, out, "write /etc/coredns-safebrowsing/safebrowsing.key (mode 600)\n    (the key)\n", "write /etc/dnsmasq.d/safebrowsing.conf", "    server=127.0.0.1#1053\n", "run systemctl restart dnsmasq.service\n", "ask 127.0.0.1:1053 for malware.example\n")
-	if strings.Contains(out, testkit.Key) {
-		t.Error("It printed the key")
-	}
+	testkit.WantNone(t, out, testkit.Key)
 }
 
 // A person types the answers: none of Google's keys, all lists, the second network, and no change of
@@ -462,24 +451,17 @@ func TestSetupChangesNothingInADryRun(t *testing.T) {
 func TestSetupAsks(t *testing.T) {
 	i := newInstalled(t)
 	i.holders = []holder{at("coredns", "coredns.service", "10.0.0.2")}
-	out, err := i.setup("\n\nlots\n,\n1,phishing-database,1\n7\n2,10.0.0.2\nno\n")
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	out := i.done("\n\nlots\n,\n1,phishing-database,1\n7\n2,10.0.0.2\nno\n")
 	corefile := read(t, i.path("Corefile"))
 	testkit.WantParts(t, corefile, ".:1053 {", "bind 127.0.0.1\n", publicLists[0].url, publicLists[2].url, "forward . 192.168.1.1\n", "10.0.0.0/8")
 	if strings.Contains(corefile, publicLists[1].url) || strings.Count(corefile, publicLists[0].url) != 1 || strings.Count(corefile, "10.0.0.0/8") != 1 {
 		t.Errorf("Expected what was chosen, once, got\n%s", corefile)
 	}
 	for _, l := range publicLists {
-		if !strings.Contains(out, l.name+" ("+l.licence+")") {
-			t.Errorf("Expected the licence of %s in\n%s", l.name, out)
-		}
+		testkit.WantParts(t, out, l.name+" ("+l.licence+")")
 	}
 	testkit.WantParts(t, out, `"lots" is no list`, `"," is no list`, `no address in "7"`, "coredns keeps port 53")
-	if _, err := i.setup("\n"); err == nil || !strings.Contains(err.Error(), "-key-file or -no-key") {
-		t.Errorf("Expected the flag that answers the question, got %v", err)
-	}
+	i.refused("\n", nil, "-key-file or -no-key") // the flag that answers the question
 }
 
 // A key is tried once before it is used. One that Google refuses is not written.
@@ -493,25 +475,23 @@ func TestSetupTriesTheKey(t *testing.T) {
 	} {
 		endpoint, requests := google(t)
 		i := newInstalled(t)
-		file := filepath.Join(t.TempDir(), "key")
-		write(t, file, key+"\n")
-		out, err := i.setup("", "-endpoint", endpoint, "-key-file", file, "-upstream", "9.9.9.9", "-serve", "machine", "-yes")
-		_, missing := os.Stat(i.path("safebrowsing.key"))
-		switch {
-		case want == "" && (err != nil || missing != nil || *requests != 1):
-			t.Errorf("%s: %v, %v, %d requests\n%s", key, err, missing, *requests, out)
-		case want != "" && (err == nil || !strings.Contains(err.Error(), want) || missing == nil || len(i.ran) > 0):
-			t.Errorf("%s: %v, want %s", key, err, want)
+		flags := []string{"-endpoint", endpoint, "-key-file", testkit.Write(t, t.TempDir(), "key", key+"\n"), "-upstream", "9.9.9.9", "-serve", "machine", "-yes"}
+		if want != "" {
+			i.refused("", flags, want)
+			expect(t, "it ran", i.ran, nil)
+			continue
 		}
+		i.done("", flags...)
+		i.wantKey()
+		expect(t, "requests", *requests, 1)
 	}
 }
 
 // A key cannot be tried where nobody vouches for the server: setup says what a new machine lacks.
 func TestSetupSaysWhyNoAuthorityVouches(t *testing.T) {
 	err := tryKey(t.Context(), untrusted(t, http.NotFoundHandler()).URL, testkit.Key, nil)
-	if err == nil || !strings.Contains(err.Error(), "Set the clock, and install the system's root certificates") || errors.As(err, new(*keyRefusal)) {
-		t.Errorf("got %v", err)
-	}
+	testkit.WantError(t, err, "Set the clock, and install the system's root certificates")
+	expect(t, "the key is refused", errors.As(err, new(*keyRefusal)), false)
 }
 
 // The server's name is looked up where the new Corefile does so.
@@ -568,16 +548,9 @@ func TestSetupForwardsToNobodyWhoAsksIt(t *testing.T) {
 		{1, nil, "[::FFFF:192.168.1.2]:053", "[::FFFF:192.168.1.2]:053"},
 	} {
 		p := placeFor(&machine{holders: test.holders}, home()[:test.serve])
-		if got := asksItself(&answers{upstream: []string{"9.9.9.9", test.upstream}}, p); got != test.want {
-			t.Errorf("%+v: %q", test, got)
-		}
+		expect(t, fmt.Sprint(test), asksItself(&answers{upstream: []string{"9.9.9.9", test.upstream}}, p), test.want)
 	}
-	i := newInstalled(t)
-	before := i.files()
-	_, err := i.setup("", "-no-key", "-lists", "all", "-serve", "machine", "-upstream", "127.0.0.1", "-yes")
-	if err == nil || !strings.Contains(err.Error(), "would ask itself at 127.0.0.1") || !slices.Equal(i.files(), before) {
-		t.Errorf("got %v", err)
-	}
+	newInstalled(t).refused("", withoutKey("-serve", "machine", "-upstream", "127.0.0.1"), "would ask itself at 127.0.0.1")
 }
 
 // One with -keep outlives the restart, and is no fault of the configuration.
@@ -585,13 +558,9 @@ func TestSetupAsksForNoBlockedNameInAPause(t *testing.T) {
 	i := newInstalled(t)
 	db := filepath.Join(i.root, setupLists)
 	testkit.Must(t, os.MkdirAll(db, 0o755))
-	if got := see(i.root).blocked; got != "malware.example" {
-		t.Fatalf("%q", got)
-	}
+	expect(t, "name", see(i.root).blocked, "malware.example")
 	write(t, block.PauseFile(db), string(block.FormatPauses([]block.Pause{{Zone: block.AllBlocks, From: time.Now(), Until: time.Now().Add(time.Hour), Keep: true}})))
-	if got := see(i.root).blocked; got != "" {
-		t.Errorf("it is %q in a pause", got)
-	}
+	expect(t, "name in a pause", see(i.root).blocked, "")
 }
 
 // A second upstream of dnsmasq would let blocked names through by chance: setup changes nothing while there is one.
@@ -599,14 +568,9 @@ func TestSetupLeavesDnsmasqNoOtherUpstream(t *testing.T) {
 	i := newInstalled(t)
 	i.holders = []holder{at("dnsmasq", "dnsmasq.service", "::")}
 	i.servers = []string{"/etc/dnsmasq.conf: server=9.9.9.9"}
-	before := i.files()
-	if _, err := i.setup("", flagsWith(t)...); err == nil || !strings.Contains(err.Error(), "by /etc/dnsmasq.conf: server=9.9.9.9") || !slices.Equal(i.files(), before) {
-		t.Errorf("got %v", err)
-	}
-	i.holders = nil
-	if out, err := i.setup("", flagsWith(t)...); err != nil {
-		t.Errorf("dnsmasq has not port 53: %v\n%s", err, out)
-	}
+	i.refused("", flagsWith(t), "by /etc/dnsmasq.conf: server=9.9.9.9")
+	i.holders = nil // it has not port 53
+	i.done("", flagsWith(t)...)
 }
 
 // systemd-resolved takes another resolver, too, from a file that it reads after the one of setup.
@@ -619,9 +583,10 @@ func TestSetupLeavesSystemdResolvedNoOtherUpstream(t *testing.T) {
 		}
 		write(t, path, "[Resolve]\nDNS = 192.0.2.1\n")
 		i.holders, i.later = []holder{at("systemd-resolve", "systemd-resolved.service", "127.0.0.53")}, see(i.root).later
-		before := i.files()
-		if _, err := i.setup("", flagsWith(t, "-serve", "machine")...); refused && (err == nil || !strings.Contains(err.Error(), "systemd-resolved would also ask another resolver") || !strings.Contains(err.Error(), path+": DNS = 192.0.2.1") || !slices.Equal(i.files(), before)) || !refused && err != nil {
-			t.Errorf("%s: %v", file, err)
+		if flags := flagsWith(t, "-serve", "machine"); refused {
+			i.refused("", flags, "systemd-resolved would also ask another resolver", path+": DNS = 192.0.2.1")
+		} else {
+			i.done("", flags...)
 		}
 	}
 }
@@ -630,12 +595,8 @@ func TestSetupLeavesSystemdResolvedNoOtherUpstream(t *testing.T) {
 func TestSetupWritesNoFileThatDnsmasqDoesNotRead(t *testing.T) {
 	i := newInstalled(t)
 	i.holders, i.unread = []holder{at("dnsmasq", "dnsmasq.service", "::")}, true
-	before := i.files()
-	if _, err := i.setup("", flagsWith(t)...); err == nil || !strings.Contains(err.Error(), "add conf-dir=/etc/dnsmasq.d to") || !slices.Equal(i.files(), before) {
-		t.Errorf("got %v", err)
-	}
+	i.refused("", flagsWith(t), "add conf-dir=/etc/dnsmasq.d to")
 	root := t.TempDir()
-	put := func(path, text string) { t.Helper(); writeBelow(t, root, path, text) }
 	for _, test := range []struct {
 		conf, words string
 		unread      bool
@@ -645,12 +606,10 @@ func TestSetupWritesNoFileThatDnsmasqDoesNotRead(t *testing.T) {
 		{"", "/usr/sbin/dnsmasq\x00-7\x00/etc/dnsmasq.d,.dpkg-dist", false}, // Debian
 		{"", "/usr/sbin/dnsmasq\x00--conf-dir=/etc/dnsmasq.d", false},
 	} {
-		put("etc/dnsmasq.conf", test.conf)
-		put("proc/102/comm", "dnsmasq\n")
-		put("proc/102/cmdline", test.words+"\x00")
-		if got := see(root).unread; got != test.unread {
-			t.Errorf("%+v: %v", test, got)
-		}
+		writeBelow(t, root, "etc/dnsmasq.conf", test.conf)
+		writeBelow(t, root, "proc/102/comm", "dnsmasq\n")
+		writeBelow(t, root, "proc/102/cmdline", test.words+"\x00")
+		expect(t, fmt.Sprintf("%+v", test), see(root).unread, test.unread)
 	}
 }
 
@@ -658,12 +617,8 @@ func TestSetupWritesNoFileThatDnsmasqDoesNotRead(t *testing.T) {
 func TestSetupKeepsAFileWhereDnsmasqDoesNotReadIt(t *testing.T) {
 	i := newInstalled(t)
 	i.holders = []holder{at("dnsmasq", "dnsmasq.service", "::")}
-	file := filepath.Join(i.root, dnsmasqFile)
-	testkit.Must(t, os.MkdirAll(filepath.Dir(file), 0o755))
-	write(t, file, "server=9.9.9.9\n")
-	if out, err := i.setup("", flagsWith(t)...); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	file := writeBelow(t, i.root, dnsmasqFile, "server=9.9.9.9\n")
+	i.done("", flagsWith(t)...)
 	if copies, _ := filepath.Glob(file + ".*"); len(copies) != 1 || !strings.HasSuffix(copies[0], "~") || strings.Contains(read(t, file), "9.9.9.9") {
 		t.Errorf("got %q and %q", copies, read(t, file))
 	}
@@ -672,10 +627,8 @@ func TestSetupKeepsAFileWhereDnsmasqDoesNotReadIt(t *testing.T) {
 // Who has neither a key nor a list is told so.
 func TestSetupTellsWhatBlocksNothing(t *testing.T) {
 	for lists, want := range map[string]bool{"none": true, "urlhaus": false} {
-		out, err := newInstalled(t).setup("", "-no-key", "-lists", lists, "-serve", "machine", "-upstream", "9.9.9.9")
-		if got := strings.Contains(out, "only the names in block.txt"); err != nil || got != want {
-			t.Errorf("%s: %v\n%s", lists, err, out)
-		}
+		out := newInstalled(t).done("", "-no-key", "-lists", lists, "-serve", "machine", "-upstream", "9.9.9.9")
+		expect(t, lists, strings.Contains(out, "only the names in block.txt"), want)
 	}
 }
 
@@ -684,31 +637,24 @@ func TestSetupServesNoOtherNetworksThanItIsTold(t *testing.T) {
 	i := newInstalled(t)
 	i.networks = nil
 	for _, serve := range []string{"all", "", "192.168.1.0/24"} {
-		if _, err := i.setup("", "-no-key", "-lists", "all", "-serve", serve, "-upstream", "9.9.9.9", "-yes"); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("this machine has no address in %q", serve)) {
-			t.Errorf("%q: got %v", serve, err)
-		}
+		i.refused("", withoutKey("-serve", serve), fmt.Sprintf("this machine has no address in %q", serve))
 	}
 }
 
 func TestSetupNeedsThePackage(t *testing.T) {
 	i := newInstalled(t)
 	i.root = t.TempDir()
-	if _, err := i.setup("", flagsWith(t)...); err == nil || !strings.Contains(err.Error(), "setup configures the package") {
-		t.Errorf("got %v", err)
-	}
+	i.refused("", flagsWith(t), "setup configures the package")
 }
 
 // A second setup may follow within the second of the first one.
 func TestSetupKeepsAFileTwiceInASecond(t *testing.T) {
 	i := newInstalled(t)
-	for n, serve := range []string{"192.168.1.0/24", "machine", "192.168.1.0/24", "machine"} {
-		if out, err := i.setup("", "-no-key", "-lists", "all", "-upstream", "9.9.9.9", "-serve", serve, "-yes"); err != nil {
-			t.Fatalf("setup %d: %v\n%s", n, err, out)
-		}
+	for _, serve := range []string{"192.168.1.0/24", "machine", "192.168.1.0/24", "machine"} {
+		i.done("", withoutKey("-serve", serve)...)
 	}
-	if copies, _ := filepath.Glob(i.path("Corefile.*")); len(copies) != 4 {
-		t.Errorf("Expected 4 copies, got %q", copies)
-	}
+	copies, _ := filepath.Glob(i.path("Corefile.*"))
+	expect(t, "copies", len(copies), 4)
 }
 
 // A key of Web Risk, or the token of a relay, is no key for Google: a second setup that keeps it keeps its server, too.
@@ -720,14 +666,10 @@ func TestSetupAgainKeepsTheServerOfAKeyThatStays(t *testing.T) {
 		i := newInstalled(t)
 		i.hasKey = true
 		write(t, i.path("Corefile"), ". {\n\tsafebrowsing {\n\t\t"+test.line+" # why\n\t}\n}\n")
-		before := i.files()
 		again := []string{"-no-key", "-upstream", "9.9.9.9", "-serve", "machine", "-yes"}
-		if _, err := i.setup("", again...); err == nil || !strings.Contains(err.Error(), "give -"+test.line) || !slices.Equal(i.files(), before) {
-			t.Errorf("%s: %v", test.line, err)
-		}
-		if out, err := i.setup("", append(again, strings.Fields(test.flags)...)...); err != nil || !strings.Contains(read(t, i.path("Corefile")), "\t"+test.line+"\n") {
-			t.Errorf("%s, with %s: %v\n%s", test.line, test.flags, err, out)
-		}
+		i.refused("", again, "give -"+test.line)
+		i.done("", append(again, strings.Fields(test.flags)...)...)
+		testkit.WantParts(t, read(t, i.path("Corefile")), "\t"+test.line+"\n")
 	}
 }
 
@@ -743,10 +685,8 @@ func TestSetupAgainForwardsAsBefore(t *testing.T) {
 		{"192.168.1.1", byTLS, "192.168.1.1"},
 		{"", "192.168.1.1", "192.168.1.1"},
 	} {
-		out, err := i.setup(test.typed+"\n", again...)
-		if err != nil || !strings.Contains(out, "["+test.proposed+"]") || !strings.Contains(read(t, i.path("Corefile")), "\tforward . "+test.forward+"\n") {
-			t.Errorf("%+v: %v\n%s", test, err, out)
-		}
+		testkit.WantParts(t, i.done(test.typed+"\n", again...), "["+test.proposed+"]")
+		testkit.WantParts(t, read(t, i.path("Corefile")), "\tforward . "+test.forward+"\n")
 	}
 }
 
@@ -766,15 +706,13 @@ func TestSetupAgainKeepsPublicLists(t *testing.T) {
 		if more, ok := strings.CutPrefix(test.flags, "key"); ok {
 			flags = flagsWith(t, strings.Fields(more)...)
 		}
-		out, err := i.setup(test.typed, flags...)
+		testkit.WantParts(t, i.done(test.typed, flags...), test.says)
 		var got []string
 		for _, l := range publicLists {
 			if strings.Contains(read(t, i.path("Corefile")), l.url) {
 				got = append(got, l.name)
 			}
 		}
-		if err != nil || strings.Join(got, " ") != test.want || !strings.Contains(out, test.says) {
-			t.Errorf("%+v: %q, %v\n%s", test, got, err, out)
-		}
+		expect(t, fmt.Sprintf("%+v", test), strings.Join(got, " "), test.want)
 	}
 }

@@ -53,11 +53,11 @@ func TestWhereSetupPutsTheServer(t *testing.T) {
 	for _, test := range placeTests {
 		p := placeFor(&machine{holders: test.holders}, home()[:test.serve])
 		got := fmt.Sprintf("%v:%d", p.at, p.port)
-		if p.front != nil && p.unit == "systemd-resolved.service" && !strings.Contains(p.file.text, "\nDNSOverTLS=no\n") {
-			t.Errorf("%s: by a line of before it may ask this server by TLS:\n%s", test.name, p.file.text)
-		}
 		if p.front != nil {
 			got += " front " + p.front.String()
+			if p.unit == "systemd-resolved.service" { // else, by a line of before, it may ask this server by TLS
+				testkit.WantParts(t, p.file.text, "\nDNSOverTLS=no\n")
+			}
 		}
 		if p.file != nil {
 			got += " " + p.file.path
@@ -68,9 +68,7 @@ func TestWhereSetupPutsTheServer(t *testing.T) {
 		if len(p.tells) > 0 {
 			got += " tells"
 		}
-		if got != test.want {
-			t.Errorf("%s: %s, want %s", test.name, got, test.want)
-		}
+		expect(t, test.name, got, test.want)
 		if proposes := p.file != nil || p.stop != ""; proposes != (p.by != nil && p.says != "") {
 			t.Errorf("%s: it does more or less than it says: %+v", test.name, p)
 		}
@@ -101,12 +99,10 @@ func TestCorefilesOfSetupAreRead(t *testing.T) {
 			if warnings := warningsOf(blocks); len(warnings) > 0 || blocks[0].isOpen() {
 				t.Errorf("%s: %q, open: %v", test.name, warnings, blocks[0].isOpen())
 			}
-			if got, want := blocks[0].Config.Share, map[bool]int{true: 10, false: 100}[p.port == 53]; a.budget != "" && got != want {
-				t.Errorf("%s: each client has %d%% of the budget, want %d%%", test.name, got, want)
+			if a.budget != "" {
+				expect(t, test.name+": share of the budget", blocks[0].Config.Share, map[bool]int{true: 10, false: 100}[p.port == 53])
 			}
-			if got := len(blocks[0].Config.Own); got != 2+len(a.lists) {
-				t.Errorf("%s: %d own lists, want %d", test.name, got, 2+len(a.lists))
-			}
+			expect(t, test.name+": own lists", len(blocks[0].Config.Own), 2+len(a.lists))
 		}
 	}
 }
@@ -125,45 +121,27 @@ fe80000000000000020000fffe000002 02 40 20 80     eth0
 func TestSetupServesAddressesOfIPv6ThatStay(t *testing.T) {
 	want := network{"eth0", netip.MustParseAddr("fd00::1:200:ff:fe00:2"), netip.MustParsePrefix("fd00:0:0:1::/64"), false}
 	goes := network{"eth0", netip.MustParseAddr("fd00::3:200:ff:fe00:2"), netip.MustParsePrefix("fd00:0:0:3::/64"), true}
-	if got := uniqueLocal(ifInet6); !slices.Equal(got, []network{want, goes}) {
-		t.Fatalf("%+v, want %+v", got, want)
-	}
+	expect(t, "all", uniqueLocal(ifInet6), []network{want, goes})
 	for _, line := range []string{"", "fd00 02 40 00 80 eth0", "fd00000000000001020000fffe000002 02 400 00 80 eth0", "fd00000000000001020000fffe000002 02 40 00 8x eth0"} {
-		if got := uniqueLocal(line); len(got) > 0 {
-			t.Errorf("%q: %+v", line, got)
-		}
+		expect(t, line, uniqueLocal(line), nil)
 	}
 	i := newInstalled(t)
 	i.networks = slices.Insert(home(), 1, want, goes)
-	out, err := i.setup("\n", "-no-key", "-lists", "all", "-upstream", "9.9.9.9", "-yes")
-	if err != nil || !strings.Contains(out, "Whom [1,2]") || !strings.Contains(out, "  3  fd00:0:0:3::/64, on eth0, as fd00::3:200:ff:fe00:2, while the router announces it\n") || !strings.Contains(out, "RDNSS: DNS server fd00::1:200:ff:fe00:2") || strings.Contains(out, "announce no DNS server") {
-		t.Errorf("%v\n%s", err, out)
-	}
-	if corefile := read(t, i.path("Corefile")); !strings.Contains(corefile, "bind 192.168.1.2 fd00::1:200:ff:fe00:2\n") {
-		t.Error(corefile)
-	}
+	out := i.done("\n", withoutKey()...)
+	testkit.WantParts(t, out, "Whom [1,2]", "  3  fd00:0:0:3::/64, on eth0, as fd00::3:200:ff:fe00:2, while the router announces it\n", "RDNSS: DNS server fd00::1:200:ff:fe00:2")
+	testkit.WantNone(t, out, "announce no DNS server")
+	testkit.WantParts(t, read(t, i.path("Corefile")), "bind 192.168.1.2 fd00::1:200:ff:fe00:2\n")
 }
 
 // Who is in a provider's network may be anybody: it is served if the operator wants it.
 func TestSetupServesPrivateNetworksByDefault(t *testing.T) {
 	public := network{"wan", netip.MustParseAddr("203.0.113.5"), netip.MustParsePrefix("203.0.113.0/24"), false}
-	for _, test := range []struct {
-		networks []network
-		typed    string
-		want     string
-	}{
-		{[]network{public}, "\n", "Whom [0]: "},
-		{append([]network{public}, home()...), "\n", "Whom [2]: "},
-		{append([]network{public}, home()...), "0,1\n1\n", "no address in \"0\""},
-		{append([]network{public}, home()...), "0,1\n1\n", "DNS server 203.0.113.5"},
-	} {
-		i := newInstalled(t)
-		i.networks = test.networks
-		out, err := i.setup(test.typed, "-no-key", "-lists", "all", "-upstream", "9.9.9.9", "-yes")
-		if err != nil || !strings.Contains(out, test.want) {
-			t.Errorf("%v, want %q\n%s", err, test.want, out)
-		}
-	}
+	i := newInstalled(t)
+	i.networks = []network{public}
+	testkit.WantParts(t, i.done("\n", withoutKey()...), "Whom [0]: ")
+	i.networks = append(i.networks, home()...)
+	testkit.WantParts(t, i.done("\n", withoutKey()...), "Whom [2]: ")
+	testkit.WantParts(t, i.done("0,1\n1\n", withoutKey()...), "no address in \"0\"", "DNS server 203.0.113.5")
 }
 
 // A key that is there may be Google's: another server gets it only if the operator says so.
@@ -181,9 +159,11 @@ func TestSetupSendsNoKeyToAnotherServerUnasked(t *testing.T) {
 	} {
 		i := newInstalled(t)
 		i.hasKey = test.hasKey
-		_, err := i.setup(test.typed, append(strings.Fields(test.flags), "-endpoint", "http://192.168.1.3:8099", "-upstream", "9.9.9.9", "-serve", "machine", "-yes")...)
-		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%+v: %v", test, err)
+		flags := append(strings.Fields(test.flags), "-endpoint", "http://192.168.1.3:8099", "-upstream", "9.9.9.9", "-serve", "machine", "-yes")
+		if test.want == "" {
+			i.done(test.typed, flags...)
+		} else {
+			i.refused(test.typed, flags, test.want)
 		}
 	}
 }
@@ -215,9 +195,7 @@ func TestSetupForwardsByTLS(t *testing.T) {
 		if err != nil {
 			got = err.Error()
 		}
-		if !strings.Contains(got, want) {
-			t.Errorf("%q: %s, want %s", text, got, want)
-		}
+		testkit.WantParts(t, got, want)
 	}
 }
 
@@ -284,24 +262,13 @@ func TestSetupSeesResolversAndWhoHasPort53(t *testing.T) {
 	put("var/lib/coredns-safebrowsing/allow.txt", "allowed-there.example\n")
 	m := see(root)
 	want := []holder{{"systemd-resolve", "systemd-resolved.service", netip.MustParseAddr("127.0.0.53")}, {"dnsmasq", "dnsmasq.service", netip.IPv6Unspecified()}}
-	if !slices.Equal(m.holders, want) {
-		t.Errorf("holders %+v, want %+v", m.holders, want)
-	}
-	if want := []string{root + "/etc/dnsmasq.conf: server = 9.9.9.9", root + "/etc/dnsmasq.conf: server=/#/8.8.8.8", root + "/etc/dnsmasq.d/isp: server=1.0.0.1#5353"}; !slices.Equal(m.servers, want) {
-		t.Errorf("servers of dnsmasq %q, want %q", m.servers, want)
-	}
-	if got := fmt.Sprintln(m.resolvers, m.systemd, m.hasKey, m.blocked); got != "[203.0.113.77 203.0.113.78] true false xn--bcher-kva.example\n" {
-		t.Errorf("resolvers, systemd, key, name: %s", got)
-	}
-	if m.unseen {
-		t.Error("It sees all")
-	}
+	expect(t, "holders", m.holders, want)
+	expect(t, "servers of dnsmasq", m.servers, []string{root + "/etc/dnsmasq.conf: server = 9.9.9.9", root + "/etc/dnsmasq.conf: server=/#/8.8.8.8", root + "/etc/dnsmasq.d/isp: server=1.0.0.1#5353"})
+	expect(t, "resolvers, systemd, key, name, unseen", fmt.Sprintln(m.resolvers, m.systemd, m.hasKey, m.blocked, m.unseen), "[203.0.113.77 203.0.113.78] true false xn--bcher-kva.example false\n")
 	testkit.Must(t, os.RemoveAll(filepath.Join(root, "proc/102/fd"))) // as who may not read it
 	i := newInstalled(t)
 	i.unseen = see(root).unseen
-	if out, err := i.setup("", flagsWith(t, "-dry-run")...); err != nil || !strings.Contains(out, "use sudo") {
-		t.Errorf("%v\n%s", err, out)
-	}
+	testkit.WantParts(t, i.done("", flagsWith(t, "-dry-run")...), "use sudo")
 	if put("etc/coredns-safebrowsing/safebrowsing.key", testkit.Key+"\n"); !see(root).hasKey {
 		t.Error("It sees no key")
 	}
