@@ -9,12 +9,11 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	dto "github.com/prometheus/client_model/go"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/sharing"
@@ -24,36 +23,31 @@ import (
 func TestClientKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lines := testkit.Capture(t)
-		file := filepath.Join(t.TempDir(), "keys")
-		put(t, file, "# old and new\nOLD\n\n  NEW  \r\n")
+		file := testkit.Write(t, t.TempDir(), "keys", "# old and new\nOLD\n\n  NEW  \r\n")
 		w := newWorld(t)
 		w.cfg.ClientKeyFile = file
 		w.start()
 		try := func(target string, header ...string) int { return ask(t, w.relay, "GET", target, header...).Code }
 		for _, tc := range []struct {
-			name, target string
-			header       []string
-			want         int
+			name, target, header, value string
+			want                        int
 		}{
-			{"old", "/v5/hashLists", []string{"X-Goog-Api-Key", "OLD"}, 200},
-			{"new", "/v5/hashLists", []string{"X-Goog-Api-Key", "NEW"}, 200},
-			{"as a parameter", "/v5/hashLists?key=NEW", nil, 200},
-			{"none", "/v5/hashLists", nil, 403},
-			{"wrong", "/v5/hashLists", []string{"X-Goog-Api-Key", "OLDER"}, 403},
-			{"a part", "/v5/hashLists", []string{"X-Goog-Api-Key", "OL"}, 403},
-			{"a comment", "/v5/hashLists", []string{"X-Goog-Api-Key", "# old and new"}, 403},
-			{"nothing there", "/nothing", nil, 403},
-			{"a browser", "/v5/hashLists?key=NEW", []string{"Sec-Fetch-Site", "none"}, 200},
-			{"a page", "/v5/hashLists?key=NEW", []string{"Sec-Fetch-Site", "cross-site"}, 403},
-			{"a page by a name of its own", "/v5/hashLists?key=NEW", []string{"Sec-Fetch-Site", "same-origin"}, 403},
+			{"old", "/v5/hashLists", "X-Goog-Api-Key", "OLD", 200},
+			{"new", "/v5/hashLists", "X-Goog-Api-Key", "NEW", 200},
+			{"wrong", "/v5/hashLists", "X-Goog-Api-Key", "OLDER", 403},
+			{"a part", "/v5/hashLists", "X-Goog-Api-Key", "OL", 403},
+			{"a comment", "/v5/hashLists", "X-Goog-Api-Key", "# old and new", 403},
+			{"none", "/v5/hashLists", "X-Goog-Api-Key", "", 403},
+			{"nothing there", "/nothing", "X-Goog-Api-Key", "", 403},
+			{"a browser, and a parameter", "/v5/hashLists?key=NEW", "Sec-Fetch-Site", "none", 200},
+			{"a page", "/v5/hashLists?key=NEW", "Sec-Fetch-Site", "cross-site", 403},
+			{"a page by a name of its own", "/v5/hashLists?key=NEW", "Sec-Fetch-Site", "same-origin", 403},
 		} {
-			if got := try(tc.target, tc.header...); got != tc.want {
+			if got := try(tc.target, tc.header, tc.value); got != tc.want {
 				t.Errorf("%s: %d, want %d", tc.name, got, tc.want)
 			}
 		}
-		var denied dto.Metric
-		testkit.Must(t, w.relay.handler.metrics.requests.WithLabelValues("list", outcomeDenied).Write(&denied))
-		if n := denied.GetCounter().GetValue(); n != 4 { // an alert says of these that a client has no valid key
+		if n := valueOf(t, w.relay.handler.metrics.requests.WithLabelValues("list", outcomeDenied)); n != 4 { // an alert says of these that a client has no valid key
 			t.Errorf("%v requests are counted as denied, want 4", n)
 		}
 		if line := lines.Only(t, "no valid key"); !strings.Contains(line, "192.0.2.1:4000") || strings.Contains(line, "OLDER") {
@@ -71,11 +65,9 @@ func TestClientKeys(t *testing.T) {
 			t.Errorf("after the rotation: old %d, next %d", old, next)
 		}
 		lines.Only(t, "The keys of clients in "+file+" are in use as they are now")
-		for _, line := range lines.About("") {
-			for _, key := range []string{"OLD", "NEXT"} {
-				if strings.Contains(line, key) {
-					t.Errorf("a key is in the log: %s", line)
-				}
+		for _, key := range []string{"OLD", "NEXT"} {
+			if got := lines.About(key); len(got) > 0 {
+				t.Errorf("a key is in the log: %s", got)
 			}
 		}
 	})
@@ -89,19 +81,14 @@ func put(t *testing.T, file, text string) {
 // One client must not use up what others need; a key that many share does not make them one.
 func TestSearchesAreLimitedForEachClient(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		var all []string
-		for c := range 40 {
-			all = append(all, string(rune('a'+c%26))+string(rune('a'+c/26))+".example/")
-		}
+		all := hosts(40)
 		w.suspect(all...)
 		w.cfg.Rate, w.cfg.Burst = 0.5, 3
-		w.cfg.ClientKeyFile = filepath.Join(t.TempDir(), "keys")
-		put(t, w.cfg.ClientKeyFile, "KEY\nOTHER\n")
+		w.cfg.ClientKeyFile = testkit.Write(t, t.TempDir(), "keys", "KEY\nOTHER\n")
 		w.start()
 		next := 0
 		search := func(remote, key string) (int, string) {
-			r := requestOf(t, searchRequest(all[next]), remote, key)
-			got := recorded(w.relay, r)
+			got := recorded(w.relay, requestOf(t, searchRequest(all[next]), remote, key))
 			if got.Code == 200 {
 				next++
 			}
@@ -135,8 +122,7 @@ func TestSearchesAreLimitedForEachClient(t *testing.T) {
 
 func TestWhereTheRelayListens(t *testing.T) {
 	dir := t.TempDir()
-	keys := filepath.Join(dir, "keys")
-	put(t, keys, "KEY\n")
+	keys := testkit.Write(t, dir, "keys", "KEY\n")
 	cert, key := testkit.Certificate(t, dir)
 	redisAt := func(url string) *sharing.Config {
 		target, err := sharing.Parse(url)
@@ -214,18 +200,13 @@ func TestTheRelaySpeaksTLSAndWantsCertificates(t *testing.T) {
 	w.cfg.ClientCAFile = ours.cert
 	server := party{w.cfg.CertFile, w.cfg.CertKeyFile}
 	r := run(t, w.cfg)
-	testkit.Until(t, "the first lists", func() bool { got, _ := codeOf(t, clientOf(t, &ours, server), r.url+"/v5/hashLists"); return got == 200 })
-	for _, tc := range []struct {
-		name string
-		by   *party
-		want int // status; 0: no connection
-	}{{"ours", &ours, 200}, {"none", nil, 0}, {"of another CA", &other, 0}} {
-		if got, body := codeOf(t, clientOf(t, tc.by, server), r.url+"/v5/hashLists"); got != tc.want {
-			t.Errorf("a certificate %s: %d, want %d: %s", tc.name, got, tc.want, body)
-		}
+	ask := func(by *party, url string) int {
+		got, _ := codeOf(t, clientOf(t, by, server), url+"/v5/hashLists")
+		return got
 	}
-	if got, _ := codeOf(t, new(http.Client), strings.Replace(r.url, "https", "http", 1)+"/v5/hashLists"); got == 200 {
-		t.Error("clear text is served")
+	testkit.Until(t, "the first lists", func() bool { return ask(&ours, r.url) == 200 })
+	if none, foreign, clear := ask(nil, r.url), ask(&other, r.url), ask(nil, strings.Replace(r.url, "https", "http", 1)); none != 0 || foreign != 0 || clear == 200 {
+		t.Errorf("without a certificate %d, with one of another CA %d, in clear text %d", none, foreign, clear)
 	}
 	before := shown(t, ours, r.url)
 	time.Sleep(20 * time.Millisecond) // the file needs another modification time
@@ -270,26 +251,26 @@ func shown(t *testing.T, by party, url string) string {
 
 // reloaded is a server with certificates that are read again when a test says so.
 type reloaded struct {
-	t     *testing.T
-	url   string
-	certs *certificates
-	files *watched
-	looks int
+	t       *testing.T
+	url     string
+	server  *http.Server
+	metrics *metrics
+	files   *watched
+	looks   int
 }
 
-// serveTLS serves with certificates from files.
+// serveTLS serves with certificates from files. clientCA "": clients need none.
 func serveTLS(t *testing.T, server party, clientCA string) *reloaded {
 	t.Helper()
-	r := &reloaded{t: t, certs: &certificates{cert: server.cert, key: server.key, clientCA: clientCA}}
-	r.files = &watched{what: "certificates", paths: []string{server.cert, server.key, clientCA}, load: r.certs.load}
+	certs, relay := &certificates{cert: server.cert, key: server.key, clientCA: clientCA}, &Relay{handler: &handler{metrics: newMetrics()}}
+	r := &reloaded{t: t, server: relay.server(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})), metrics: relay.handler.metrics}
+	r.files = &watched{what: "certificates", paths: []string{server.cert, server.key, clientCA}, load: certs.load}
 	testkit.Must(t, openAll([]*watched{r.files}))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	testkit.Must(t, err)
-	relay := &Relay{handler: &handler{metrics: newMetrics()}}
-	listening := relay.server(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	listening.TLSConfig = r.certs.config()
-	go listening.ServeTLS(listener, "", "") // ends with Close
-	t.Cleanup(func() { listening.Close() })
+	r.server.TLSConfig = certs.config()
+	go r.server.ServeTLS(listener, "", "") // ends with Close
+	t.Cleanup(func() { r.server.Close() })
 	r.url = "https://" + listener.Addr().String()
 	return r
 }
@@ -298,10 +279,10 @@ func serveTLS(t *testing.T, server party, clientCA string) *reloaded {
 func (r *reloaded) look(pairs ...string) {
 	r.t.Helper()
 	r.looks++
-	for i := 0; i < len(pairs); i += 2 {
-		put(r.t, pairs[i], pairs[i+1])
+	for pair := range slices.Chunk(pairs, 2) {
+		put(r.t, pair[0], pair[1])
 		at := time.Now().Add(time.Duration(r.looks) * time.Minute) // another time than before, whatever the disk's clock
-		testkit.Must(r.t, os.Chtimes(pairs[i], at, at))
+		testkit.Must(r.t, os.Chtimes(pair[0], at, at))
 	}
 	r.files.look()
 }
@@ -319,30 +300,18 @@ func (r *reloaded) want(when string, clients map[string]*http.Client, statuses m
 // A client chooses words of the error that ends its handshake.
 func TestAHandshakeThatFailsMakesNoLineInTheLog(t *testing.T) {
 	lines := testkit.Capture(t)
-	relay, server := &Relay{handler: &handler{metrics: newMetrics()}}, newParty(t)
-	certs := &certificates{cert: server.cert, key: server.key}
-	testkit.Must(t, certs.load())
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	testkit.Must(t, err)
-	s := relay.server(http.NotFoundHandler())
-	s.TLSConfig = certs.config()
-	go s.ServeTLS(listener, "", "") // ends with Close
-	t.Cleanup(func() { s.Close() })
+	r := serveTLS(t, newParty(t), "")
 	c := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http: panic serving"}}
-	if conn, err := tls.Dial("tcp", listener.Addr().String(), c); err == nil {
+	if conn, err := tls.Dial("tcp", strings.TrimPrefix(r.url, "https://"), c); err == nil {
 		conn.Close()
 		t.Fatal("a protocol that the relay does not speak is served")
 	}
-	var got dto.Metric
-	testkit.Until(t, "the end of the handshake", func() bool {
-		testkit.Must(t, relay.handler.metrics.broken.Write(&got))
-		return got.GetCounter().GetValue() > 0 || len(lines.About("panic")) > 0
-	})
+	testkit.Until(t, "the end of the handshake", func() bool { return valueOf(t, r.metrics.broken) > 0 || len(lines.About("panic")) > 0 })
 	if got := lines.About("panic"); len(got) > 0 {
 		t.Errorf("%q", got)
 	}
 	for _, line := range []string{"http: panic serving 192.0.2.1:1: a mistake\n", "http2: panic serving 192.0.2.1:1: a mistake\n"} {
-		s.ErrorLog.Print(line)
+		r.server.ErrorLog.Print(line)
 	}
 	if got := lines.About("a mistake"); len(got) != 2 {
 		t.Errorf("Expected both panics, got %q", got)
@@ -354,8 +323,7 @@ func TestAHandshakeThatFailsMakesNoLineInTheLog(t *testing.T) {
 func TestAChangedClientCAIsInForce(t *testing.T) {
 	lines := testkit.Capture(t)
 	server, old, next := newParty(t), newParty(t), newParty(t)
-	file := filepath.Join(t.TempDir(), "clients.pem")
-	put(t, file, testkit.Read(t, old.cert))
+	file := testkit.Write(t, t.TempDir(), "clients.pem", testkit.Read(t, old.cert))
 	r := serveTLS(t, server, file)
 	clients := map[string]*http.Client{"old": clientOf(t, &old, server), "old, resuming": clientOf(t, &old, server), "next": clientOf(t, &next, server)}
 	resuming := clients["old, resuming"].Transport.(*http.Transport).TLSClientConfig
@@ -393,16 +361,10 @@ func TestAPairThatDoesNotMatchKeepsTheOneBefore(t *testing.T) {
 	testkit.WantParts(t, lines.Only(t, "Cannot read the certificates"), server.cert+" and "+server.key, "private key does not match", "Those before stay in use")
 	c := clientOf(t, &clients, server, other)
 	r.look(file, testkit.Read(t, clients.cert))
-	if got, _ := codeOf(t, c, r.url); got != 0 {
-		t.Errorf("a new CA of clients is in use with a pair that does not match: status %d", got)
-	}
+	r.want("with a pair that does not match", map[string]*http.Client{"new": c}, map[string]int{"new": 0})
 	r.look(server.cert, testkit.Read(t, other.cert))
-	if got, body := codeOf(t, c, r.url); got != 200 {
-		t.Errorf("after the pair matches: status %d: %s", got, body)
-	}
-	if lines := lines.About("are in use as they are now"); len(lines) != 1 || !strings.Contains(lines[0], server.cert) {
-		t.Errorf("lines %q, want one", lines)
-	}
+	r.want("after the pair matches", map[string]*http.Client{"new": c}, map[string]int{"new": 200})
+	testkit.WantParts(t, lines.Only(t, "are in use as they are now"), server.cert)
 }
 
 // A key may be replaced by another of its size, at its time: cp -p, rsync and archives keep times.
@@ -411,7 +373,7 @@ func TestAFileOfTheSameSizeAndTimeIsReadAgain(t *testing.T) {
 	reads := 0
 	w := &watched{what: "keys", paths: []string{path}, load: func() error { reads++; return nil }}
 	for n, key := range []string{"first", "first", "other"} {
-		testkit.Must(t, os.WriteFile(path, []byte(key), 0o600))
+		put(t, path, key)
 		testkit.Must(t, os.Chtimes(path, at, at))
 		if n == 0 {
 			testkit.Must(t, openAll([]*watched{w}))

@@ -1,17 +1,14 @@
 package relay
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"runtime"
 	"slices"
 	"strconv"
@@ -43,15 +40,10 @@ type childConfig struct {
 // runChild runs a relay until its process ends.
 func runChild(text string) {
 	var c childConfig
-	if err := json.Unmarshal([]byte(text), &c); err != nil {
-		panic(err)
-	}
+	_ = json.Unmarshal([]byte(text), &c) // by this test
 	var shared *sharing.Config
 	if c.Redis != "" {
-		target, err := sharing.Parse(c.Redis)
-		if err != nil {
-			panic(err)
-		}
+		target, _ := sharing.Parse(c.Redis)
 		shared = &sharing.Config{Target: target}
 	}
 	cfg := Config{
@@ -77,56 +69,37 @@ type child struct {
 	config string
 	link   *testkit.Link // to Redis
 	off    bool          // it is dead or hangs
-	cmd    *exec.Cmd
 	url    string
 	client protocol.Client
+	*testkit.Process
 }
 
 func (c *child) start() {
 	c.t.Helper()
-	c.cmd = exec.Command(os.Args[0])
-	c.cmd.Env = append(os.Environ(), childVariable+"="+c.config)
-	out, err := c.cmd.StdoutPipe()
+	c.Process = testkit.StartWith(c.t, []string{childVariable + "=" + c.config}, os.Args[0])
+	_, address, _ := strings.Cut(strings.TrimSpace(c.Line("listens ", time.Minute)), "listens ")
+	c.url, c.off = "http://"+address, false
+	var err error
+	c.client, err = protocol.NewV5(protocol.Config{Endpoint: c.url, UserAgent: "test/1"})
 	testkit.Must(c.t, err)
-	if testing.Verbose() {
-		c.cmd.Stderr = os.Stderr
-	}
-	testkit.Must(c.t, c.cmd.Start())
-	lines := bufio.NewScanner(out)
-	for c.url = ""; c.url == "" && lines.Scan(); {
-		if addr, ok := strings.CutPrefix(lines.Text(), "listens "); ok {
-			c.url = "http://" + addr
-		}
-	}
-	go func() { _, _ = io.Copy(io.Discard, out) }() // ends with the process
-	c.off = false
-	if c.client, err = protocol.NewV5(protocol.Config{Endpoint: c.url, UserAgent: "test/1"}); err != nil {
-		c.t.Fatal(err)
-	}
 }
 
 func (c *child) kill() {
 	c.off = true
-	_ = c.cmd.Process.Kill()
-	_ = c.cmd.Wait()
+	c.Kill()
 	c.client.Close()
 }
-
-func (c *child) signal(s syscall.Signal) { _ = c.cmd.Process.Signal(s) }
 
 // entries returns how many entries of phishing the relay serves, -1 if it does not answer.
 func (c *child) entries() int {
 	ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Second)
 	defer cancel()
 	n := -1
-	_, err := c.client.Fetch(ctx, []updater.Want{{List: "se-4b"}}, func(_ int, u *updater.Update) {
+	_, _ = c.client.Fetch(ctx, []updater.Want{{List: "se-4b"}}, func(_ int, u *updater.Update) { // without a list it has failed
 		if l, _, err := updater.Apply(updater.List{Name: "se-4b"}, u, 1<<20); err == nil {
 			n = l.Set.Len()
 		}
 	})
-	if err != nil {
-		return -1
-	}
 	return n
 }
 
@@ -143,7 +116,7 @@ type chaos struct {
 // leader returns the relay that has the lease, or nil.
 func (c *chaos) leader() *child {
 	for _, r := range c.fleet {
-		id := "/" + strconv.Itoa(r.cmd.Process.Pid) + "/"
+		id := "/" + strconv.Itoa(r.Pid()) + "/"
 		if strings.Contains(c.server.Do("GET", sharing.Prefix(c.asker())+"lease:schedule.json"), id) {
 			return r
 		}
@@ -167,9 +140,9 @@ func (c *chaos) strike(n int) (what string, end func()) {
 		leader.kill()
 		return "SIGKILL of the leader", leader.start
 	case 1:
-		leader.signal(syscall.SIGSTOP)
+		leader.Signal(syscall.SIGSTOP)
 		leader.off = true
-		return "SIGSTOP of the leader", func() { leader.signal(syscall.SIGCONT); leader.off = false }
+		return "SIGSTOP of the leader", func() { leader.Signal(syscall.SIGCONT); leader.off = false }
 	case 2:
 		c.server.Kill()
 		return "SIGKILL of Redis", c.server.Restart
@@ -186,14 +159,13 @@ func (c *chaos) strike(n int) (what string, end func()) {
 		leader.link.Set(true, false)
 		return "the leader is cut off from Redis", func() { leader.link.Set(false, false) }
 	case 7:
-		for _, r := range c.fleet {
-			r.link.Set(true, false)
-		}
-		return "all are cut off from Redis", func() {
+		cut := func(lost bool) {
 			for _, r := range c.fleet {
-				r.link.Set(false, false)
+				r.link.Set(lost, false)
 			}
 		}
+		cut(true)
+		return "all are cut off from Redis", func() { cut(false) }
 	}
 	leader.kill()
 	c.server.Kill()

@@ -241,7 +241,7 @@ func (r *flooded) used() (u floodUse) {
 	testkit.Must(r.t, err)
 	defer answer.Body.Close()
 	text, _ := io.ReadAll(answer.Body)
-	status, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(r.cmd.Process.Pid), "status"))
+	status, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(r.Pid()), "status"))
 	for line := range strings.Lines(string(text) + string(status)) {
 		switch fields := strings.Fields(line); {
 		case strings.HasPrefix(line, "go_goroutines "):
