@@ -73,7 +73,7 @@ func TestClientKeys(t *testing.T) {
 	})
 }
 
-func put(t *testing.T, file, text string) {
+func put(t testing.TB, file, text string) {
 	t.Helper()
 	testkit.Must(t, os.WriteFile(file, []byte(text), 0o600))
 }

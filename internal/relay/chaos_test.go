@@ -57,7 +57,7 @@ func runChild(text string) {
 		if err != nil {
 			panic(err)
 		}
-		go http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "go_goroutines", runtime.NumGoroutine()) }))
+		go http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, runtime.NumGoroutine()) }))
 	}
 	err := Run(context.Background(), cfg, func(listen, _ net.Addr) { fmt.Println("listens", listen) })
 	panic(err)

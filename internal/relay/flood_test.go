@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -58,8 +57,9 @@ var relayFloods = []relayFlood{
 // A flood of requests that a relay holds takes bounded memory and goroutines, which are as
 // before when it ends. Meanwhile other clients get lists and cached answers.
 func TestFloodOfARelay(t *testing.T) {
-	if testing.Short() || runtime.GOOS != "linux" {
-		t.Skip("-short: starts processes, and reads /proc")
+	testkit.Long(t)
+	if runtime.GOOS != "linux" {
+		t.Skip("it reads /proc")
 	}
 	requests, connections := 600, 256
 	if *floodAll {
@@ -110,21 +110,20 @@ func (f relayFlood) start(t *testing.T, prefixes, connections int) *flooded {
 	t.Helper()
 	w := newWorld(t)
 	w.suspect(append(hosts(prefixes), "evil.example/")...)
-	r := &flooded{gate: make(chan struct{}), counts: testkit.FreeAddress(t, "127.0.0.1")}
+	r := &flooded{gate: make(chan struct{}), counts: testkit.FreeAddr(t)}
 	var slow atomic.Bool
 	slow.Store(f.lists)
-	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, q *http.Request) {
+	w.listen(func(q *http.Request) bool {
 		if slow.Load() && strings.Contains(q.URL.Path, "hashes:search") != f.lists {
 			select {
 			case <-r.gate:
 			case <-q.Context().Done():
-				return
+				return false
 			}
 		}
-		w.google.ServeHTTP(rw, q)
-	}))
-	t.Cleanup(server.Close)
-	raw, err := json.Marshal(childConfig{Endpoint: server.URL, Folder: t.TempDir(), Counts: r.counts, Connections: connections})
+		return true
+	})
+	raw, err := json.Marshal(childConfig{Endpoint: w.cfg.Settings.Endpoint, Folder: t.TempDir(), Counts: r.counts, Connections: connections})
 	testkit.Must(t, err)
 	r.child = &child{t: t, config: string(raw)}
 	r.child.start()
@@ -191,11 +190,11 @@ const floodOthers = 20
 func (r *flooded) others(lists bool) (slowest time.Duration, served int) {
 	for n := range floodOthers {
 		path, patience := listsRequest, 5*time.Second
-		if n%2 == 0 && !lists {
-			path = searchRequest("evil.example/")
-		}
-		if lists {
+		switch {
+		case lists:
 			patience = 200 * time.Millisecond
+		case n%2 == 0:
+			path = searchRequest("evil.example/")
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		begun := time.Now()
@@ -237,21 +236,18 @@ type floodUse struct {
 
 func (r *flooded) used() (u floodUse) {
 	r.t.Helper()
-	answer, err := http.Get("http://" + r.counts)
+	_, err := fmt.Sscan(testkit.Body(r.t, "http://"+r.counts), &u.goroutines)
 	testkit.Must(r.t, err)
-	defer answer.Body.Close()
-	text, _ := io.ReadAll(answer.Body)
-	status, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(r.Pid()), "status"))
-	for line := range strings.Lines(string(text) + string(status)) {
-		switch fields := strings.Fields(line); {
-		case strings.HasPrefix(line, "go_goroutines "):
-			u.goroutines, _ = strconv.Atoi(fields[1])
-		case strings.HasPrefix(line, "VmRSS:"): // proc_pid_status(5), in kB
-			kib, _ := strconv.Atoi(fields[1])
-			u.mib = float64(kib) / 1024
-		}
-	}
+	u.mib = memory(strconv.Itoa(r.Pid()), "VmRSS")
 	return u
+}
+
+// memory returns a figure of a process in MiB; 0 if the system does not tell.
+func memory(pid, name string) (mib float64) {
+	status, _ := os.ReadFile(filepath.Join("/proc", pid, "status"))
+	_, rest, _ := strings.Cut(string(status), name+":") // proc_pid_status(5), in kB
+	_, _ = fmt.Sscan(rest, &mib)
+	return mib / 1024
 }
 
 // settled waits until the relay has about as many goroutines as before.

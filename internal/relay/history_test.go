@@ -31,6 +31,19 @@ func numbered(first, n, step uint32) *prefixset.Set {
 	return b.Set()
 }
 
+// held returns lists, with their history in a folder, and a client that has fetched one with a content.
+func held(t testing.TB, dir string, set *prefixset.Set) (*Lists, *client) {
+	t.Helper()
+	l := newLists(t, dir)
+	publish(t, l, "se-4b", set)
+	c := newClient(t, l)
+	c.fetch(t, "se-4b")
+	return l, c
+}
+
+// historyOf returns the file with the history of that list.
+func historyOf(dir string) string { return filepath.Join(dir, "history", "se-4b.history") }
+
 // The relay may start with an older list than it had: its folder was restored, or the process
 // died before the list was saved.
 func TestAnOlderListAfterARestartKeepsItsHistory(t *testing.T) {
@@ -54,16 +67,14 @@ func TestAnOlderListAfterARestartKeepsItsHistory(t *testing.T) {
 		{"a content that was never in force", numbered(3, 800, 13), []bool{false, false, false}},
 	} {
 		l := newLists(t, dir)
-		file := filepath.Join(dir, "history", "se-4b.history")
-		saved, err := os.ReadFile(file)
-		testkit.Must(t, err)
+		saved := testkit.Read(t, historyOf(dir))
 		publish(t, l, "se-4b", test.set)
 		for i, version := range versions {
 			if a, err := l.Get(t.Context(), netip.Addr{}, "se-4b", false, version, 0); err != nil || a.Partial != test.partial[i] {
 				t.Errorf("%s, version %d: partial: %t, %v, want %t", test.name, i, a.Partial, err, test.partial[i])
 			}
 		}
-		testkit.Must(t, os.WriteFile(file, saved, 0o600))
+		put(t, historyOf(dir), saved)
 	}
 }
 
@@ -71,15 +82,11 @@ func TestAnOlderListAfterARestartKeepsItsHistory(t *testing.T) {
 func TestADamagedHistoryGivesFullUpdates(t *testing.T) {
 	older, newer := numbered(0, 300, 10), numbered(5, 310, 9)
 	dir := t.TempDir()
-	l := newLists(t, dir)
-	publish(t, l, "se-4b", older)
-	c := newClient(t, l)
-	c.fetch(t, "se-4b")
+	l, c := held(t, dir, older)
 	had := c.held["se-4b"]
 	publish(t, l, "se-4b", newer)
-	path := filepath.Join(dir, "history", "se-4b.history")
-	good, err := os.ReadFile(path)
-	testkit.Must(t, err)
+	path := historyOf(dir)
+	good := []byte(testkit.Read(t, path))
 	damaged := map[string][]byte{"empty": nil, "cut": good[:len(good)-7], "longer": append(slices.Clone(good), 0)}
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 30 {
@@ -88,7 +95,7 @@ func TestADamagedHistoryGivesFullUpdates(t *testing.T) {
 		damaged[fmt.Sprintf("byte %d", at)] = spoilt
 	}
 	for name, content := range damaged {
-		testkit.Must(t, os.WriteFile(path, content, 0o600))
+		put(t, path, string(content))
 		c.lists, c.held["se-4b"] = newLists(t, dir), had
 		err := c.lists.Publish([]lookup.List{{Name: "se-4b", Set: newer}})
 		if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "full updates") {
@@ -118,10 +125,7 @@ func TestAHistoryThatContradictsItsVersionGivesFullUpdates(t *testing.T) {
 		"removals as added":  func(s *step) { s.added = s.removed },
 		"more than there is": func(s *step) { s.added = numbered(0, 5000, 1) },
 	} {
-		l := newLists(t, "")
-		publish(t, l, "se-4b", older)
-		c := newClient(t, l)
-		c.fetch(t, "se-4b")
+		l, c := held(t, "", older)
 		publish(t, l, "se-4b", newer)
 		spoil(&(*l.current.Load())["se-4b"].history[0])
 		c.fetch(t, "se-4b")
@@ -133,10 +137,7 @@ func TestAHistoryThatContradictsItsVersionGivesFullUpdates(t *testing.T) {
 
 // A set may be made a second time from the same entries, for example when the engine is replaced.
 func TestAnEqualSetKeepsTheHistory(t *testing.T) {
-	l := newLists(t, "")
-	publish(t, l, "se-4b", numbered(0, 300, 10))
-	c := newClient(t, l)
-	c.fetch(t, "se-4b")
+	l, c := held(t, "", numbered(0, 300, 10))
 	publish(t, l, "se-4b", numbered(0, 310, 10))
 	publish(t, l, "se-4b", numbered(0, 310, 10))
 	if c.fetch(t, "se-4b"); !c.answers[0].Partial {
@@ -180,11 +181,8 @@ func TestHistoryIsBounded(t *testing.T) {
 	testkit.Long(t)
 	t.Run("in time", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			l := newLists(t, "")
-			publish(t, l, "se-4b", numbered(0, 5000, 10))
-			c := newClient(t, l)
-			c.fetch(t, "se-4b")
-			held := c.held["se-4b"]
+			l, c := held(t, "", numbered(0, 5000, 10))
+			had := c.held["se-4b"]
 			time.Sleep(100 * time.Hour) // in force as long as that: the age counts from its end
 			publish(t, l, "se-4b", numbered(0, 5001, 10))
 			time.Sleep(historyAge)
@@ -194,7 +192,7 @@ func TestHistoryIsBounded(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			publish(t, l, "se-4b", numbered(0, 5003, 10))
-			c.held["se-4b"] = held
+			c.held["se-4b"] = had
 			if c.fetch(t, "se-4b"); c.answers[0].Partial {
 				t.Errorf("a partial update to a client more than %s behind", historyAge)
 			}
@@ -226,8 +224,7 @@ func TestHistoryIsBounded(t *testing.T) {
 }
 
 func TestAFolderThatCannotBeUsedIsSaidAndDoneWithout(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "file")
-	testkit.Must(t, os.WriteFile(file, nil, 0o600))
+	file := testkit.Write(t, t.TempDir(), "file", "")
 	l, err := NewLists(file)
 	if err == nil || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "memory") {
 		t.Errorf("got %v, want an error that says where the history is now", err)
@@ -251,8 +248,7 @@ func TestAFolderThatCannotBeUsedIsSaidAndDoneWithout(t *testing.T) {
 func TestUnfinishedFilesAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	publish(t, newLists(t, dir), "se-4b", numbered(0, 5, 1))
-	left := filepath.Join(dir, "history", "se-4b.history.123.tmp")
-	testkit.Must(t, os.WriteFile(left, nil, 0o600))
+	put(t, historyOf(dir)+".123.tmp", "")
 	newLists(t, dir)
 	files, err := os.ReadDir(filepath.Join(dir, "history"))
 	if err != nil || len(files) != 1 || files[0].Name() != "se-4b.history" {
@@ -266,9 +262,8 @@ func FuzzHistory(f *testing.F) {
 	l := newLists(f, dir)
 	publish(f, l, "se-4b", numbered(0, 30, 10))
 	publish(f, l, "se-4b", numbered(5, 31, 9))
-	good, err := os.ReadFile(filepath.Join(dir, "history", "se-4b.history"))
-	testkit.Must(f, err)
-	f.Add(good[:len(good)-32])
+	good := testkit.Read(f, historyOf(dir))
+	f.Add([]byte(good[:len(good)-32]))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		sum := sha256.Sum256(raw) // else hardly any input would get past the checksum
 		_, steps, err := parseHistory(append(slices.Clone(raw), sum[:]...), &state{name: "se-4b", width: 4})

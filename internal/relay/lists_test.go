@@ -2,15 +2,14 @@ package relay
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -96,12 +95,10 @@ func publishAtRandom(t *testing.T, width int, rng *rand.Rand) {
 			}
 			c.maxDB = []int{0, 0, 700, 3000, 100_000}[rng.IntN(5)]
 			c.fetch(t, name)
-			form := set
+			form, err := set, error(nil)
 			if !c.stored {
-				var err error
-				if form, err = entriesOf(set, width); err != nil {
-					t.Fatal(err)
-				}
+				form, err = entriesOf(set, width)
+				testkit.Must(t, err)
 			}
 			want := sumOfFirst(form, served(c.maxDB, form.Len()))
 			if got := c.held[name].Checksum; got != want {
@@ -128,10 +125,7 @@ func served(maxDB, n int) int {
 // Version 4 and Web Risk have entries of more than four bytes in a list of version 5 whose
 // clients expect four.
 func TestEntriesOfOtherWidthsAreCut(t *testing.T) {
-	l := newLists(t, "")
-	publish(t, l, "se-4b", setOf(t, "aaaa", "aaaab", "bbbbb", "bbbbbb", "cccc", "dddddddd"))
-	c := newClient(t, l)
-	c.fetch(t, "se-4b")
+	l, c := held(t, "", setOf(t, "aaaa", "aaaab", "bbbbb", "bbbbbb", "cccc", "dddddddd"))
 	if got, want := c.held["se-4b"].Checksum, sha256.Sum256([]byte("aaaabbbbccccdddd")); got != want {
 		t.Errorf("checksum %x, want the sum of four entries of four bytes", got)
 	}
@@ -249,12 +243,6 @@ func TestVersionsFollowFromListAndContent(t *testing.T) {
 	if a, b := versionIn(one, "se-4b"), versionIn(one, "mw-4b"); a == b {
 		t.Errorf("two lists have the same version %x", a)
 	}
-	q := query{names: []string{"se-4b", "mw-4b"}, versions: [][]byte{nil, []byte("12345678"), []byte(versionIn(one, "mw-4b")), []byte(versionIn(one, "se-4b"))}}
-	got, bad := versionsOf(q)
-	want := map[string][]byte{"mw-4b": q.versions[2], "se-4b": q.versions[3]}
-	if bad != nil || !maps.EqualFunc(got, want, bytes.Equal) {
-		t.Errorf("versions %x, %+v, want %x", got, bad, want)
-	}
 }
 
 // setOf returns the set of entries, which it sorts.
@@ -290,42 +278,33 @@ func publish(t testing.TB, l *Lists, name string, set *prefixset.Set) {
 type transport struct {
 	lists   *Lists
 	maxDB   int
-	stored  bool // as a client that takes entries as they are stored
-	wait    time.Duration
+	stored  bool     // as a client that takes entries as they are stored
 	answers []Answer // to the last request
 }
 
 // RoundTrip implements http.RoundTripper.
 func (tr *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	var q query
-	for _, text := range r.URL.Query()["version"] {
-		v, err := base64.URLEncoding.DecodeString(text)
-		if err != nil {
-			return nil, err
-		}
-		q.versions = append(q.versions, v)
-	}
+	m, _ := methodOf(r.URL.Path)
+	q, bad := m.parse(r.URL.RawQuery)
 	name, single := strings.CutPrefix(r.URL.Path, "/v5/hashList/")
-	names := r.URL.Query()["names"]
 	if single {
-		names = []string{name}
+		q.names = []string{name}
 	}
-	q.names = names
-	versions, bad := versionsOf(q)
-	if bad != nil {
+	versions, badToo := versionsOf(q)
+	if bad = cmp.Or(bad, badToo); bad != nil {
 		return nil, errors.New(bad.message)
 	}
 	tr.answers = nil
-	for _, name := range names {
+	for _, name := range q.names {
 		a, err := tr.lists.Get(r.Context(), netip.Addr{}, name, tr.stored, versions[name], tr.maxDB)
 		if err != nil {
 			return nil, err
 		}
 		tr.answers = append(tr.answers, a)
 	}
-	body := BatchBody(tr.answers, tr.wait)
+	body := BatchBody(tr.answers, time.Minute)
 	if single {
-		body = tr.answers[0].Body(tr.wait)
+		body = tr.answers[0].Body(time.Minute)
 	}
 	return &http.Response{
 		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/x-protobuf"}}, Request: r,
@@ -349,41 +328,33 @@ type client struct {
 
 func newClient(t testing.TB, l *Lists) *client {
 	t.Helper()
-	tr := &transport{lists: l, wait: time.Minute}
+	tr := &transport{lists: l}
 	c, err := protocol.NewV5(protocol.Config{UserAgent: "test/1", Transport: tr})
 	testkit.Must(t, err)
 	return &client{tr, c, make(map[string]updater.List)}
 }
 
-// fetch fetches the lists once and applies the updates. It returns the minimum wait of the
-// last of them.
-func (c *client) fetch(t testing.TB, names ...string) (wait time.Duration) {
+// fetch fetches the lists once and applies the updates.
+func (c *client) fetch(t testing.TB, names ...string) {
 	t.Helper()
 	var wanted []updater.Want
 	for _, name := range names {
 		wanted = append(wanted, updater.Want{List: name, Version: c.held[name].Version})
 	}
-	updates := make([]*updater.Update, len(names))
 	_, err := c.Fetch(context.Background(), wanted, func(i int, u *updater.Update) {
-		updates[i] = u
 		old := c.held[names[i]]
 		if !u.Partial {
 			old = updater.List{}
 		}
 		old.Name = names[i]
-		before := 0
-		if old.Set != nil {
-			before = old.Set.Len()
-		}
 		list, _, err := updater.Apply(old, u, 1<<24)
 		if err != nil {
 			t.Fatalf("list %s: %v", names[i], err)
 		}
 		if c.maxDB > 0 && list.Set.Len() > c.maxDB {
-			t.Fatalf("list %s: %d entries, asked for %d at most (partial: %t, before: %d)", names[i], list.Set.Len(), c.maxDB, u.Partial, before)
+			t.Fatalf("list %s: %d entries, asked for %d at most (partial: %t)", names[i], list.Set.Len(), c.maxDB, u.Partial)
 		}
 		c.held[names[i]] = list
 	})
 	testkit.Must(t, err)
-	return updates[len(updates)-1].MinimumWait
 }

@@ -8,10 +8,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
-	"os"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -66,10 +64,7 @@ func churned(t testing.TB, set *prefixset.Set, removals, additions int, seed uin
 
 // All clients that ask the same at once get the same bytes, which are made once.
 func TestClientsShareAnUpdate(t *testing.T) {
-	l := newLists(t, "")
-	publish(t, l, "se-4b", hashes(20_000, 1))
-	c := newClient(t, l)
-	c.fetch(t, "se-4b")
+	l, c := held(t, "", hashes(20_000, 1))
 	publish(t, l, "se-4b", churned(t, hashes(20_000, 1), 100, 100, 2))
 	for name, version := range map[string][]byte{"full": nil, "unknown": []byte("unknown"), "partial": c.held["se-4b"].Version} {
 		var wg sync.WaitGroup
@@ -87,12 +82,9 @@ func TestClientsShareAnUpdate(t *testing.T) {
 			t.Errorf("%s: %d of 50 clients got bytes of their own", name, others.Load())
 		}
 	}
-	if _, err := l.Get(t.Context(), netip.Addr{}, "se-4b", false, nil, 1<<30); err != nil { // limits that make no difference
-		t.Fatal(err)
-	}
-	if err := l.Publish([]lookup.List{{Name: "se-4b", Set: (*l.current.Load())["se-4b"].source}}); err != nil { // another list has changed
-		t.Fatal(err)
-	}
+	_, err := l.Get(t.Context(), netip.Addr{}, "se-4b", false, nil, 1<<30) // limits that make no difference
+	testkit.Must(t, err)
+	publish(t, l, "se-4b", (*l.current.Load())["se-4b"].source) // another list has changed
 	if got := l.kept.Len(); got != 2 {
 		t.Errorf("%d updates kept, want the full and the partial one", got)
 	}
@@ -120,10 +112,15 @@ func TestPublishingWhileClientsAsk(t *testing.T) {
 	wg.Wait()
 }
 
+// encodingsOf returns encodings of a list, and its state in force.
+func encodingsOf(list string) (*encodings, *state) {
+	e, s := newEncodings(), &state{name: list}
+	e.forget(map[string]*state{list: s})
+	return &e, s
+}
+
 func TestKeptUpdatesAreBounded(t *testing.T) {
-	e := newEncodings()
-	s := &state{name: "se-4b"}
-	e.forget(map[string]*state{"se-4b": s})
+	e, s := encodingsOf("se-4b")
 	large := Answer{Message: make([]byte, maxEncodedBytes/3)}
 	for i := range 10 {
 		e.keep(fmt.Sprint(i), kept{of: s, answer: large})
@@ -186,14 +183,13 @@ func BenchmarkFiveHundredClients(b *testing.B) {
 		}
 	}
 	slices.Sort(waits)
-	resident, peak := memory(b)
 	b.ReportMetric(float64(full.Milliseconds()), "ms/full")
 	b.ReportMetric(float64(publishing.Milliseconds())/float64(rounds), "ms/publish")
 	b.ReportMetric(float64(partial.Milliseconds())/float64(rounds), "ms/partial")
 	b.ReportMetric(float64(waits[len(waits)/2].Nanoseconds()), "ns/request-p50")
 	b.ReportMetric(float64(waits[len(waits)*99/100].Nanoseconds()), "ns/request-p99")
-	b.ReportMetric(resident, "MiB-resident")
-	b.ReportMetric(peak, "MiB-peak")
+	b.ReportMetric(memory("self", "VmRSS"), "MiB-resident")
+	b.ReportMetric(memory("self", "VmHWM"), "MiB-peak")
 	b.ReportMetric(0, "ns/op")
 }
 
@@ -218,24 +214,6 @@ func versionHeld(b *testing.B, a Answer) []byte {
 		b.Fatal("an answer without a version")
 	}
 	return bytes.Clone(v)
-}
-
-// memory returns the physical memory of this process in MiB, now and at most, 0 if the system
-// does not tell.
-func memory(b *testing.B) (resident, peak float64) {
-	text, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return 0, 0
-	}
-	of := func(name string) (mib float64) {
-		_, rest, _ := strings.Cut(string(text), name+":")
-		var kib float64
-		if _, err := fmt.Sscan(rest, &kib); err != nil {
-			b.Log(name, err)
-		}
-		return kib / 1024
-	}
-	return of("VmRSS"), of("VmHWM")
 }
 
 var greedy, modest = netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
@@ -307,17 +285,16 @@ func TestTurnsThatAreGivenUpAreNobodys(t *testing.T) {
 }
 
 func TestUpdatesForOneClientDoNotDisplaceThoseOfOthers(t *testing.T) {
-	e := newEncodings()
-	s := &state{name: "se-4b"}
-	e.forget(map[string]*state{"se-4b": s})
+	e, s := encodingsOf("se-4b")
 	message := Answer{Message: make([]byte, maxEncodedBytes/8)}
-	e.keep("modest's", kept{of: s, answer: message, site: lookup.Site(modest)})
-	e.keep("of many", kept{of: s, answer: message, site: lookup.Site(modest)})
+	keep := func(key string, by netip.Addr) { e.keep(key, kept{of: s, answer: message, site: lookup.Site(by)}) }
+	keep("modest's", modest)
+	keep("of many", modest)
 	e.find("of many", lookup.Site(netip.MustParseAddr("192.0.2.3")))
-	e.keep("wanted again", kept{of: s, answer: message, site: lookup.Site(greedy)})
+	keep("wanted again", greedy)
 	e.find("wanted again", lookup.Site(modest))
 	for n := range 100 {
-		e.keep(fmt.Sprint("invented ", n), kept{of: s, answer: message, site: lookup.Site(greedy)})
+		keep(fmt.Sprint("invented ", n), greedy)
 	}
 	for _, key := range []string{"modest's", "of many", "wanted again", "invented 99"} {
 		if _, ok := e.find(key, lookup.Site(modest)); !ok {
@@ -340,19 +317,6 @@ func TestAVersionMayNameMoreEntriesThanThereAre(t *testing.T) {
 		if err != nil || !a.Partial {
 			t.Errorf("limit %x: got %+v, %v, want an update without changes", limit, a, err)
 		}
-	}
-}
-
-// The history has the content that a client names, but damaged.
-func TestAClientWhoseBaseIsLostStartsAgain(t *testing.T) {
-	l := newLists(t, "")
-	publish(t, l, "se-4b", setOf(t, "aaaa", "bbbb"))
-	publish(t, l, "se-4b", setOf(t, "aaaa", "cccc"))
-	s := (*l.current.Load())["se-4b"]
-	s.history[0].from = id{1}
-	a, err := l.Get(t.Context(), modest, "se-4b", false, versionOf(s.tag, view{id: id{1}}), 0)
-	if err != nil || a.Partial || len(a.Message) == 0 {
-		t.Errorf("got %+v, %v, want a full update", a, err)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"strings"
 	"sync"
@@ -56,17 +55,13 @@ func TestRelaysOnOneRedisSearchLikeOne(t *testing.T) {
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(out, "relays\tclients\tprefixes searched\ttime for all clients to have an answer\t")
 	for _, n := range []int{1, 2, 4} {
-		w := newWorld(t)
-		all := hosts(names)
-		w.threaten(all...)
-		server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		w, all := judged(t, names), hosts(names)
+		w.listen(func(r *http.Request) bool {
 			if strings.Contains(r.URL.Path, "search") {
 				time.Sleep(takes)
 			}
-			w.google.ServeHTTP(rw, r)
-		}))
-		t.Cleanup(server.Close)
-		w.cfg.Settings.Endpoint, w.cfg.Edge.Transport, w.cfg.Settings.DB = server.URL, nil, t.TempDir()
+			return true
+		})
 		if n > 1 {
 			w.cfg.Redis, w.cfg.patience = redisOf(t, testkit.StartRedis(t)), time.Minute // a busy machine makes a search slow
 		}

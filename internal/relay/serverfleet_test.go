@@ -189,10 +189,20 @@ var quick = sharing.StoreConfig{Lease: 3 * time.Second, Beat: 100 * time.Millise
 func judged(t *testing.T, names int) *world {
 	w := newWorld(t)
 	w.threaten(hosts(names)...)
-	server := httptest.NewServer(w.google)
-	t.Cleanup(server.Close)
-	w.cfg.Settings.Endpoint, w.cfg.Edge.Transport, w.cfg.Settings.DB = server.URL, nil, t.TempDir()
+	w.listen(nil)
+	w.cfg.Settings.DB = t.TempDir()
 	return w
+}
+
+// listen gives the server of a world a socket, and a turn before each answer: false is none. before may be nil.
+func (w *world) listen(before func(*http.Request) bool) {
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, q *http.Request) {
+		if before == nil || before(q) {
+			w.google.ServeHTTP(rw, q)
+		}
+	}))
+	w.t.Cleanup(server.Close)
+	w.cfg.Settings.Endpoint, w.cfg.Edge.Transport = server.URL, nil
 }
 
 // A relay starts without Redis, serves the lists of its folder, and asks for none. When Redis is
