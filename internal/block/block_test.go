@@ -14,11 +14,35 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
+
+func TestMain(m *testing.M) {
+	clog.Discard()
+	m.Run()
+}
+
+// alone gives a test a process of its own.
+func alone(t testing.TB, blocks ...*Block) *Process {
+	before := process
+	process = &Process{devices: newDevices(), blocks: blocks}
+	t.Cleanup(func() { process = before })
+	return process
+}
+
+// opened returns a server block, for all zones unless the stanza says others, whose own lists are open until the test ends.
+func opened(t testing.TB, db string, c config.Block) *Block {
+	t.Helper()
+	if c.Zones == nil {
+		c.Zones = []string{"."}
+	}
+	b := New(config.Config{Block: c, Engine: config.Engine{DB: db}})
+	testkit.Must(t, b.open(true))
+	t.Cleanup(b.End)
+	return b
+}
 
 // prefixesOf returns the prefixes of hosts.
 func prefixesOf(names ...string) (all []byte) {
@@ -65,29 +89,23 @@ func TestConfirmAnswersAboutEachPrefixAndAsksOnce(t *testing.T) {
 }
 
 func TestQuestionsAreBounded(t *testing.T) {
-	b := listing(t, config.Block{}, "evil.example")
-	nostorage := listing(t, config.Block{}, "evil.example")
+	b, nostorage := listing(t, config.Block{}, "evil.example"), listing(t, config.Block{}, "evil.example")
 	nostorage.Settings.Mode = lookup.NoStorage
-	for want, ask := range map[string]func() error{
-		"prefixes have 4 bytes each": func() error { _, err := b.Listings(t.Context(), Question{Prefixes: []byte("abcde")}); return err },
-		"4097 prefixes at once, at most 4096": func() error {
-			_, err := b.Listings(t.Context(), Question{Prefixes: make([]byte, 4*(MaxPrefixes+1))})
-			return err
-		},
-		"257 hosts at once, at most 256": func() error {
-			_, err := b.Listings(t.Context(), Question{Hosts: make([]string, MaxHosts+1)})
-			return err
-		},
-		"241 prefixes at once, at most 240": func() error {
-			_, err := b.Confirm(t.Context(), Question{Prefixes: make([]byte, 4*241)})
-			return err
-		},
-		"mode nostorage keeps no lists": func() error { _, err := nostorage.Listings(t.Context(), Question{}); return err },
-		"no server block uses":          func() error { _, err := New(config.Config{}).Listings(t.Context(), Question{}); return err },
+	_, err := b.Confirm(t.Context(), Question{Prefixes: make([]byte, 4*241)})
+	testkit.WantError(t, err, "241 prefixes at once, at most 240")
+	for _, tc := range []struct {
+		block *Block
+		q     Question
+		want  string
+	}{
+		{b, Question{Prefixes: []byte("abcde")}, "prefixes have 4 bytes each"},
+		{b, Question{Prefixes: make([]byte, 4*(MaxPrefixes+1))}, "4097 prefixes at once, at most 4096"},
+		{b, Question{Hosts: make([]string, MaxHosts+1)}, "257 hosts at once, at most 256"},
+		{nostorage, Question{}, "mode nostorage keeps no lists"},
+		{New(config.Config{}), Question{}, "no server block uses"},
 	} {
-		if err := ask(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %q", err, want)
-		}
+		_, err := tc.block.Listings(t.Context(), tc.q)
+		testkit.WantError(t, err, tc.want)
 	}
 }
 
@@ -156,51 +174,6 @@ func TestAKnownThreatDoesNotHideWhatIsAnsweredLater(t *testing.T) {
 	})
 }
 
-func TestMain(m *testing.M) {
-	clog.Discard()
-	m.Run()
-}
-
-// The operator's allowed names come before the operator's blocked names, and both before Safe
-// Browsing.
-func TestWhatDecidesFirst(t *testing.T) {
-	path := testkit.Write(t, t.TempDir(), "own.txt", "own.example\nallowed.example\n")
-	entry := func(name string) []ownlist.HostEntry {
-		return []ownlist.HostEntry{{Host: lookup.FromQname(name)}}
-	}
-	b := &config.Block{
-		Zones: []string{"example."}, Except: []string{"lan.example."},
-		Own: []config.OwnFile{{Path: path}}, Hosts: entry("allowed.example."),
-	}
-	p := New(config.Config{Block: *b})
-	if d := p.Check(lookup.FromQname("own.example.")); d.Verdict != lookup.Safe {
-		t.Errorf("Expected no list to be in force before Open, got %v", d)
-	}
-	testkit.Must(t, p.open(true))
-	defer p.End()
-	for _, tc := range []struct {
-		qname string
-		by    lookup.Decider
-		note  string // of the explanation
-	}{
-		{"own.example.", lookup.ByBlock, ""},
-		{"allowed.example.", lookup.ByAllow, ""},
-		{"clean.example.", lookup.ByNobody, "only your own lists are in force"},
-		{"own.lan.example.", lookup.ByNobody, "not checked"},
-		{"own.example.net.", lookup.ByNobody, "not checked"},
-	} {
-		h := lookup.FromQname(tc.qname)
-		if in := tc.note != "not checked"; p.InScope(strings.ToUpper(tc.qname)) != in {
-			t.Errorf("%s: Expected in scope %v", tc.qname, in)
-		}
-		e := p.Explain(h, tc.qname)
-		blocks := tc.by == lookup.ByBlock
-		if e.By != tc.by || (e.Verdict == lookup.Unsafe) != blocks || !strings.HasPrefix(e.Note, tc.note) || e.Suspected || (tc.note == "") != (e.Note == "") {
-			t.Errorf("%s: Expected by %v, note %q, got %+v", tc.qname, tc.by, tc.note, e)
-		}
-	}
-}
-
 // An exception that is as wide as the entry would let a whole top-level domain pass, whatever Safe Browsing says.
 func TestWhatLetsANamePassIsAboutNoWholeSuffix(t *testing.T) {
 	for list, want := range map[string]string{
@@ -209,12 +182,10 @@ func TestWhatLetsANamePassIsAboutNoWholeSuffix(t *testing.T) {
 		"* CNAME .\n":     "remove * from the list, or add: allow www.example.zip",
 		"other.example\n": "",
 	} {
-		b := New(config.Config{Block: config.Block{Zones: []string{"."}, Own: []config.OwnFile{{Path: testkit.Write(t, t.TempDir(), "own.txt", list)}}}})
-		testkit.Must(t, b.ReadOwn())
-		defer b.End()
-		h := lookup.FromQname("www.example.zip.")
-		if got := b.Why(h).Unblock; got != want {
-			t.Errorf("%q: %q, want %q", list, got, want)
+		b := opened(t, "", config.Block{Own: []config.OwnFile{{Path: testkit.Write(t, t.TempDir(), "own.txt", list)}}})
+		got := b.Why(lookup.FromQname("www.example.zip."))
+		if got.Unblock != want || (got.Note == "only your own lists are in force") != (want == "") {
+			t.Errorf("%q: %+v, want %q", list, got, want)
 		}
 	}
 }
@@ -266,9 +237,7 @@ func TestANameOnNoListIsNotDecidedByAList(t *testing.T) {
 }
 
 func TestWhyDoesNotDenyWhatIsForgotten(t *testing.T) {
-	before := process
-	process = &Process{devices: newDevices()}
-	t.Cleanup(func() { process = before })
+	alone(t)
 	b, h := New(config.Config{Online: true, Block: config.Block{Zones: []string{"."}}}), lookup.FromQname("example.org.")
 	const doubt = "this may be one of them"
 	if got := b.Why(h); strings.Contains(got.Note, doubt) {
@@ -351,12 +320,8 @@ func TestUntilIsTheNextTimeWhereClocksAreChanged(t *testing.T) {
 // What an own list blocked lately, and does not block any more, passes: the list is here.
 func TestANameThatAnOwnListBlockedPassesAgain(t *testing.T) {
 	file := testkit.Write(t, t.TempDir(), "own.txt", "a.example\n")
-	b, err := opened(&config.Block{Zones: []string{"."}, Own: []config.OwnFile{{Path: file}}})
-	testkit.Must(t, err)
-	defer b.End()
-	h := lookup.FromQname("a.example.")
-	c := b.Check(h)
-	b.Blocked(question("a.example."), "", "", c.Decision, time.Now())
+	b, h := opened(t, "", config.Block{Own: []config.OwnFile{{Path: file}}}), lookup.FromQname("a.example.")
+	b.Blocked(question("a.example."), "", "", b.Check(h).Decision, time.Now())
 	if got := b.Why(h); got.Verdict != status.VerdictBlocked || got.List != file {
 		t.Errorf("blocked: %+v", got)
 	}
@@ -364,8 +329,7 @@ func TestANameThatAnOwnListBlockedPassesAgain(t *testing.T) {
 	if got := other.Why(h); got.Verdict == status.VerdictBlocked || strings.Contains(got.Note, "again") {
 		t.Errorf("a block without the list: %+v", got)
 	}
-	p := &Process{blocks: []*Block{b}}
-	done, err := p.Change(t.Context(), Change{Host: h, Remove: true})
+	done, err := (&Process{blocks: []*Block{b}}).Change(t.Context(), Change{Host: h, Remove: true})
 	testkit.Must(t, err)
 	if got := b.Why(h); got.Verdict == status.VerdictBlocked || !strings.HasSuffix(got.Note, "; it passes again: the list has it no more") {
 		t.Errorf("after %+v: %+v", done, got)

@@ -12,7 +12,7 @@ import (
 // A flood of made-up addresses takes the memory that there is for it, and those who ask each day stay known.
 func TestAFloodOfClientsIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, b := withDevices(t), watched()
+		d, b := alone(t).devices, watched()
 		const regulars = 500
 		ask := func(name string) {
 			for i := range regulars {
@@ -107,7 +107,7 @@ func TestTenThousandClientsTakeLittleMemory(t *testing.T) {
 	const many = 10_000
 	began := time.Now()
 	before := heap()
-	d, b := withDevices(t), watched()
+	d, b := alone(t).devices, watched()
 	ask := func(name string) {
 		for i := range many {
 			b.Heard(clientAt(i), SignOf(name))
@@ -138,6 +138,7 @@ func TestTenThousandClientsTakeLittleMemory(t *testing.T) {
 
 // Other addresses than UDP's and TCP's are read, and no address does no harm.
 func TestClientsAreToldByTheirAddress(t *testing.T) {
+	pipe := func(name string) net.Addr { return &net.UnixAddr{Name: name} }
 	c := newClients()
 	four := c.keyOf(ipOf(&net.UDPAddr{IP: net.IPv4(192, 0, 2, 1).To4(), Port: 1}))
 	for _, same := range []net.Addr{
@@ -157,38 +158,5 @@ func TestClientsAreToldByTheirAddress(t *testing.T) {
 			t.Errorf("%v is taken for a client", none)
 		}
 		watched().Heard(none, SignOf("dns.google."))
-	}
-}
-
-// pipe is an address of another kind.
-type pipe string
-
-func (p pipe) Network() string { return "pipe" }
-func (p pipe) String() string  { return string(p) }
-
-func BenchmarkHeard(b *testing.B) {
-	block := watched()
-	for kind, qname := range map[string]string{"ordinary": "www.static.example.com.", "likeness": "mail.google.com.", "resolver": "dns.google."} {
-		b.Run(kind, func(b *testing.B) {
-			withDevices(b)
-			from := clientAt(1)
-			b.ReportAllocs()
-			for b.Loop() {
-				block.Heard(from, SignOf(qname))
-			}
-		})
-	}
-}
-
-// BenchmarkSweep is what happens once a minute, with 10,000 clients that have all asked.
-func BenchmarkSweep(b *testing.B) {
-	d, block := withDevices(b), watched()
-	for n := 1; b.Loop(); n++ {
-		b.StopTimer()
-		for i := range 10_000 {
-			block.Heard(clientAt(i), SignOf("www.example.com."))
-		}
-		b.StartTimer()
-		d.sweep(everyZone, d.began.Add(time.Duration(n)*time.Minute))
 	}
 }

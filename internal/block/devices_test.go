@@ -14,14 +14,6 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// withDevices lets a test have devices of its own.
-func withDevices(t testing.TB) *devices {
-	old := process.devices
-	process.devices = newDevices()
-	t.Cleanup(func() { process.devices = old })
-	return process.devices
-}
-
 // watched is a server block that names who asks, in the log and on the page.
 func watched() *Block {
 	return New(config.Config{Block: config.Block{Zones: []string{"."}, LogBlocked: true, StatusNames: true}})
@@ -37,7 +29,7 @@ func clientAt(n int) net.Addr {
 // in its first night, and in no other.
 func TestADeviceThatRestsIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, b := withDevices(t), watched()
+		d, b := alone(t).devices, watched()
 		var nights []int
 		for minute := range 10 * minutesOfDay {
 			if minute%minutesOfDay < 6*60 {
@@ -76,7 +68,7 @@ func TestWhenAClientHasLeft(t *testing.T) {
 			{"it had left, too few queries", 0, 8, 7 * time.Hour, 0, false},
 			{"it asks for no resolver", 40, 0, 0, 20 * time.Hour, false},
 		} {
-			d, b := withDevices(t), watched()
+			d, b := alone(t).devices, watched()
 			left := 0
 			sleep := func(length time.Duration) {
 				for range int(length / time.Minute) {
@@ -108,16 +100,12 @@ func TestAllSayTheSameAboutDevices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		year, month, day := time.Now().Date()
 		time.Sleep(time.Until(time.Date(year, month, day+1, 0, 0, 0, 0, time.Local))) // they count the day
-		withDevices(t)
+		alone(t)
 		named, silent := watched(), New(config.Config{Block: config.Block{Zones: []string{"silent.example."}}})
 		for _, b := range []*Block{named, silent} {
 			process.add(b)
+			defer b.End()
 		}
-		defer func() {
-			for _, b := range []*Block{named, silent} {
-				b.End()
-			}
-		}()
 		want := func(when string, left, also, told int) {
 			t.Helper()
 			r := process.Report()
@@ -182,12 +170,10 @@ func TestAllSayTheSameAboutDevices(t *testing.T) {
 // Where names are not logged any more, no address is told or kept, and where pages have no names, none has it: a reload may
 // take the words log and names from one server block, and leave them to another one.
 func TestNoAddressIsKeptWithoutLog(t *testing.T) {
-	old := process
-	defer func() { process = old }()
 	synctest.Test(t, func(t *testing.T) {
 		b, other := watched(), watched()
 		other.Config.Zones = []string{"other.example."}
-		process = &Process{devices: newDevices(), blocks: []*Block{b, other}}
+		alone(t, b, other)
 		want := func(when string, told, onPage int) {
 			t.Helper()
 			for range 2 {
@@ -234,7 +220,7 @@ func TestADeviceIsToldByTheClockOfNow(t *testing.T) {
 // The numbers of the page count the day.
 func TestDevicesOfYesterdayThatStayAreNotCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, b := withDevices(t), watched()
+		d, b := alone(t).devices, watched()
 		b.Heard(clientAt(1), SignOf("dns.google."))
 		if r := d.counts(); r.Left != 0 || r.Also != 1 {
 			t.Errorf("%+v", r)

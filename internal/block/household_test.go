@@ -111,7 +111,7 @@ func (h *household) ask(client int, name string, queries int) {
 // Of ten devices two leave, at different hours of the second day: these are reported, and nobody else.
 func TestDevicesThatLeaveAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := withDevices(t)
+		d := alone(t).devices
 		h := newHousehold(2016, watched())
 		begin := time.Now()
 		leaves := map[int]time.Duration{0: 34*time.Hour + 4*time.Minute, 1: 37*time.Hour + 30*time.Minute}
@@ -174,7 +174,7 @@ func TestNoOrdinaryDeviceIsReported(t *testing.T) {
 	queries := 0
 	for n := range seeds {
 		synctest.Test(t, func(t *testing.T) {
-			d := withDevices(t)
+			d := alone(t).devices
 			h := newHousehold(first+uint64(n), watched())
 			wander := 0
 			for range 48 * 60 {

@@ -28,20 +28,15 @@ func TestWhatIsKeptByTheStanza(t *testing.T) {
 		"monitor":                         {config.Block{Keep: config.KeepCanaries, Monitor: true}, true, false},
 		"except":                          {config.Block{Keep: config.KeepCanaries, Except: []string{"arpa.", "net."}}, false, false},
 		"another zone":                    {config.Block{Keep: config.KeepCanaries, Zones: []string{"example.org."}}, false, false},
-		"allow the zone":                  {config.Block{Keep: config.KeepCanaries, Hosts: hosts(t, "resolver.arpa")}, false, true},
-		"allow the canary":                {config.Block{Keep: config.KeepCanaries, Hosts: hosts(t, "use-application-dns.net")}, true, false},
-		"allow something else":            {config.Block{Keep: config.KeepCanaries, Hosts: hosts(t, "example.net")}, true, true},
+		"allow the zone":                  {config.Block{Keep: config.KeepCanaries, Hosts: hosts("resolver.arpa")}, false, true},
+		"allow the canary":                {config.Block{Keep: config.KeepCanaries, Hosts: hosts("use-application-dns.net")}, true, false},
+		"allow something else":            {config.Block{Keep: config.KeepCanaries, Hosts: hosts("example.net")}, true, true},
 		"a file of allow":                 {config.Block{Keep: config.KeepCanaries, Own: list("use-application-dns.net\n", true)}, true, false},
 		"an exception in a list of block": {config.Block{Keep: config.KeepCanaries, Own: excepts}, true, true},
-		"the same below a zone of allow":  {config.Block{Keep: config.KeepCanaries, Own: excepts, Hosts: hosts(t, "net")}, true, false},
+		"the same below a zone of allow":  {config.Block{Keep: config.KeepCanaries, Own: excepts, Hosts: hosts("net")}, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if tc.block.Zones == nil {
-				tc.block.Zones = []string{"."}
-			}
-			b := New(config.Config{Block: tc.block})
-			testkit.Must(t, b.ReadOwn())
-			t.Cleanup(b.End)
+			b := opened(t, "", tc.block)
 			for qname, want := range map[string]bool{ddr: tc.ddr, canary: tc.canary, strings.ToUpper(canary): tc.canary, "www.example.net.": false} {
 				if k := b.Kept(SignOf(qname), qname); (k != nil) != want {
 					t.Errorf("%s: Expected to be kept: %v, got %+v", qname, want, k)
@@ -64,14 +59,9 @@ func TestWhatIsKeptByTheStanza(t *testing.T) {
 	}
 }
 
-func hosts(t *testing.T, names ...string) (all []ownlist.HostEntry) {
-	t.Helper()
+func hosts(names ...string) (all []ownlist.HostEntry) {
 	for _, name := range names {
-		h, ok := lookup.ParseHost(name)
-		if !ok {
-			t.Fatal(name)
-		}
-		all = append(all, ownlist.HostEntry{Host: h})
+		all = append(all, ownlist.HostEntry{Host: lookup.FromQname(name + ".")})
 	}
 	return all
 }
@@ -123,9 +113,7 @@ func TestNamesOfResolversAndKeptNamesAreSigns(t *testing.T) {
 
 // The table is a list that block takes, and each name in it has its source.
 func TestTheListOfResolversIsAListLikeAnyOther(t *testing.T) {
-	b, err := opened(&config.Block{Zones: []string{"."}, Own: []config.OwnFile{{Path: "resolvers.txt"}}})
-	testkit.Must(t, err)
-	defer b.End()
+	b := opened(t, "", config.Block{Own: []config.OwnFile{{Path: "resolvers.txt"}}})
 	for _, s := range b.OwnLists() {
 		if s.Bad.Count+s.NotSupported() > 0 || s.InForce() < 55 {
 			t.Errorf("%d entries, bad %+v", s.InForce(), s.Bad)

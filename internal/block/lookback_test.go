@@ -68,15 +68,12 @@ func TestLateNamesAreToldWithNamesOrDevices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hash := lookup.HashExpression("evil.example/")
 		late := func(b *Block, client, name string) lookup.Late {
-			h := lookup.FromQname(name + ".")
-			addr := netip.MustParseAddr(client)
+			h, addr := lookup.FromQname(name+"."), netip.MustParseAddr(client)
 			p, added := b.memory.passed.Note(process.devices.clients.keyOf(addr.AsSlice()), h, lookup.RuleV5)
 			if !added {
 				t.Errorf("%s is not new", name)
 			}
-			if b.memory.names != nil {
-				b.memory.names.add(p, addr, h, time.Now())
-			}
+			b.memory.names.add(p, addr, h, time.Now())
 			return lookup.Late{Pair: p, Client: uint32(addr.As4()[3]), Asked: time.Now(), Hash: hash, List: "se-4b", Threat: lookup.SocialEngineering}
 		}
 		for _, names := range []bool{false, true} {
@@ -100,9 +97,7 @@ func TestLateNamesAreToldWithNamesOrDevices(t *testing.T) {
 // Two server blocks for the same zones, as with views, have one memory, and one of them looks back for both. It does not decide by its
 // own exceptions alone, and the page has no name of a block without names.
 func TestOneBlockTellsForAllThatShareItsMemory(t *testing.T) {
-	before := process
-	process = &Process{devices: newDevices()}
-	t.Cleanup(func() { process = before })
+	alone(t)
 	synctest.Test(t, func(t *testing.T) {
 		children := lookingBack(t, func(c *config.Config) { c.LogBlocked = true })
 		adults := lookingBack(t, func(c *config.Config) {
@@ -149,9 +144,7 @@ func TestLookBackSendsNothingInAPause(t *testing.T) {
 
 // The door says who asked for a name. A page must not: others may look at it.
 func TestTheDoorSaysWhoAskedForAName(t *testing.T) {
-	before := process
-	process = &Process{devices: newDevices()}
-	t.Cleanup(func() { process = before })
+	alone(t)
 	for _, names := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			b := lookingBack(t, func(c *config.Config) { c.LogBlocked = names })
@@ -183,9 +176,7 @@ func TestTheDoorSaysWhoAskedForAName(t *testing.T) {
 
 // A reload that takes the word names away takes the names off the page, though they are kept for up to a day.
 func TestAPageShowsNoNameOfBeforeAReloadWithoutNames(t *testing.T) {
-	before := process
-	process = &Process{devices: newDevices()}
-	t.Cleanup(func() { process = before })
+	alone(t)
 	testkit.Capture(t)
 	block := func(names bool) *Block {
 		return New(config.Config{Block: config.Block{Zones: []string{"."}, LogBlocked: true, StatusNames: names}})
@@ -216,14 +207,16 @@ func TestAPageShowsNoNameOfBeforeAReloadWithoutNames(t *testing.T) {
 func TestNamesAreKeptForAsLongAsPairs(t *testing.T) {
 	now := time.Now()
 	a := newAskedNames(4)
-	for i := range 6 {
-		a.add(lookup.Pair(i), netip.Addr{}, lookup.FromQname(fmt.Sprintf("n%d.example.", i)), now.Add(time.Duration(i)*time.Minute))
+	for i, p := range []lookup.Pair{0, 1, 2, 4, 4, 3, 5, 6} { // 4 is forgotten, and asked for again: it is one of the last names
+		a.add(p, netip.Addr{}, lookup.FromQname(fmt.Sprintf("n%d.example.", p)), now.Add(time.Duration(i)*time.Minute))
 	}
-	if _, ok := a.of(1); ok || len(a.names) != 4 {
-		t.Errorf("%d names of 4 at most", len(a.names))
+	for p, want := range map[lookup.Pair]bool{1: false, 2: false, 3: true, 4: true, 5: true, 6: true} {
+		if _, ok := a.of(p); ok != want {
+			t.Errorf("pair %d is kept: %t, want %t", p, ok, want)
+		}
 	}
-	a.forget(now.Add(4 * time.Minute))
-	if _, ok := a.of(4); !ok || len(a.names) != 2 {
+	a.forget(now.Add(5 * time.Minute))
+	if _, ok := a.of(3); !ok || len(a.names) != 3 {
 		t.Errorf("%v are left", a.names)
 	}
 }
@@ -366,21 +359,5 @@ func TestManyQueriesMakeNoNameFamiliar(t *testing.T) {
 	}
 	if got := f.perHour(lookup.FromQname("www.familiar.example."), now); got < 14_000 || got > 18_000 {
 		t.Errorf("Expected some 16,000 an hour, got %d", got)
-	}
-}
-
-// A name that is forgotten and asked for again is one of the last names.
-func TestTheLastNamesAreKept(t *testing.T) {
-	names := newAskedNames(2)
-	for _, p := range []lookup.Pair{1, 1, 2} {
-		names.add(p, netip.Addr{}, lookup.FromQname("name.example."), time.Now())
-	}
-	for _, p := range []lookup.Pair{1, 2} {
-		if _, ok := names.of(p); !ok {
-			t.Errorf("Expected pair %d of the last two", p)
-		}
-	}
-	if names.add(3, netip.Addr{}, lookup.Host{}, time.Now()); len(names.names) != 2 {
-		t.Errorf("Expected two names, got %v", names.names)
 	}
 }

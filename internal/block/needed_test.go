@@ -21,7 +21,9 @@ import (
 )
 
 // neededNames are what a server needs in these tests.
-var neededNames = Needed{"lists.example.net": "the host of a list by URL", "sb.example.net": "the host of the endpoint"}
+var neededNames = Needed{
+	"lists.example.net": "the host of a list by URL", "sb.example.net": "the host of the endpoint", "time.example.net": "a time server",
+}
 
 // fetching returns a server block with a list by URL and other lists, open, with
 // the list in force.
@@ -46,15 +48,18 @@ func untilLogged(t *testing.T, lines *testkit.Lines, want string) {
 }
 
 func blocks(p *Block, name string) bool {
-	d := p.Check(lookup.FromQname(name))
-	return d.Verdict == lookup.Unsafe
+	return p.Check(lookup.FromQname(name)).Verdict == lookup.Unsafe
 }
 
-// A mistake in a list that others write must not lock out its own repair.
+// A mistake in a list that others write must not lock out its own repair. A file of the operator blocks what it says.
 func TestAListByURLBlocksNoNameThatTheServerNeeds(t *testing.T) {
 	lines := testkit.Capture(t)
-	p := fetching(t, "bad.example.org\n||example.net^\n", false, nil)
-	for name, want := range map[string]bool{"www.example.net.": true, "example.net.": true, "a.lists.example.net.": true, "lists.example.net.": false, "SB.example.net.": false} {
+	path := testkit.Write(t, t.TempDir(), "own.txt", "# mine\ntime.example.net\n")
+	p := fetching(t, "bad.example.org\n||example.net^\n", false, nil, config.OwnFile{Path: path})
+	for name, want := range map[string]bool{
+		"www.example.net.": true, "example.net.": true, "a.lists.example.net.": true, "lists.example.net.": false, "SB.example.net.": false,
+		"time.example.net.": true,
+	} {
 		if got := blocks(p, name); got != want {
 			t.Errorf("%s: blocked %v, want %v", name, got, want)
 		}
@@ -63,50 +68,35 @@ func TestAListByURLBlocksNoNameThatTheServerNeeds(t *testing.T) {
 	if e.List != NeededList || e.Note != "never blocked by Safe Browsing or a list by URL: it is the host of the endpoint" {
 		t.Errorf("explained as %+v", e)
 	}
-	const want = "/l.txt: 2 names that it has pass, because this server needs them: lists.example.net (line 2), the host of a list by URL; sb.example.net (line 2), the host of the endpoint; a file of block blocks them all the same"
-	untilLogged(t, lines, want)
-}
-
-func TestAFileOfTheOperatorBlocksWhatItSaysWithAWarning(t *testing.T) {
-	testkit.Long(t)
-	lines := testkit.Capture(t)
-	dir := t.TempDir()
-	path := testkit.Write(t, dir, "own.txt", "# mine\nsb.example.net\n")
-	p := fetching(t, "||example.net^\n", false, nil, config.OwnFile{Path: path})
-	if !blocks(p, "sb.example.net.") || blocks(p, "lists.example.net.") {
-		t.Error("want sb.example.net blocked, and lists.example.net not")
-	}
-	line := lines.Only(t, "List "+path+": it blocks")
-	testkit.WantParts(t, line, "[WARNING]", "it blocks 1 name that this server needs: sb.example.net (line 2), the host of the endpoint", "name them after allow")
-	testkit.Write(t, dir, "own.txt", "# mine, changed\nlists.example.net\n")
-	untilLogged(t, lines, "needs: lists.example.net (line 2)")
+	untilLogged(t, lines, "/l.txt: 3 names that it has pass, because this server needs them: "+
+		"lists.example.net (line 2), the host of a list by URL; sb.example.net (line 2), the host of the endpoint; "+
+		"time.example.net (line 2), a time server; a file of block blocks them all the same")
+	testkit.WantParts(t, lines.Only(t, "List "+path+": it blocks"), "[WARNING]",
+		"it blocks 1 name that this server needs: time.example.net (line 2), a time server", "name them after allow")
 }
 
 // What "safebrowsing block" has written into the folder of the server is the operator's, too.
 func TestAListOfTheServerBlocksWhatItSaysWithAWarning(t *testing.T) {
 	lines := testkit.Capture(t)
-	dir := t.TempDir()
-	open := func() *Block {
-		b := New(config.Config{Block: config.Block{Zones: []string{"."}}, Engine: config.Engine{DB: dir}})
+	open := func(db string) *Block {
+		b := New(config.Config{Block: config.Block{Zones: []string{"."}}, Engine: config.Engine{DB: db}})
 		b.Need(neededNames)
 		testkit.Must(t, b.open(true))
 		t.Cleanup(b.End)
 		return b
 	}
-	p := &Process{blocks: []*Block{open()}}
-	for i, name := range []string{"sb.example.net", "lists.example.net"} { // into a new list, then into one that is read again
-		h, _ := lookup.ParseHost(name)
-		_, err := p.Change(t.Context(), Change{Host: h})
+	b := open(t.TempDir())
+	for i, name := range []string{"sb.example.net.", "lists.example.net."} { // into a new list, then into one that is read again
+		_, err := (&Process{blocks: []*Block{b}}).Change(t.Context(), Change{Host: lookup.FromQname(name)})
 		testkit.Must(t, err)
 		untilLogged(t, lines, "block.txt: it blocks "+say.Count(i+1, "name", "names")+" that this server needs: ")
 	}
-	open() // as in a reload
+	open(b.Config.DB) // as in a reload
 	lines.Only(t, "block.txt: it blocks 2 names")
 }
 
 func TestWhatTheOperatorAllowsIsNotCalledBlocked(t *testing.T) {
-	allowed := []ownlist.HostEntry{{Host: lookup.FromQname("lists.example.net.")}, {Host: lookup.FromQname("sb.example.net.")}}
-	p := fetching(t, "||example.net^\n", false, allowed)
+	p := fetching(t, "||example.net^\n", false, hosts("lists.example.net", "sb.example.net", "time.example.net"))
 	if n := p.BlocksNeeded(p.Config.Own[0].Name()); n.String() != "" {
 		t.Errorf("got %q", n)
 	}
@@ -179,26 +169,27 @@ func TestNoWayThroughABlockEndsWithANeededNameUnsafe(t *testing.T) {
 	const needed, other = "sb.example.net", "other.example.net"
 	for _, inspect := range []bool{false, true} {
 		lines := testkit.Capture(t)
-		room := func() error { return nil }
-		ways := []struct {
+		checked := func(b *Block, h lookup.Host) lookup.Decision { return b.Check(h).Decision }
+		explained := func(b *Block, h lookup.Host) lookup.Decision { return b.Explain(h, h.String()+".").Decision }
+		asked := func(b *Block, h lookup.Host) lookup.Decision { return b.Ask(t.Context(), h, h.String()+".").Decision }
+		b := listing(t, config.Block{Inspect: inspect}, needed, other)
+		b.Need(neededNames)
+		for _, way := range []struct {
 			name string
 			do   func(b *Block, h lookup.Host) lookup.Decision
 		}{
 			{"Limited", func(b *Block, h lookup.Host) lookup.Decision { return b.Check(h).Suspect.Limited() }},
-			{"Explain of a suspect", func(b *Block, h lookup.Host) lookup.Decision { return b.Explain(h, h.String()+".").Decision }},
-			{"Ask", func(b *Block, h lookup.Host) lookup.Decision { return b.Ask(t.Context(), h, h.String()+".").Decision }},
+			{"Explain of a suspect", explained},
+			{"Ask", asked},
 			{"Confirm", func(b *Block, h lookup.Host) lookup.Decision {
 				b = listing(t, b.Config.Block, needed, other)
 				b.Need(neededNames)
-				return b.Check(h).Suspect.Confirm(netip.Addr{}, room).Wait(t.Context())
+				return b.Check(h).Suspect.Confirm(netip.Addr{}, func() error { return nil }).Wait(t.Context())
 			}},
-			{"Check of a cached answer", func(b *Block, h lookup.Host) lookup.Decision { return b.Check(h).Decision }},
-			{"Explain of a cached answer", func(b *Block, h lookup.Host) lookup.Decision { return b.Explain(h, h.String()+".").Decision }},
-			{"Ask of a cached answer", func(b *Block, h lookup.Host) lookup.Decision { return b.Ask(t.Context(), h, h.String()+".").Decision }},
-		}
-		b := listing(t, config.Block{Inspect: inspect}, needed, other)
-		b.Need(neededNames)
-		for _, way := range ways {
+			{"Check of a cached answer", checked},
+			{"Explain of a cached answer", explained},
+			{"Ask of a cached answer", asked},
+		} {
 			if d := way.do(b, lookup.FromQname(needed+".")); d.Verdict != lookup.Safe || d.List != NeededList {
 				t.Errorf("%s: %+v", way.name, d)
 			}
@@ -209,18 +200,6 @@ func TestNoWayThroughABlockEndsWithANeededNameUnsafe(t *testing.T) {
 		if got := lines.About("sb.example.net. passes, although Safe Browsing lists it (malware, list mw-4b): it is the host of the endpoint"); len(got) != 2 { // one of each block
 			t.Errorf("Expected one line a block, got %q", got)
 		}
-	}
-}
-
-// The operator's own word counts more than a need.
-func TestANeededNameThatTheOperatorBlocksIsBlocked(t *testing.T) {
-	path := testkit.Write(t, t.TempDir(), "own.txt", "sb.example.net\n")
-	b := listing(t, config.Block{Own: []config.OwnFile{{Path: path}}}, "sb.example.net")
-	testkit.Must(t, b.ReadOwn())
-	defer b.End()
-	b.Need(neededNames)
-	if c := b.Check(lookup.FromQname("sb.example.net.")); c.Verdict != lookup.Unsafe || c.Needed != "" || c.Suspect != nil {
-		t.Errorf("%+v", c)
 	}
 }
 

@@ -74,11 +74,10 @@ type pauseWatch struct {
 	events []string // guarded by mu
 }
 
-func watchingPauses(t *testing.T, text string, test func(w *pauseWatch)) {
+func watchingPauses(t *testing.T, test func(w *pauseWatch)) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		w := &pauseWatch{t: t, dir: dir}
-		w.write(text)
 		w.open()
 		test(w)
 		w.r.Close(w.f)
@@ -97,12 +96,7 @@ func (w *pauseWatch) open() {
 
 func (w *pauseWatch) write(text string) {
 	w.t.Helper()
-	if text == "" {
-		return
-	}
-	if err := os.WriteFile(PauseFile(w.dir), []byte(text), 0o600); err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.Must(w.t, os.WriteFile(PauseFile(w.dir), []byte(text), 0o600))
 }
 
 // pauses writes pauses that begin now.
@@ -112,7 +106,14 @@ func (w *pauseWatch) pauses(zone string, length time.Duration, keep bool) {
 	w.write(string(FormatPauses([]Pause{{zone, now, now.Add(length), keep}})))
 }
 
-func (w *pauseWatch) want(what string, events string, paused bool) {
+// after lets time pass, and then is want.
+func (w *pauseWatch) after(d time.Duration, what, events string, paused bool) {
+	w.t.Helper()
+	time.Sleep(d)
+	w.want(what, events, paused)
+}
+
+func (w *pauseWatch) want(what, events string, paused bool) {
 	w.t.Helper()
 	synctest.Wait()
 	w.mu.Lock()
@@ -126,57 +127,36 @@ func (w *pauseWatch) want(what string, events string, paused bool) {
 	w.events = nil
 }
 
-func TestAPauseBeginsWithinASecondAndEndsByItself(t *testing.T) {
-	watchingPauses(t, "", func(w *pauseWatch) {
-		time.Sleep(time.Minute)
-		w.want("without a file", "", false)
-		w.pauses(AllBlocks, 10*time.Second, false)
-		time.Sleep(pauseInterval)
-		w.want("after a second", "began", true)
-		time.Sleep(9 * time.Second)
-		w.want("before the end", "", true)
-		time.Sleep(time.Second)
-		w.want("after the end", "ended", false)
-	})
-}
-
 // The query sees the end at once, and not at the next look at the file.
-func TestAPauseEndsAtItsSecond(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := new(pauseFolder) // that is never looked at
-		f.active.Store(&[]Pause{{AllBlocks, time.Now(), time.Now().Add(time.Second), false}})
-		time.Sleep(time.Second - time.Nanosecond)
-		_, before := f.Until(nil)
-		time.Sleep(time.Nanosecond)
-		if _, after := f.Until(nil); !before || after {
-			t.Errorf("paused: %v before the end, %v at the end", before, after)
-		}
+func TestAPauseBeginsWithinASecondAndEndsByItself(t *testing.T) {
+	watchingPauses(t, func(w *pauseWatch) {
+		w.after(time.Minute, "without a file", "", false)
+		w.pauses(AllBlocks, 10*time.Second+pauseInterval/2, false)
+		w.after(pauseInterval, "after a second", "began", true)
+		w.after(10*time.Second-pauseInterval/2-time.Nanosecond, "before the end", "", true)
+		w.after(time.Nanosecond, "at the end", "", false)
+		w.after(pauseInterval, "after the end", "ended", false)
 	})
 }
 
 func TestAPauseOfAnotherZoneDoesNotCount(t *testing.T) {
-	watchingPauses(t, "", func(w *pauseWatch) {
+	watchingPauses(t, func(w *pauseWatch) {
 		w.pauses("example.net.", time.Minute, false)
-		time.Sleep(pauseInterval)
-		w.want("another zone", "began", false)
+		w.after(pauseInterval, "another zone", "began", false)
 		w.pauses("example.org.", time.Hour, false)
-		time.Sleep(pauseInterval)
-		w.want("this zone", "began ended", true)
+		w.after(pauseInterval, "this zone", "began ended", true)
 		w.pauses("example.org.", 2*time.Hour, false)
-		time.Sleep(pauseInterval)
-		w.want("longer", "began", true)
+		w.after(pauseInterval, "longer", "began", true)
 		w.write(heading)
-		time.Sleep(pauseInterval)
-		w.want("off", "ended", false)
+		w.after(pauseInterval, "off", "ended", false)
 	})
 }
 
 func TestOnlyAPauseThatIsKeptSurvivesARestart(t *testing.T) {
 	for _, keep := range []bool{false, true} {
-		watchingPauses(t, "", func(w *pauseWatch) {
+		watchingPauses(t, func(w *pauseWatch) {
 			w.pauses(AllBlocks, time.Hour, keep)
-			time.Sleep(pauseInterval)
-			w.want("before", "began", true)
+			w.after(pauseInterval, "before", "began", true)
 
 			f := w.r.Open(w.dir) // a reload
 			w.r.Close(w.f)
@@ -190,25 +170,21 @@ func TestOnlyAPauseThatIsKeptSurvivesARestart(t *testing.T) {
 			} else {
 				w.want("restart", "dropped", false)
 				w.pauses(AllBlocks, time.Hour, false)
-				time.Sleep(pauseInterval)
-				w.want("a new one", "began", true)
+				w.after(pauseInterval, "a new one", "began", true)
 			}
 		})
 	}
 }
 
 func TestADamagedFilePausesNothing(t *testing.T) {
-	watchingPauses(t, "", func(w *pauseWatch) {
+	watchingPauses(t, func(w *pauseWatch) {
 		w.pauses(AllBlocks, time.Hour, false)
-		time.Sleep(pauseInterval)
-		w.want("before", "began", true)
+		w.after(pauseInterval, "before", "began", true)
 		w.write("nonsense\n")
-		time.Sleep(3 * pauseInterval)
-		w.want("damaged", "failed ended", false)
+		w.after(3*pauseInterval, "damaged", "failed ended", false)
 		testkit.Must(t, os.Remove(PauseFile(w.dir)))
 		testkit.Must(t, os.Mkdir(PauseFile(w.dir), 0o700))
-		time.Sleep(3 * pauseInterval)
-		w.want("a folder", "failed", false)
+		w.after(3*pauseInterval, "a folder", "failed", false)
 	})
 	w := &pauseWatch{t: t, dir: filepath.Join(t.TempDir(), "none")}
 	w.open()
@@ -234,25 +210,19 @@ func TestAPauseInATimeZoneOfItsOwnStaysTheSameWhenTheFileIsReadAgain(t *testing.
 		now := time.Now().In(zone)
 		return "all " + now.Format(time.RFC3339) + " " + now.Add(time.Hour).Format(time.RFC3339) + " once\n"
 	}
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		w := &pauseWatch{t: t, dir: dir}
+	watchingPauses(t, func(w *pauseWatch) {
+		w.r.Close(w.f)
 		text := line()
 		w.write(text)
 		w.open()
-		time.Sleep(2 * pauseInterval)
-		w.want("of before the start", "dropped", false)
+		w.after(2*pauseInterval, "of before the start", "dropped", false)
 		w.write("# a comment\n" + text)
-		time.Sleep(2 * pauseInterval)
-		w.want("of before the start, read again", "", false)
+		w.after(2*pauseInterval, "of before the start, read again", "", false)
 		text = line()
 		w.write(text)
-		time.Sleep(2 * pauseInterval)
-		w.want("a new one", "began", true)
+		w.after(2*pauseInterval, "a new one", "began", true)
 		w.write("# another comment\n" + text)
-		time.Sleep(2 * pauseInterval)
-		w.want("the new one, read again", "", true)
-		w.r.Close(w.f)
+		w.after(2*pauseInterval, "the new one, read again", "", true)
 	})
 }
 
@@ -261,7 +231,7 @@ func TestAPauseBeginsWhenItsFileBecomesReadable(t *testing.T) {
 	if os.Geteuid() <= 0 {
 		t.Skip("root may read every file, and Windows has no such modes")
 	}
-	watchingPauses(t, "", func(w *pauseWatch) {
+	watchingPauses(t, func(w *pauseWatch) {
 		w.pauses(AllBlocks, time.Hour, false)
 		chmod := func(mode os.FileMode) {
 			testkit.Must(t, os.Chmod(PauseFile(w.dir), mode))
@@ -269,8 +239,7 @@ func TestAPauseBeginsWhenItsFileBecomesReadable(t *testing.T) {
 		}
 		chmod(0)
 		w.want("unreadable", "failed", false)
-		time.Sleep(time.Minute)
-		w.want("still unreadable", "", false)
+		w.after(time.Minute, "still unreadable", "", false)
 		chmod(0o600)
 		w.want("readable", "began", true)
 	})
