@@ -196,7 +196,5 @@ func TestThePluginPackageExportsThePluginOnly(t *testing.T) {
 	}
 	out, err := exec.Command("go", "doc", "-short", module).Output()
 	testkit.Must(t, err)
-	if got := strings.TrimSpace(string(out)); got != "type SafeBrowsing struct{ ... }" {
-		t.Errorf("Expected SafeBrowsing only, got\n%s", got)
-	}
+	testkit.Equal(t, "SafeBrowsing only", strings.TrimSpace(string(out)), "type SafeBrowsing struct{ ... }")
 }

@@ -2,7 +2,6 @@ package test
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,10 +27,7 @@ func (w *world) suspicious(n int, expressions ...string) (names []string) {
 
 func (w *world) askFrom(address, name string) *dns.Msg {
 	w.t.Helper()
-	c := &dns.Client{Timeout: patience, Dialer: &net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(address)}}}
-	m := new(dns.Msg).SetQuestion(name, dns.TypeA)
-	m.SetEdns0(1232, false)
-	answer, _, err := c.Exchange(m, w.address("udp"))
+	answer, _, err := clientAt(address).Exchange(query(name, dns.TypeA), w.address("udp"))
 	if err != nil {
 		w.t.Fatalf("Asking for %s from %s: %v", name, address, err)
 	}
@@ -117,12 +113,8 @@ func TestAClientSpendsItsShareOfTheBudget(t *testing.T) {
 	for _, name := range names[:10] {
 		w.askFrom("127.0.0.2", name)
 	}
-	if got := len(w.searches()); got != 3 {
-		t.Errorf("Expected 3 searches for one client, 15 %% of 20, got %d", got)
-	}
-	if by := testkit.Metric(t, "verdicts_total", "decided_by", "budget") - before; by != 7 {
-		t.Errorf("Expected 7 names to be decided by the budget, got %v", by)
-	}
+	testkit.Equal(t, "searches for one client, 15 % of 20", len(w.searches()), 3)
+	testkit.Equal(t, "names that the budget decides", testkit.Metric(t, "verdicts_total", "decided_by", "budget")-before, 7)
 	testkit.WantParts(t, lines.Only(t, "has spent its share"), "[WARNING]", "In part: client 127.0.0.2 ", "(3 of 20)", "at midnight at the latest", `If it forwards for others, write "budget 20 100%"`)
 	w.askFrom("127.0.0.3", names[10])
 	if got := len(w.searches()); got != 4 || w.left() != 16 {

@@ -1,7 +1,6 @@
 package test
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -92,11 +91,8 @@ func (c *child) answers() bool {
 
 // metric returns the sum of a metric, or -1 if it cannot be read.
 func (c *child) metric(name string) float64 {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	request, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+c.metrics+"/metrics", nil)
-	request.Close = true // no connection that counts
-	response, err := http.DefaultClient.Do(request)
+	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}} // no connection that counts
+	response, err := client.Get("http://" + c.metrics + "/metrics")
 	if err != nil {
 		return -1
 	}
@@ -223,7 +219,7 @@ func TestMain(m *testing.M) {
 		"root", "metadata", "proxyproto", "reload", "bind", "ready", "health", "prometheus", "errors", "log", "dnstap", "dns64", "rewrite", "acl", manyClients,
 		say.Plugin, failing, "cache", "tls", "template", "hosts", "forward", "whoami", "view", "multisocket",
 	}
-	engines.SetFirstContact(func() time.Duration { return 0 }) // real seconds are precious
+	engines.SetFirstContact(atOnce) // real seconds are precious
 	runChild()
 	files.WaitLimit = time.Minute // temporary folders are removed after an end
 	testkit.SideBySide(8)

@@ -1,12 +1,10 @@
 package test
 
 import (
-	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -33,21 +31,19 @@ func (w *world) door() *control.Client {
 	return client
 }
 
-func (w *world) asked(name string) (why truth.Why) {
+// tell has the door answer a question.
+func tell[T any](w *world, path string, query url.Values) (v T) {
 	w.t.Helper()
-	if _, err := w.door().Get(w.t.Context(), "/why", url.Values{"name": {name}}, &why); err != nil {
-		w.t.Fatal(err)
-	}
-	return why
+	_, err := w.door().Get(w.t.Context(), path, query, &v)
+	testkit.Must(w.t, err)
+	return v
 }
 
-func (w *world) told() (r truth.Report) {
-	w.t.Helper()
-	if _, err := w.door().Get(w.t.Context(), "/status", nil, &r); err != nil {
-		w.t.Fatal(err)
-	}
-	return r
+func (w *world) asked(name string) truth.Why {
+	return tell[truth.Why](w, "/why", url.Values{"name": {name}})
 }
+
+func (w *world) told() truth.Report { return tell[truth.Report](w, "/status", nil) }
 
 // order asks the door to change something.
 func (w *world) order(path, body string) {
@@ -78,10 +74,7 @@ func TestPrefixesAreConfirmedOverTheDoor(t *testing.T) {
 		t.Errorf("%+v, %v", c, err)
 	}
 	w.wantBlocked("www.phishing.example.", dns.TypeA, phishing)
-	asked := w.google.Requests("search")
-	if len(asked) != 1 || len(asked[0].Prefixes) != 1 || !bytes.Equal(asked[0].Prefixes[0], hash[:4]) {
-		t.Errorf("asked about %+v", asked)
-	}
+	w.wantOneSearch(hash[:4])
 }
 
 // An alias of a name that is blocked was blocked, and so says everybody who is asked.
@@ -106,20 +99,15 @@ func TestAnAliasThatWasBlockedIsNeverDenied(t *testing.T) {
 	if got := w.asked("alias.shop.example"); got.Verdict != truth.VerdictPasses || got.Last == nil {
 		t.Errorf("allowed: %+v", got)
 	}
-	w.wantAlias("alias.shop.example.")
+	testkit.Until(t, "the alias to pass", func() bool {
+		m := w.ask("alias.shop.example.", dns.TypeA)
+		return m.Rcode == dns.RcodeSuccess && len(m.Answer) > 0
+	})
 	w.order("/allow", `{"name": "alias.shop.example", "remove": true}`)
 	w.order("/allow", `{"name": "phishing.example"}`)
 	if got := w.asked("alias.shop.example"); got.Verdict != truth.VerdictPasses || !strings.Contains(got.Answers[0].Note, "it passes again") {
 		t.Errorf("its target is allowed: %+v", got)
 	}
-}
-
-func (w *world) wantAlias(name string) {
-	w.t.Helper()
-	testkit.Until(w.t, name+" to pass", func() bool {
-		m, err := dns.Exchange(new(dns.Msg).SetQuestion(name, dns.TypeA), w.address("udp"))
-		return err == nil && m.Rcode == dns.RcodeSuccess && len(m.Answer) > 0
-	})
 }
 
 // When the answer of the server has expired a query would ask again: the name is suspected. But it was
@@ -142,9 +130,9 @@ func TestANameBlockedLatelyIsNoMereSuspicion(t *testing.T) {
 	if got := w.asked("other.evil-lately.example"); got.Verdict != truth.VerdictSuspected || len(w.searches()) != searches {
 		t.Errorf("%+v, %d more searches", got, len(w.searches())-searches)
 	}
-	var why truth.Why
-	if _, err := w.door().Get(t.Context(), "/why", url.Values{"name": {"other.evil-lately.example"}, "confirm": {"1"}}, &why); err != nil || why.Verdict != truth.VerdictBlocked || len(w.searches()) != searches+1 {
-		t.Errorf("%+v, %v", why, err)
+	why := tell[truth.Why](w, "/why", url.Values{"name": {"other.evil-lately.example"}, "confirm": {"1"}})
+	if why.Verdict != truth.VerdictBlocked || len(w.searches()) != searches+1 {
+		t.Errorf("%+v", why)
 	}
 }
 
@@ -163,14 +151,12 @@ func TestAReloadKeepsTheDoorAndWhatWasBlocked(t *testing.T) {
 	if got := w.asked("sb-reload.example"); got.Last == nil || got.Last.N != 1 {
 		t.Errorf("%+v", got)
 	}
-	if err := w.reload(w.corefile("unknown-property")); err == nil {
-		t.Fatal("a Corefile that cannot be used was accepted")
-	}
+	testkit.WantError(t, w.reload(w.corefile("unknown-property")))
 	w.asked("sb-reload.example")
 	w.stop()
-	if all, _ := filepath.Glob(filepath.Join(w.db, "control*")); len(all) != 0 {
-		t.Errorf("left behind: %q", all)
-	}
+	left, err := filepath.Glob(filepath.Join(w.db, "control*"))
+	testkit.Must(t, err)
+	testkit.Equal(t, "left behind", left, nil)
 }
 
 // In docs/command-line.md each line for a shell is a call of the door.
@@ -231,7 +217,7 @@ func TestAllWaysToAskAgreeInRandomStates(t *testing.T) {
 	page := w.pageURL(lines)
 	logs := false // the Corefile has log
 	load := func(more ...string) {
-		w.mustReload(corefile(more...))
+		testkit.Must(t, w.reload(corefile(more...)))
 		logs = slices.Contains(more, "log")
 	}
 	steps := map[string]func(){
@@ -244,7 +230,7 @@ func TestAllWaysToAskAgreeInRandomStates(t *testing.T) {
 		"monitor": func() { load(own, "monitor") },
 		"reload":  func() { load(own) },
 		"except":  func() { load(own, "except own.example") },
-		"wander":  func() { w.wander(r.IntN(4)) },
+		"wander":  func() { w.askFrom(fmt.Sprint("127.255.255.", 1+r.IntN(4)), "abc.dns.nextdns.io.") }, // a public encrypted resolver
 		"log":     func() { load(own, "log") },
 	}
 	words := []string{"pause", "resume", "resume", "allow", "forget", "block", "unblock", "monitor", "reload", "reload", "except", "wander", "wander", "log"}
@@ -257,11 +243,6 @@ func TestAllWaysToAskAgreeInRandomStates(t *testing.T) {
 			return
 		}
 	}
-}
-
-func (w *world) mustReload(corefile string) {
-	w.t.Helper()
-	testkit.Must(w.t, w.reload(corefile))
 }
 
 // allAnswers asks the door, explain and the page about a name, all while the same is true: with monitor a
@@ -326,15 +307,6 @@ func (w *world) wantAgreement(where, page string, names []string, logs bool) {
 	}
 }
 
-// wander has another client of the machine ask for a public encrypted resolver.
-func (w *world) wander(client int) {
-	w.t.Helper()
-	c := dns.Client{Timeout: patience, Dialer: &net.Dialer{LocalAddr: &net.UDPAddr{IP: net.IPv4(127, 255, 255, byte(1+client))}}}
-	if _, _, err := c.Exchange(new(dns.Msg).SetQuestion("abc.dns.nextdns.io.", dns.TypeA), w.address("udp")); err != nil {
-		w.t.Fatal(err)
-	}
-}
-
 // wantDevicesAgree holds that all who can be asked count the same devices, and that addresses are told only where
 // names are logged.
 func (w *world) wantDevicesAgree(where, page string, r truth.Report, logs bool) {
@@ -343,9 +315,7 @@ func (w *world) wantDevicesAgree(where, page string, r truth.Report, logs bool) 
 		w.t.Errorf("%s: the metric has %v devices, the door %+v", where, got, r.Devices)
 	}
 	sum := r.Devices.InWords()
-	if got := w.why("dns.google"); !strings.Contains(got, sum) {
-		w.t.Errorf("%s: the door says %s, explain %s", where, sum, got)
-	}
+	testkit.WantParts(w.t, w.why("dns.google"), sum)
 	if r.Devices.Any() {
 		w.made(page, sum+".")
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"net"
 	"os/exec"
@@ -13,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
@@ -54,12 +52,10 @@ func TestQueriesOfTheDashboardAreValid(t *testing.T) {
 // dashboardQueries returns the queries of the dashboard.
 func dashboardQueries(t *testing.T) (all []string) {
 	t.Helper()
-	raw, err := fs.ReadFile(repository, "deploy/grafana/safebrowsing.json")
-	testkit.Must(t, err)
 	var dashboard struct {
 		Panels []struct{ Targets []struct{ Expr string } }
 	}
-	testkit.Must(t, json.Unmarshal(raw, &dashboard))
+	testkit.Must(t, json.Unmarshal([]byte(file(t, "deploy/grafana/safebrowsing.json")), &dashboard))
 	for _, p := range dashboard.Panels {
 		for _, target := range p.Targets {
 			all = append(all, target.Expr)
@@ -81,7 +77,7 @@ func exposed(t *testing.T) map[string][]string {
 	listens, ended := make(chan [2]net.Addr, 1), make(chan error, 1)
 	settings := engine.Settings{Endpoint: w.endpoint, Protocol: protocol.DialectV5.Name, Lists: config.DefaultLists, Cache: 1000}
 	go func() {
-		ended <- relay.Run(ctx, relay.Config{Settings: settings, Edge: engine.Edge{FirstContact: func() time.Duration { return 0 }}, Listen: "127.0.0.1:0", Admin: "127.0.0.1:0"},
+		ended <- relay.Run(ctx, relay.Config{Settings: settings, Edge: engine.Edge{FirstContact: atOnce}, Listen: "127.0.0.1:0", Admin: "127.0.0.1:0"},
 			func(listen, admin net.Addr) { listens <- [2]net.Addr{listen, admin} })
 	}()
 	t.Cleanup(func() {
@@ -107,11 +103,7 @@ func exposed(t *testing.T) map[string][]string {
 
 func TestDashboardAndAlertsUseMetricsThatExist(t *testing.T) {
 	metrics := exposed(t)
-	rules, err := fs.ReadFile(repository, "deploy/prometheus/rules.yml")
-	testkit.Must(t, err)
-	series, err := fs.ReadFile(repository, "deploy/prometheus/rules_test.yml")
-	testkit.Must(t, err)
-	text := strings.Join(dashboardQueries(t), "\n") + string(rules) + string(series)
+	text := strings.Join(dashboardQueries(t), "\n") + file(t, "deploy/prometheus/rules.yml") + file(t, "deploy/prometheus/rules_test.yml")
 	used := make(map[string]bool)
 	for _, m := range regexp.MustCompile(`\b((?:coredns_safebrowsing|safebrowsing_relay)_[a-z_]+)(?:{([^}]*)})?`).FindAllStringSubmatch(text, -1) {
 		name := strings.TrimSuffix(m[1], "_bucket") // of the one histogram
@@ -140,8 +132,9 @@ func TestDashboardAndAlertsUseMetricsThatExist(t *testing.T) {
 	}
 }
 
-// The alert of a missing list needs two series, of a server that was never reached.
-func TestAListThatWasNeverFetchedHasTheSeriesOfItsAlert(t *testing.T) {
+// The alert of a missing list needs two series, of a server that was never reached. A series that begins with its first
+// event does not grow: no alert would see that event.
+func TestSeriesOfAlertsAreThereBeforeTheFirstTime(t *testing.T) {
 	w := newWorld(t)
 	w.endpoint = "http://" + testkit.FreeAddr(t)
 	w.start(w.corefile())
@@ -152,15 +145,7 @@ func TestAListThatWasNeverFetchedHasTheSeriesOfItsAlert(t *testing.T) {
 			t.Errorf("Expected %s to be 0, got %v", name, got)
 		}
 	}
-}
-
-// A series that begins with its first event does not grow: no alert would see that event.
-func TestWhatAnAlertCountsIsThereBeforeTheFirstTime(t *testing.T) {
-	w := newWorld(t)
-	w.start(w.corefile())
 	for _, outcome := range []string{"quota", "refused"} {
-		if n := testkit.CountSamples(t, "requests_total", "outcome", outcome); n != 2 {
-			t.Errorf("Expected requests_total of two methods with the outcome %s, got %d", outcome, n)
-		}
+		testkit.Equal(t, "methods of requests_total with "+outcome, testkit.CountSamples(t, "requests_total", "outcome", outcome), 2)
 	}
 }

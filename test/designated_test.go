@@ -6,16 +6,12 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net"
-	"net/http"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/miekg/dns"
-	"github.com/quic-go/quic-go/http3"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
@@ -61,20 +57,19 @@ func (w *world) overQUIC(properties ...string) (ask func(name string) (*dns.Msg,
 	w.begin(w.quicOnly(w.elsewhere, properties...))
 	ctx, cancel := context.WithTimeout(w.t.Context(), 2*patience)
 	w.t.Cleanup(cancel)
-	quic := slices.IndexFunc(differentialTransports, func(tr transport) bool { return tr.name == "QUIC" })
-	exchange, conn, err := differentialTransports[quic].dial(ctx, w.elsewhere, &tls.Config{InsecureSkipVerify: true})
+	exchange, conn, err := transportNamed("QUIC").dial(ctx, w.elsewhere, &tls.Config{InsecureSkipVerify: true})
 	testkit.Must(w.t, err)
 	w.t.Cleanup(func() { conn.Close() })
 	return func(name string) (*dns.Msg, error) {
+		question, err := query(name, dns.TypeA).Pack()
+		if err != nil {
+			return nil, err
+		}
+		raw, err := exchange(question)
+		if err != nil {
+			return nil, err
+		}
 		m := new(dns.Msg)
-		query, err := m.SetQuestion(name, dns.TypeA).SetEdns0(1232, false).Pack()
-		if err != nil {
-			return nil, err
-		}
-		raw, err := exchange(query)
-		if err != nil {
-			return nil, err
-		}
 		return m, m.Unpack(raw)
 	}
 }
@@ -119,41 +114,14 @@ func upgraded(t *testing.T, rr *dns.SVCB, asked string, roots *x509.CertPool, na
 	trust := &tls.Config{RootCAs: roots, ServerName: strings.TrimSuffix(rr.Target, "."), VerifyConnection: func(s tls.ConnectionState) error {
 		return s.PeerCertificates[0].VerifyHostname(asked)
 	}}
-	m := new(dns.Msg).SetQuestion(name, dns.TypeA).SetEdns0(1232, false)
 	if p.alpn == "h2" || p.alpn == "h3" {
-		if p.path != "/dns-query{?dns}" {
-			t.Errorf("Expected the path of CoreDNS, got %q", p.path)
-		}
-		client := &http.Client{Transport: &http.Transport{TLSClientConfig: trust, ForceAttemptHTTP2: true}, Timeout: 10 * time.Second}
-		if p.alpn == "h3" {
-			over := &http3.Transport{TLSClientConfig: trust}
-			defer over.Close()
-			client.Transport = over
-		}
-		defer client.CloseIdleConnections()
-		answer, err := askHTTPS(client, address, m)
-		if err != nil {
-			t.Fatalf("%v: %v", rr, err)
-		}
-		return answer
+		testkit.Equal(t, "the path, which is that of CoreDNS", p.path, "/dns-query{?dns}")
 	}
-	schemes := map[string]string{"dot": "tls://", "doq": "quic://"}
-	i := slices.IndexFunc(differentialTransports, func(tr transport) bool { return tr.scheme == schemes[p.alpn] && tr.scheme != "" })
-	if i < 0 {
-		t.Fatalf("Expected a transport that CoreDNS has, got %v", rr)
+	ask := transportNamed(map[string]string{"dot": "TLS", "doq": "QUIC", "h2": "HTTPS"}[p.alpn]).ask
+	if p.alpn == "h3" {
+		ask = askHTTP3
 	}
-	exchange, conn, err := differentialTransports[i].dial(t.Context(), address, trust)
-	if err != nil {
-		t.Fatalf("%v: %v", rr, err)
-	}
-	defer conn.Close()
-	query, err := m.Pack()
-	testkit.Must(t, err)
-	raw, err := exchange(query)
-	answer := new(dns.Msg)
-	if err == nil {
-		err = answer.Unpack(raw)
-	}
+	answer, err := ask(t.Context(), address, trust, query(name, dns.TypeA))
 	if err != nil {
 		t.Fatalf("%v: %v", rr, err)
 	}
@@ -170,10 +138,8 @@ func TestAnEncryptedServerDesignatesItselfToClients(t *testing.T) {
 	})
 	lines := testkit.Capture(t)
 	authority := w.encrypting("block " + writeFile(t, t.TempDir(), "own.txt", "blocked.example\n"))
-	text, err := os.ReadFile(authority)
-	testkit.Must(t, err)
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(text)
+	roots.AppendCertsFromPEM([]byte(testkit.Read(t, authority)))
 	all := w.designated()
 	var order []string
 	for _, rr := range all {
@@ -190,9 +156,7 @@ func TestAnEncryptedServerDesignatesItselfToClients(t *testing.T) {
 			t.Errorf("%s: Expected the address of a clean name, got\n%v", p.alpn, m)
 		}
 	}
-	if got := strings.Join(order, " "); got != "dot h2 doq h3" {
-		t.Errorf("Expected the transports that cut no answers first, of these the least costly, got %s", got)
-	}
+	testkit.Equal(t, "transports: first those that cut no answers, the least costly before others", strings.Join(order, " "), "dot h2 doq h3")
 	for _, rr := range all[:2] {
 		if m := upgraded(t, rr, w.host, roots, "large.example.org."); m.Truncated || len(m.Answer) != 100 {
 			t.Errorf("%v: Expected a large answer as a whole, got %d records, TC %v", rr, len(m.Answer), m.Truncated)
@@ -236,9 +200,7 @@ func TestAnEncryptedServerWithoutANameIsTold(t *testing.T) {
 	tls := strings.Replace(w.corefile(), ".:0 {", fmt.Sprintf("tls://.:%s {\n\ttls %s %s", testkit.FreePort(t), cert, key), 1)
 	w.start(w.corefile() + tls)
 	w.updated(1)
-	if line := lines.Only(t, "its certificate has no DNS name"); !strings.Contains(line, "[WARNING]") {
-		t.Errorf("Expected a warning, got %q", line)
-	}
+	testkit.WantParts(t, lines.Only(t, "its certificate has no DNS name"), "[WARNING]")
 	w.wantKept(designation, true)
 }
 
@@ -248,11 +210,9 @@ func TestClientsOfAViewAreNotLedPastItsRules(t *testing.T) {
 	w.upstream = leadingUpstream(t)
 	cert, key := testkit.CertificateAt(t, t.TempDir(), net.ParseIP(w.host), "dns.home.example")
 	tls := strings.Replace(w.corefile(), ".:0 {", fmt.Sprintf("tls://.:%s {\n\ttls %s %s", testkit.FreePort(t), cert, key), 1)
-	children := w.corefile("block " + writeFile(t, t.TempDir(), "own.txt", "blocked.example\n"))
+	children := w.corefile(blockList(t, "blocked.example"))
 	w.start(strings.Replace(children, "errors", "errors\n\tview children {\n\t\texpr true\n\t}", 1) + tls)
 	w.updated(1)
-	if m := w.ask("blocked.example.", dns.TypeA); !isBlocked(m) {
-		t.Errorf("Expected the list of the view, got\n%v", m)
-	}
+	w.wantBlocked("blocked.example.", dns.TypeA, byOwn)
 	w.wantKept(designation, true)
 }

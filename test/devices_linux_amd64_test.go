@@ -1,6 +1,7 @@
 package test
 
 import (
+	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -30,7 +31,7 @@ func (h *hurried) pass(d time.Duration) { h.lived.Add(int64(d.Seconds())) }
 // asks asks for names as a client, an address of this machine.
 func (h *hurried) asks(client byte, names ...string) {
 	h.t.Helper()
-	from := dns.Client{Dialer: &net.Dialer{LocalAddr: &net.UDPAddr{IP: net.IPv4(127, 255, 254, client)}}, Timeout: 10 * time.Second}
+	from := clientAt(fmt.Sprint("127.255.254.", client))
 	for _, name := range names {
 		_, _, err := from.Exchange(new(dns.Msg).SetQuestion(name, dns.TypeA), h.address)
 		testkit.Must(h.t, err)

@@ -192,6 +192,37 @@ var differentialTransports = []transport{
 	}},
 }
 
+func transportNamed(name string) (tr transport) {
+	for _, tr = range differentialTransports {
+		if tr.name == name {
+			break
+		}
+	}
+	return tr
+}
+
+// ask asks once.
+func (tr transport) ask(ctx context.Context, address string, trust *tls.Config, m *dns.Msg) (*dns.Msg, error) {
+	exchange, conn, err := tr.dial(ctx, address, trust)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	query, err := m.Pack()
+	if err != nil {
+		return nil, err
+	}
+	raw, err := exchange(query)
+	if tr.name == "HTTPS" {
+		_, raw, _ = bytes.Cut(raw, []byte("\n"))
+	}
+	answer := new(dns.Msg)
+	if err == nil {
+		err = answer.Unpack(raw)
+	}
+	return answer, err
+}
+
 type closer func()
 
 func (c closer) Close() error { c(); return nil }

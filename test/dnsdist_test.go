@@ -213,7 +213,8 @@ func (c *crowd) end() {
 func (c *crowd) ask(line string, first int) {
 	walked := sync.OnceFunc(c.walking.Done)
 	defer walked()
-	client := dns.Client{Timeout: 3 * time.Second, Dialer: &net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(line)}}}
+	client := clientAt(line)
+	client.Timeout = 3 * time.Second
 	conn, err := client.Dial(c.front)
 	if err != nil {
 		c.t.Error(err)
@@ -226,7 +227,7 @@ func (c *crowd) ask(line string, first int) {
 		if asked%queriesPerName == 0 && next < c.names {
 			name, next = next, next+linesOfAKind
 		}
-		m, _, err := client.ExchangeWithConn(new(dns.Msg).SetQuestion(crowdName(name), dns.TypeA).SetEdns0(1232, false), conn)
+		m, _, err := client.ExchangeWithConn(query(crowdName(name), dns.TypeA), conn)
 		if c.answers.Add(1); err != nil {
 			c.failed.Add(1)
 			continue
@@ -265,8 +266,9 @@ func (c *crowd) blocked(line, name string) bool {
 
 // verdict asks as a line. The answer's TTL ends with the verdict, and a line that is not protected gets no such answer.
 func (c *crowd) verdict(line, name string) (blocked bool, err error) {
-	client := dns.Client{Timeout: 2 * time.Second, Dialer: &net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(line)}}}
-	m, _, err := client.Exchange(new(dns.Msg).SetQuestion(name, dns.TypeA).SetEdns0(1232, false), c.front)
+	client := clientAt(line)
+	client.Timeout = 2 * time.Second
+	m, _, err := client.Exchange(query(name, dns.TypeA), c.front)
 	if err != nil {
 		return false, err
 	}
@@ -288,17 +290,14 @@ func TestALineIsProtectedByAValueOfThePROXYProtocol(t *testing.T) {
 	if !apart(t) {
 		return
 	}
-	corefiles := blocks(sectionOf(t, "docs/provider.md", "Who is protected"), "corefile")
-	if len(corefiles) != 1 {
-		t.Fatalf("Expected a Corefile, got %q", corefiles)
-	}
+	page := onlyBlock(t, sectionOf(t, "docs/provider.md", "Who is protected"), "corefile")
 	address := testkit.FreeAddress(t, "127.0.0.1")
 	_, port, _ := net.SplitHostPort(address)
-	service, _, _ := strings.Cut(corefiles[0][strings.Index(corefiles[0], "    safebrowsing {\n"):], "    cache\n")
+	service, _, _ := strings.Cut(page[strings.Index(page, "    safebrowsing {\n"):], "    cache\n")
 	corefile := strings.NewReplacer(
 		service, "    safebrowsing {\n        "+blockList(t, "own.example")+"\n    }\n",
 		"bind 192.0.2.20", "bind 127.0.0.1", "192.0.2.10/32", "127.0.0.0/8", "9.9.9.9", startUpstream(t, 0), ". {\n", ".:"+port+" {\n",
-	).Replace(corefiles[0])
+	).Replace(page)
 	instance, err := caddy.Start(input(corefile))
 	testkit.Must(t, err)
 	defer func() { _ = instance.Stop() }()
@@ -328,20 +327,17 @@ func askBehindProxy(t *testing.T, address, values, name string) *dns.Msg {
 	testkit.Must(t, err)
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
-	query, err := new(dns.Msg).SetQuestion(name, dns.TypeA).SetEdns0(1232, false).Pack()
+	question, err := query(name, dns.TypeA).Pack()
 	testkit.Must(t, err)
 	header := []byte("\r\n\r\n\x00\r\nQUIT\n\x21\x12") // version 2, IPv4 over UDP
 	header = binary.BigEndian.AppendUint16(header, uint16(12+len(values)))
 	header = append(header, 198, 51, 100, 7, 192, 0, 2, 1, 0x30, 0x39, 0, 53)
-	if _, err := conn.Write(append(append(header, values...), query...)); err != nil {
-		t.Fatal(err)
-	}
+	_, err = conn.Write(slices.Concat(header, []byte(values), question))
+	testkit.Must(t, err)
 	raw := make([]byte, 4096)
 	n, err := conn.Read(raw)
-	m := new(dns.Msg)
-	if err == nil {
-		err = m.Unpack(raw[:n])
-	}
 	testkit.Must(t, err)
+	m := new(dns.Msg)
+	testkit.Must(t, m.Unpack(raw[:n]))
 	return m
 }

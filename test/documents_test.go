@@ -50,6 +50,16 @@ func blocks(text, language string) (all []string) {
 	return all
 }
 
+// onlyBlock returns the content of the only block of a text in a language.
+func onlyBlock(t testing.TB, text, language string) string {
+	t.Helper()
+	all := blocks(text, language)
+	if len(all) != 1 {
+		t.Fatalf("Expected one block of %s, got %q", language, all)
+	}
+	return all[0]
+}
+
 // prose is a document without its blocks.
 func prose(text string) string {
 	return regexp.MustCompile(`(?ms)^~~~ .*?^~~~$`).ReplaceAllString(text, "")

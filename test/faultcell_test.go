@@ -138,7 +138,7 @@ func relaySettings(endpoint, db string) engine.Settings {
 }
 
 func newRelay(settings engine.Settings, address string) (*relay.Relay, error) {
-	return relay.New(relay.Config{Settings: settings, Listen: address, Edge: engine.Edge{FirstContact: func() time.Duration { return 0 }}})
+	return relay.New(relay.Config{Settings: settings, Listen: address, Edge: engine.Edge{FirstContact: atOnce}})
 }
 
 // relayVariable makes a child serve a relay, too: the address, the endpoint and the folder.

@@ -29,9 +29,7 @@ func TestMonitorDecidesCountsAndLogsButBlocksNothing(t *testing.T) {
 	w.wantPassed("blocked.example.com.", dns.TypeA)
 	w.wantBlocked("evil.example.net.", dns.TypeA, phishing) // another block enforces, with the same engine
 	testkit.Until(w.t, "the counters", func() bool { return testkit.Metric(t, "verdicts_total", "verdict", "unsafe")-counted == 4 })
-	if got := testkit.Metric(t, "blocked_total", "list", "se-4b") - blocked; got != 1 {
-		t.Errorf("Expected one name to be counted as blocked, got %v", got)
-	}
+	testkit.Equal(t, "names counted as blocked", testkit.Metric(t, "blocked_total", "list", "se-4b")-blocked, 1)
 	would := func() []string {
 		return lines.About("Monitor: www.evil.example.com. A for 127.0.0.1 would be blocked: " + phishing)
 	}
@@ -39,9 +37,7 @@ func TestMonitorDecidesCountsAndLogsButBlocksNothing(t *testing.T) {
 	if got := would(); !strings.Contains(got[0], "evil.example.com/") {
 		t.Errorf("Expected lines that say why, got %q", got)
 	}
-	if n, _ := engines.Count(); n != 1 {
-		t.Errorf("Expected one engine, got %d", n)
-	}
+	wantEngines(t, 1, 2)
 }
 
 // aliases starts a name server that answers every query with records whose owner
@@ -105,17 +101,11 @@ func TestWhyIsAnsweredFromWhatIsKnown(t *testing.T) {
 		{"nas.lan", "verdict=safe decided_by=nobody note=not checked: it is in no zone of this server block, or in one of its exceptions"},
 	}
 	for _, tc := range tests {
-		if got := w.why(tc.name); got != tc.want {
-			t.Errorf("%s: Expected %q, got %q", tc.name, tc.want, got)
-		}
+		testkit.Equal(t, tc.name, w.why(tc.name), tc.want)
 	}
-	if n := len(w.google.Requests("search")); n != 0 {
-		t.Errorf("Expected no search, got %d", n)
-	}
+	testkit.Equal(t, "no search", len(w.google.Requests("search")), 0)
 	w.wantPassed("collides.example.com.", dns.TypeA)
-	if got, want := w.why("collides.example.com"), "verdict=safe decided_by=cache note=the server was asked about the first bytes of its hash, and does not call it a threat"; got != want {
-		t.Errorf("Expected %q, got %q", want, got)
-	}
+	testkit.Equal(t, "of a collision", w.why("collides.example.com"), "verdict=safe decided_by=cache note=the server was asked about the first bytes of its hash, and does not call it a threat")
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 	got := w.why("www.evil.example.com")
 	if !strings.HasPrefix(got, "verdict=unsafe decided_by=cache warning=suspected social engineering (Safe Browsing) threat=social engineering list=se-4b expression=evil.example.com/ confirmed=20") ||
@@ -173,15 +163,11 @@ func TestMetadataReachesTheLog(t *testing.T) {
 	} {
 		w.ask(tc.name, dns.TypeA)
 		testkit.Until(w.t, "the line of the log", func() bool { return len(lines.About(tc.name)) > 0 })
-		if got := lines.About(tc.name)[0]; !strings.Contains(got, tc.want) {
-			t.Errorf("Expected %q, got %q", tc.want, got)
-		}
+		testkit.WantParts(t, lines.About(tc.name)[0], tc.want)
 	}
 	w.ask("clean.example.com.", dns.TypeTXT)
 	testkit.Until(w.t, "the line of the log", func() bool { return len(lines.About("clean.example.com.")) > 1 })
-	if got := lines.About("clean.example.com.")[1]; !strings.Contains(got, "verdict=- ") {
-		t.Errorf("Expected no verdict for a query that is not checked, got %q", got)
-	}
+	testkit.WantParts(t, lines.About("clean.example.com.")[1], "verdict=- ")
 }
 
 func TestTheGravestDecisionAboutAQueryCounts(t *testing.T) {
@@ -194,7 +180,5 @@ func TestTheGravestDecisionAboutAQueryCounts(t *testing.T) {
 	w.updated(1)
 	w.wantBlocked("shared.example.com.", dns.TypeA, byOwn)
 	testkit.Until(w.t, "the line of the log", func() bool { return len(lines.About("shared.example.com.")) > 0 })
-	if got := lines.About("shared.example.com.")[0]; !strings.Contains(got, "verdict=unsafe") || !strings.Contains(got, "by=block") {
-		t.Errorf("Expected the decision that the answer follows, got %q", got)
-	}
+	testkit.WantParts(t, lines.About("shared.example.com.")[0], "verdict=unsafe", "by=block")
 }

@@ -92,15 +92,12 @@ func TestTheFirewallKeepsQueriesHere(t *testing.T) {
 	for _, what := range []string{"@198.51.100.53", "+tcp @198.51.100.53", "@2001:db8::53", "-p 853 +tcp @198.51.100.53"} {
 		testkit.Until(t, what+" without rules", func() bool { return strings.Contains(asClient(what), others) }) // IPv6 finds its neighbours first
 	}
-	rules := blocks(documents(t)["docs/clients.md"], "nft")
-	if len(rules) != 1 {
-		t.Fatalf("Expected the rules, got %q", rules)
-	}
+	rules := onlyBlock(t, documents(t)["docs/clients.md"], "nft")
 	load := exec.Command("nft", "-f", "-")
 	if on == "host" {
 		load = exec.Command("ip", "netns", "exec", "router", "nft", "-f", "-")
 	}
-	load.Stdin = strings.NewReader("table inet dns {\n" + strings.ReplaceAll(rules[0], "192.168.1.2", w.host) + "}\n")
+	load.Stdin = strings.NewReader("table inet dns {\n" + strings.ReplaceAll(rules, "192.168.1.2", w.host) + "}\n")
 	if out, err := load.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -165,7 +162,7 @@ func TestAnycastIsWithdrawnWhenDNSDoesNotWork(t *testing.T) {
 		}
 		return []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: q.Name, Rrtype: dns.TypeA, Class: dns.ClassINET}, A: net.ParseIP(upstreamAddress)}}
 	})
-	ip(t, "address", "add", "192.0.2.53/32", "dev", "lo")
+	inShell(t, "ip", "address", "add", "192.0.2.53/32", "dev", "lo")
 	instance, err := caddy.Start(input(`.:53 {
 	bind 192.0.2.53
 	safebrowsing {
@@ -181,9 +178,7 @@ func TestAnycastIsWithdrawnWhenDNSDoesNotWork(t *testing.T) {
 
 	section := sectionOf(t, "docs/provider.md", "Anycast")
 	dir := t.TempDir()
-	if err := os.MkdirAll("/run/bird", 0o755); err != nil { // /run belongs to the namespace
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.MkdirAll("/run/bird", 0o755)) // /run belongs to the namespace
 	node := strings.NewReplacer("192.0.2.20", "192.168.1.2", "192.0.2.1 ", "192.168.1.1 ").Replace(blocks(section, "bird")[0])
 	testkit.Start(t, "ip", "netns", "exec", "router", "bird", "-f", "-s", dir+"/router.ctl", "-c", testkit.Write(t, dir, "router.conf", routerBird))
 	testkit.Start(t, "bird", "-f", "-c", testkit.Write(t, dir, "node.conf", node))
@@ -206,11 +201,4 @@ func TestAnycastIsWithdrawnWhenDNSDoesNotWork(t *testing.T) {
 	testkit.Until(t, "the end of the route", func() bool { return !announced() })
 	dead.Store(false)
 	testkit.Until(t, "the route again", announced)
-}
-
-func ip(t *testing.T, args ...string) {
-	t.Helper()
-	if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
 }

@@ -36,9 +36,7 @@ func TestFrameOnlyThreatsAreBlockedAndCounted(t *testing.T) {
 				before[action] = testkit.Metric(t, "frame_only_total", "action", action)
 			}
 			for _, name := range tc.blocked { // the second time from the cache of answers
-				if m := w.ask(name, dns.TypeA); !isBlocked(m) {
-					t.Errorf("Expected %s to be blocked, got\n%v", name, m)
-				}
+				w.wantBlocked(name, dns.TypeA, phishing)
 			}
 			for _, name := range tc.others {
 				w.wantPassed(name, dns.TypeA)
@@ -78,9 +76,7 @@ func TestUnsureServfailSaysWhy(t *testing.T) {
 			t.Errorf("Query %d: Expected SERVFAIL with EDE %d, got\n%v", i, want, m)
 		}
 	}
-	if n := len(w.google.Requests("search")); n != 1 {
-		t.Errorf("Expected one search, then back-off, got %d", n)
-	}
+	testkit.Equal(t, "one search, then back-off", len(w.google.Requests("search")), 1)
 }
 
 func TestAFamiliarNameThatIsListedIsLoud(t *testing.T) {

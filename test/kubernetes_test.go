@@ -3,10 +3,7 @@ package test
 import (
 	"encoding/json"
 	"fmt"
-	"io/fs"
 	"maps"
-	"net/http"
-	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -69,9 +66,7 @@ func objects(t *testing.T) map[string]any {
 // documentsOf decodes a file. An unknown field is an error.
 func documentsOf(t *testing.T, name string) (all []any) {
 	t.Helper()
-	raw, err := fs.ReadFile(repository, path.Join(manifests, name))
-	testkit.Must(t, err)
-	for text := range strings.SplitSeq(string(raw), "\n---\n") {
+	for text := range strings.SplitSeq(file(t, manifests+name), "\n---\n") {
 		var kind metav1.TypeMeta
 		if err := yaml.Unmarshal([]byte(text), &kind); err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -132,9 +127,7 @@ func TestTheCorefileOfTheManifestsWorks(t *testing.T) {
 		"limit off", "limit off\n\t\tconfirm_timeout 10s",
 	}
 	for i := 0; i < len(replaced); i += 2 {
-		if !strings.Contains(corefile, replaced[i]) {
-			t.Errorf("Expected %q in\n%s", replaced[i], corefile)
-		}
+		testkit.WantParts(t, corefile, replaced[i])
 	}
 	w.start(strings.NewReplacer(replaced...).Replace(corefile))
 	w.updated(1)
@@ -142,15 +135,7 @@ func TestTheCorefileOfTheManifestsWorks(t *testing.T) {
 	w.wantBlocked("blocked.example.", dns.TypeA, "blocklist blocklist.txt")
 	w.wantPassed("good.example.com.", dns.TypeA)
 	for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe} {
-		url := "http://" + free[probe.HTTPGet.Port.StrVal] + probe.HTTPGet.Path
-		testkit.Until(w.t, url, func() bool {
-			answer, err := http.Get(url)
-			if err != nil {
-				return false
-			}
-			answer.Body.Close()
-			return answer.StatusCode == http.StatusOK
-		})
+		testkit.WantOK(t, "http://"+free[probe.HTTPGet.Port.StrVal]+probe.HTTPGet.Path)
 	}
 }
 

@@ -1,7 +1,6 @@
 package test
 
 import (
-	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -30,33 +29,6 @@ func TestBlockedAnswerHasTheIDOfItsQuery(t *testing.T) {
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing) // the client refuses another ID
 }
 
-func TestReadyAfterARestartInTheMiddleOfABackoff(t *testing.T) {
-	w := newWorld(t)
-	w.google.Break("", 1000, protocoltest.Fault{Status: 503})
-	w.start(w.corefile())
-	testkit.Until(w.t, "the first contact", w.ready)
-	w.restart(w.corefile())
-	testkit.Until(w.t, "readiness, though nothing may be asked for a quarter of an hour", w.ready)
-	if n := len(w.google.Requests("update")); n != 1 {
-		t.Errorf("Expected one request, got %d", n)
-	}
-}
-
-func TestReloadWithOtherSettingsKeepsWaitsAndListsWithoutADisk(t *testing.T) {
-	w := newWorld(t)
-	w.db = "off"
-	w.threaten("evil.example.com/")
-	w.run()
-	for i := range 4 {
-		w.google.ClientStarted()
-		testkit.Must(t, w.reload(w.corefile(fmt.Sprint("cache ", 100+i))))
-		w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
-	}
-	if n := len(w.google.Requests("update")); n != 1 {
-		t.Errorf("Expected one request for lists, got %d", n)
-	}
-}
-
 // CoreDNS tells the old instance that the restart has failed also when the new one
 // serves already.
 func TestShutdownOfAnotherPluginThatFailsDoesNotEndTheEngine(t *testing.T) {
@@ -67,13 +39,9 @@ func TestShutdownOfAnotherPluginThatFailsDoesNotEndTheEngine(t *testing.T) {
 			w.start(strings.Replace(w.corefile(), "\tcache\n", "\tfailing\n\tcache\n", 1))
 			w.updated(1)
 			w.google.ClientStarted()
-			if err := w.reload(w.corefile(settings)); err == nil {
-				t.Fatal("Expected the failure of the other plugin")
-			}
+			testkit.WantError(t, w.reload(w.corefile(settings)), "this plugin cannot be shut down")
 			w.takeOver()
-			if e, holders := engines.Count(); e != 1 || holders != 1 {
-				t.Errorf("Expected one engine with one holder, got %d with %d", e, holders)
-			}
+			wantEngines(t, 1, 1)
 			w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 		})
 	}
@@ -86,9 +54,7 @@ func (w *world) failReload(corefile string) {
 	testkit.Must(w.t, err)
 	defer taken.Close()
 	_, port, _ := net.SplitHostPort(taken.Addr().String())
-	if err := w.reload(strings.Replace(corefile, ".:0", ".:"+port, 1)); err == nil {
-		w.t.Fatal("Expected the reload to fail")
-	}
+	testkit.WantError(w.t, w.reload(strings.Replace(corefile, ".:0", ".:"+port, 1)))
 }
 
 func TestOrphanOfAFailedReloadIsDropped(t *testing.T) {
@@ -99,9 +65,7 @@ func TestOrphanOfAFailedReloadIsDropped(t *testing.T) {
 	// Nobody tells our plugin, but the next engine finds it out.
 	w.google.ClientStarted()
 	testkit.Must(t, w.reload(w.corefile("cache 77")))
-	if e, holders := engines.Count(); e != 1 || holders != 1 {
-		t.Errorf("Expected one engine with one holder, got %d with %d", e, holders)
-	}
+	wantEngines(t, 1, 1)
 }
 
 // While health keeps a server that ends in service, for its load balancer to find
@@ -119,14 +83,13 @@ func TestProtectionLastsAsLongAsTheServer(t *testing.T) {
 			corefile := strings.Replace(w.corefile("unsure servfail"), "errors", "errors\n\thealth 127.0.0.1:0 {\n\t\tlameduck 6s\n\t}", 1)
 			w.start(corefile)
 			w.updated(1)
-			if failedReload && w.reload(strings.Replace(corefile, "forward", "no-such-plugin", 1)) == nil {
-				t.Fatal("Expected the reload to fail")
+			if failedReload {
+				testkit.WantError(t, w.reload(strings.Replace(corefile, "forward", "no-such-plugin", 1)))
 			}
 			address, done := w.address("udp"), make(chan struct{})
 			go func() { defer close(done); w.stop() }()
 			testkit.Until(w.t, "the lameduck", func() bool { return len(lines.About("lameduck")) > 0 })
-			m := new(dns.Msg).SetQuestion("evil.example.com.", dns.TypeA)
-			answer, _, err := (&dns.Client{Timeout: patience}).Exchange(m, address)
+			answer, _, err := (&dns.Client{Timeout: patience}).Exchange(query("evil.example.com.", dns.TypeA), address)
 			if err != nil || answer.Rcode != dns.RcodeNameError {
 				t.Errorf("Expected to be blocked while the server is in lameduck, got %v\n%v", err, answer)
 			}
@@ -189,9 +152,7 @@ func TestReloadAfterAFailedOneFollowsTheEngineThatWentOn(t *testing.T) {
 	w.google.ClientStarted()
 	testkit.Must(t, w.reload(w.corefile("lists se-4b", "cache 78")))
 	w.backedOff()
-	if again := len(w.google.Requests("update")); again != n {
-		t.Errorf("Expected no request during the back-off, got %d", again-n)
-	}
+	testkit.Equal(t, "no request during the back-off", len(w.google.Requests("update")), n)
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 }
 

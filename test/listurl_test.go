@@ -16,7 +16,6 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
@@ -59,9 +58,7 @@ func TestAListByURLBlocksAndAllows(t *testing.T) {
 	if got := testkit.Metric(t, "own_list_entries", "file", strings.Fields(line[strings.Index(line, "List "):])[1]); got != 2 {
 		t.Errorf("Expected 2 entries in the metrics, got %v", got)
 	}
-	if got := lines.About("s3cret"); len(got) > 0 {
-		t.Errorf("Expected no secret of the URL in the log, got %q", got)
-	}
+	testkit.Equal(t, "no secret of the URL in the log", lines.About("s3cret"), nil)
 	var files []string
 	testkit.Until(w.t, "two lists and two states in the db", func() bool { // a state is saved after its list
 		files, _ = filepath.Glob(filepath.Join(w.db, "own", "*"))
@@ -90,31 +87,8 @@ func TestAListByURLIsFetchedOnceForAllServerBlocksAndReloads(t *testing.T) {
 				w.wantBlocked("bad.example.", dns.TypeA, "blocklist "+filepath.Base(list.URL))
 			}
 			w.stop()
-			if n := list.requests.Load(); n != 1 {
-				t.Errorf("Expected one request, got %d", n)
-			}
+			testkit.Equal(t, "one request", list.requests.Load(), 1)
 		})
-	}
-}
-
-// DNS and ready do not wait for a list. Without content it says so, once.
-func TestAListByURLThatCannotBeFetchedIsAWarning(t *testing.T) {
-	lines := testkit.Capture(t)
-	w := newWorld(t)
-	list := httptest.NewServer(http.NotFoundHandler())
-	t.Cleanup(list.Close)
-	w.start(w.corefile("block " + list.URL + "/list.txt"))
-	w.wantPassed("any.example.", dns.TypeA)
-	w.updated(1)
-	testkit.Until(w.t, "the warning", func() bool { return len(lines.About("/list.txt")) > 0 })
-	testkit.WantParts(t, lines.Only(t, "/list.txt"), "[WARNING]", "List "+list.URL+"/list.txt cannot be updated: the server answered status 404",
-		"It was never fetched and has no effect; next attempt at 20", "Check the URL")
-	notes := strings.Join(block.ThisProcess().Report().Notes, " ")
-	testkit.WantParts(t, notes, list.URL+"/list.txt cannot be used: the server answered status 404")
-	for metric, want := range map[string]float64{"own_list_entries": 0, "own_list_failing": 1, "own_list_last_success_timestamp_seconds": 0} {
-		if got := testkit.Metric(t, metric, "file", list.URL+"/list.txt"); got != want {
-			t.Errorf("Expected %s %v, got %v", metric, want, got)
-		}
 	}
 }
 

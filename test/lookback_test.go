@@ -88,9 +88,7 @@ func TestANameThatIsListedLaterIsToldEverywhere(t *testing.T) {
 			if c.query("late.example.com.").Rcode != dns.RcodeNameError {
 				t.Error("Expected the name to be blocked now")
 			}
-			if n := strings.Count(c.Output(), "Listed too late"); n != 1 {
-				t.Errorf("Expected one line, got %d in\n%s", n, c.Output())
-			}
+			testkit.Equal(t, "lines", strings.Count(c.Output(), "Listed too late"), 1)
 		})
 	}
 }

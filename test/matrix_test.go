@@ -17,6 +17,7 @@ import (
 	_ "github.com/coredns/coredns/plugin/tls"
 
 	"github.com/miekg/dns"
+	"github.com/quic-go/quic-go/http3"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
@@ -59,35 +60,20 @@ func asksOf(t *testing.T, host string, patience time.Duration) map[string]func(*
 		all[strings.ToLower(tr.name)] = func(m *dns.Msg) (*dns.Msg, error) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			exchange, conn, err := tr.dial(ctx, fmt.Sprintf("%s:%d", host, tr.port), &tls.Config{InsecureSkipVerify: true}) // the certificate is our own
-			if err != nil {
-				return nil, err
-			}
-			defer conn.Close()
-			query, err := m.Pack()
-			if err != nil {
-				return nil, err
-			}
-			raw, err := exchange(query)
-			if tr.name == "HTTPS" {
-				_, raw, _ = bytes.Cut(raw, []byte("\n"))
-			}
-			answer := new(dns.Msg)
-			if err == nil {
-				err = answer.Unpack(raw)
-			}
-			return answer, err
+			return tr.ask(ctx, fmt.Sprintf("%s:%d", host, tr.port), &tls.Config{InsecureSkipVerify: true}, m) // the certificate is our own
 		}
 	}
 	return all
 }
 
-func askHTTPS(client *http.Client, address string, m *dns.Msg) (*dns.Msg, error) {
+func askHTTP3(_ context.Context, address string, trust *tls.Config, m *dns.Msg) (*dns.Msg, error) {
+	over := &http3.Transport{TLSClientConfig: trust}
+	defer over.Close()
 	raw, err := m.Pack()
 	if err != nil {
 		return nil, err
 	}
-	r, err := client.Post("https://"+address+"/dns-query", "application/dns-message", bytes.NewReader(raw))
+	r, err := (&http.Client{Transport: over, Timeout: 10 * time.Second}).Post("https://"+address+"/dns-query", "application/dns-message", bytes.NewReader(raw))
 	if err != nil {
 		return nil, err
 	}
@@ -214,9 +200,8 @@ func TestAnswersThatWouldNotFitLoseWordsNotRecords(t *testing.T) {
 	if !blocked || answer.Truncated || len(answer.Ns) != 1 || answer.Len() > 512 || !strings.HasPrefix(text, "blocklist long-") {
 		t.Errorf("Expected an answer of 512 bytes with as much text as fits, got %d bytes and %q", answer.Len(), text)
 	}
-	if answer, err = asks["tcp"](m); err != nil {
-		t.Fatal(err)
-	}
+	answer, err = asks["tcp"](m)
+	testkit.Must(t, err)
 	if text, _ := ede(answer); len(text) != 200 {
 		t.Errorf("Expected a text of 200 bytes over TCP, got %d", len(text))
 	}
@@ -224,14 +209,11 @@ func TestAnswersThatWouldNotFitLoseWordsNotRecords(t *testing.T) {
 
 func TestPaddingIsAnsweredWithPadding(t *testing.T) {
 	asks := transports(t, blockList(t, "blocked.example"))
-	m := new(dns.Msg).SetQuestion("www.blocked.example.", dns.TypeA)
-	m.SetEdns0(1232, false)
+	m := query("www.blocked.example.", dns.TypeA)
 	m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_PADDING{Padding: make([]byte, 20)}}
 	for transport, ask := range asks {
 		answer, err := ask(m)
 		testkit.Must(t, err)
-		if padded := answer.Len()%468 == 0; padded != (transport != "udp") {
-			t.Errorf("%s: Expected padding everywhere but over UDP, got %d bytes", transport, answer.Len())
-		}
+		testkit.Equal(t, transport+": padding everywhere but over UDP", answer.Len()%468 == 0, transport != "udp")
 	}
 }

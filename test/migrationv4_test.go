@@ -46,6 +46,8 @@ func TestMigrationOfAListOfMixedLengthsStartsAnew(t *testing.T) {
 	w.google.AddThreat("long.example.com/", sbv5.ThreatType_MALWARE)
 	w.protocol = protocol.DialectV4
 	w.run()
+	w.wantBlocked("long.example.com.", dns.TypeA, w.blames("malware"))
+	w.wantOneSearch(long[:5]) // version 4 asks in the length that is stored
 	w.google.Publish("mw-4b", [][]byte{long[:4]})
 	w.protocol = protocol.DialectV5
 	testkit.Must(t, w.reload(w.corefile()))
@@ -59,49 +61,13 @@ func TestMigrationOfAListOfMixedLengthsStartsAnew(t *testing.T) {
 	}
 }
 
-func TestVersion4AsksInTheLengthThatIsStored(t *testing.T) {
-	w := newWorld(t)
-	w.protocol = protocol.DialectV4
-	long := sha256.Sum256([]byte("long.example.com/"))
-	w.google.Publish("se-4b", [][]byte{long[:7]})
-	w.google.AddThreat("long.example.com/", sbv5.ThreatType_SOCIAL_ENGINEERING)
-	w.run()
-	w.wantBlocked("www.long.example.com.", dns.TypeA, phishing)
-	searches := w.searches()
-	if len(searches) != 1 || len(searches[0].Prefixes) != 1 || string(searches[0].Prefixes[0]) != string(long[:7]) {
-		t.Errorf("Expected one search for %x, got %+v", long[:7], searches)
-	}
-}
-
-// During the minimum wait of fullHashes.find nothing is sent, and a candidate
-// passes.
-func TestVersion4WaitsBetweenSearches(t *testing.T) {
-	w := newWorld(t)
-	w.protocol = protocol.DialectV4
-	w.threaten("evil.example.com/", "worse.example.com/")
-	w.google.SetFindWait(time.Hour)
-	w.run()
-	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
-	w.wantPassed("worse.example.com.", dns.TypeA)
-	w.wantBlocked("evil.example.com.", dns.TypeA, phishing) // from the cache
-	w.restart(w.corefile())
-	w.wantPassed("evil.example.com.", dns.TypeA)
-	if n := len(w.searches()); n != 1 {
-		t.Errorf("Expected one search, the wait being kept over a restart, got %d", n)
-	}
-}
-
 func TestVersion4AsksForAPowerOfTwo(t *testing.T) {
 	lines := testkit.Capture(t)
 	w := newWorld(t)
 	w.protocol = protocol.DialectV4
 	w.run("max_entries 5000")
-	if got := w.fetches()[0].MaxDatabase; got != 4096 {
-		t.Errorf("Expected to ask for 4096 entries at most, got %d", got)
-	}
-	if got := lines.About("max_entries 5000 is rounded to 4096"); len(got) != 1 {
-		t.Errorf("Expected one line that says so, got %q", got)
-	}
+	testkit.Equal(t, "entries that are asked for", w.fetches()[0].MaxDatabase, 4096)
+	lines.Only(t, "max_entries 5000 is rounded to 4096")
 }
 
 // After a reload into version 5 that failed, the next one takes over what version 4 holds now.

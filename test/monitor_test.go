@@ -39,9 +39,7 @@ func TestLogSaysWhoAskedForWhatAndWhyItIsBlocked(t *testing.T) {
 		{"alias.example.net.", dns.TypeAAAA, "Blocked alias.example.net. AAAA for 127.0.0.1" + threat + "cache"},
 		{"blocked.example.org.", dns.TypeA, "Blocked blocked.example.org. A for 127.0.0.1: blocklist own.txt, expression blocked.example.org/, list " + own + ", decided by block"},
 	} {
-		if m := w.ask(tc.name, tc.qtype); !isBlocked(m) {
-			t.Errorf("Expected %s to be blocked, got\n%v", tc.name, m)
-		}
+		testkit.Equal(t, tc.name+" is blocked", isBlocked(w.ask(tc.name, tc.qtype)), true)
 		testkit.Until(w.t, "the line", func() bool { return len(lines.About(tc.name)) > 0 })
 		want := tc.want + ". A mistake? safebrowsing allow -for 1h " + strings.TrimSuffix(tc.name, ".")
 		if strings.Contains(want, own) {
@@ -53,9 +51,7 @@ func TestLogSaysWhoAskedForWhatAndWhyItIsBlocked(t *testing.T) {
 	}
 	w.wantBlocked("sb-test.example.", dns.TypeA, byOwn)
 	w.ask("evil.example.com.", dns.TypeMX)
-	if got := len(lines.About("safebrowsing: Blocked ")); got != 4 {
-		t.Errorf("Expected no line of a server block without log, and none of a name that passes, got %d lines: %q", got, lines.About("safebrowsing: Blocked "))
-	}
+	testkit.Equal(t, "lines: none of a server block without log, and none of a name that passes", len(lines.About("safebrowsing: Blocked ")), 4)
 }
 
 // Programs read the JSON form, so a line of it has just the fields that the example in the
@@ -68,9 +64,7 @@ func TestLogAsJSONIsAsDocumented(t *testing.T) {
 	w.wantBlocked("malware.example.", dns.TypeA, "blocklist blocklist.txt")
 	testkit.Until(w.t, "the line", func() bool { return len(lines.About(`{"time"`)) > 0 })
 	logged := lines.Only(t, `{"time"`)
-	if strings.Contains(logged, "[INFO]") {
-		t.Errorf("Expected nothing in front of the object, got %q", logged)
-	}
+	testkit.WantNone(t, logged, "[INFO]")
 	examples := documents(t)["docs/corefile.md"]
 	documented, _, _ := strings.Cut(examples[strings.Index(examples, `{"time"`):], "\n")
 	var got, want map[string]any
@@ -102,18 +96,13 @@ func TestShutdownSaysHowManyNamesWereLeftOutOfTheLog(t *testing.T) {
 // place of those on the internet.
 func (w *world) recipe(document, heading string, replace ...string) {
 	w.t.Helper()
-	_, text, ok := strings.Cut(documents(w.t)[document], "\n## "+heading+"\n")
-	text, _, _ = strings.Cut(text, "\n## ")
-	corefiles := blocks(text, "corefile")
-	if !ok || len(corefiles) != 1 {
-		w.t.Fatalf("Expected a section %q with one Corefile, got %d", heading, len(corefiles))
-	}
+	corefile := onlyBlock(w.t, sectionOf(w.t, document, heading), "corefile")
 	w.start(strings.NewReplacer(append(replace,
 		"bind 192.168.1.2\n", "bind "+w.host+"\n", "bind 127.0.0.1\n", "bind "+w.host+"\n", ". {", ".:0 {",
 		"api_key_file /etc/coredns/safebrowsing.key", "endpoint "+w.endpoint+"\n\tconfirm_timeout 10s\n\tdb "+w.db,
 		"testdata/", "../testdata/",
 		"forward . 9.9.9.9", "forward . "+w.upstream,
-	)...).Replace(corefiles[0]))
+	)...).Replace(corefile))
 }
 
 func TestRecipeOfOtherRulesForSomeClients(t *testing.T) {
@@ -124,9 +113,7 @@ func TestRecipeOfOtherRulesForSomeClients(t *testing.T) {
 	w.recipe("docs/network.md", "Other rules for some clients", "192.168.2.0/24", child+"/32")
 	w.updated(1)
 	for _, name := range []string{"malware.example.", "evil.example.com."} {
-		if m := w.askFrom(child, name); !isBlocked(m) {
-			t.Errorf("Expected %s to be blocked for children, got\n%v", name, m)
-		}
+		testkit.Equal(t, name+" is blocked for children", isBlocked(w.askFrom(child, name)), true)
 		if m := w.askFrom(adult, name); m.Rcode != dns.RcodeSuccess || len(m.Answer) == 0 {
 			t.Errorf("Expected %s to pass for adults, got\n%v", name, m)
 		}

@@ -23,18 +23,10 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// notify returns a file of deploy/notify.
-func notify(t *testing.T, name string) string {
-	t.Helper()
-	text, err := os.ReadFile("../deploy/notify/" + name)
-	testkit.Must(t, err)
-	return string(text)
-}
-
 // What Home Assistant reads from a server that runs is what it waits for, in good days and in bad ones.
 func TestRecipeOfHomeAssistant(t *testing.T) {
 	testkit.Long(t)
-	recipe := notify(t, "home-assistant.yaml")
+	recipe := file(t, "deploy/notify/home-assistant.yaml")
 	testkit.Must(t, yaml.Unmarshal([]byte(recipe), new(any)))
 	if !apart(t) {
 		return
@@ -63,11 +55,7 @@ func TestRecipeOfHomeAssistant(t *testing.T) {
 	if today := good["today"].(map[string]any); good["state"] != truth.Protected.String() || today["blocked"] != 1.0 {
 		t.Errorf("Expected to be protected and one blocked name, got %v", good)
 	}
-	for _, template := range []string{"value_json.state }}", "value_json.today.blocked }}", "state_attr('sensor.safe_browsing', 'headline')"} {
-		if !strings.Contains(recipe, template) {
-			t.Errorf("Expected %s in the recipe", template)
-		}
-	}
+	testkit.WantParts(t, recipe, "value_json.state }}", "value_json.today.blocked }}", "state_attr('sensor.safe_browsing', 'headline')")
 	for _, attribute := range list("json_attributes:") {
 		if _, ok := good[attribute]; !ok {
 			t.Errorf("There is no attribute %s", attribute)
@@ -113,7 +101,7 @@ func TestRecipeOfNtfyTellsEachChangeOnce(t *testing.T) {
 	if !apart(t) {
 		return
 	}
-	if !strings.Contains(notify(t, "ntfy"), "* * * * * root /usr/local/bin/ntfy ") {
+	if !strings.Contains(file(t, "deploy/notify/ntfy"), "* * * * * root /usr/local/bin/ntfy ") {
 		t.Error("cron looks for programs in /usr/bin and /bin only")
 	}
 	lines := testkit.Capture(t)
@@ -133,9 +121,7 @@ func TestRecipeOfNtfyTellsEachChangeOnce(t *testing.T) {
 		for len(topic.messages) > 0 {
 			got = append(got, <-topic.messages)
 		}
-		if !slices.Equal(got, wanted) {
-			t.Errorf("Expected the messages %q, got %q", wanted, got)
-		}
+		testkit.Equal(t, "messages", got, wanted)
 	}
 	w.made(url, `"state":"protected"`)
 	run()
@@ -159,27 +145,15 @@ func TestRecipeOfAlertmanagerSendsEachAlert(t *testing.T) {
 	program := testkit.Program(t, "prometheus-alertmanager")
 	topic := newTopic(t)
 	dir, address := t.TempDir(), testkit.FreeAddr(t)
-	config := strings.NewReplacer("https://ntfy.sh/TOPIC", topic.URL+"/dns", "group_wait: 30s", "group_wait: 0s").Replace(notify(t, "alertmanager.yml"))
-	var log bytes.Buffer
-	c := exec.Command(program, "--config.file", writeFile(t, dir, "alertmanager.yml", config), "--storage.path", dir, "--web.listen-address", address, "--cluster.listen-address=")
-	c.Stdout, c.Stderr = &log, &log
-	testkit.Must(t, c.Start())
-	t.Cleanup(func() {
-		c.Process.Kill()
-		c.Wait()
-		if t.Failed() {
-			t.Log(log.String())
-		}
-	})
-	rules, err := os.ReadFile("../deploy/prometheus/rules.yml")
-	testkit.Must(t, err)
+	config := strings.NewReplacer("https://ntfy.sh/TOPIC", topic.URL+"/dns", "group_wait: 30s", "group_wait: 0s").Replace(file(t, "deploy/notify/alertmanager.yml"))
+	startForwarder(t, program, "--config.file", writeFile(t, dir, "alertmanager.yml", config), "--storage.path", dir, "--web.listen-address", address, "--cluster.listen-address=")
 	var alerts []map[string]any
 	waiting := map[string]bool{}
 	alert := func(name string) {
 		alerts = append(alerts, map[string]any{"labels": map[string]string{"alertname": name, "instance": "192.168.1.2:9153"}, "annotations": map[string]string{"summary": "about " + name}})
 	}
 	alert("DiskFull")
-	for _, m := range regexp.MustCompile(`- alert: (\w+)`).FindAllStringSubmatch(string(rules), -1) {
+	for _, m := range regexp.MustCompile(`- alert: (\w+)`).FindAllStringSubmatch(file(t, "deploy/prometheus/rules.yml"), -1) {
 		alert(m[1])
 		waiting[m[1]] = true
 	}
@@ -215,7 +189,7 @@ func TestRecipeOfAlertmanagerSendsEachAlert(t *testing.T) {
 
 // Each field that the pipeline takes out of a line is in one that CoreDNS has written.
 func TestRecipeOfLokiReadsTheLog(t *testing.T) {
-	text := notify(t, "loki.alloy")
+	text := file(t, "deploy/notify/loki.alloy")
 	object := regexp.MustCompile(regexp.MustCompile(`!~ \\"([^"]+)\\""`).FindStringSubmatch(text)[1]) // the selector's
 	taken := []string{"threat"}                                                                       // which the query for an alert asks for
 	for _, fields := range regexp.MustCompile(`(?:expressions|values) = \{([^}]+)\}`).FindAllStringSubmatch(text, -1) {

@@ -2,11 +2,8 @@ package test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
-
-	"github.com/coredns/caddy"
 
 	"github.com/miekg/dns"
 
@@ -151,50 +148,7 @@ func TestWaitsOfAProtocolHoldWhenItComesBack(t *testing.T) {
 			m.from, m.to = m.to, m.from
 			m.make(t, w)
 			w.wantBlocked("evil.example.com.", dns.TypeA, w.blames("social engineering"))
-			if n := len(w.fetches()); n != asked {
-				t.Errorf("Expected no request before the minimum waits are over, got %d", n-asked)
-			}
-		})
-	}
-}
-
-// The rule of version 4 and of Web Risk knows no public suffixes.
-func TestVersion4AndWebRiskHaveTheirOwnRuleForNames(t *testing.T) {
-	for _, d := range protocol.Dialects()[1:] {
-		t.Run(d.Name, func(t *testing.T) {
-			w := newWorld(t)
-			w.protocol = d
-			w.threaten("co.uk/", "evil.example.com/")
-			w.start(w.corefile())
-			w.updated(w.perUpdate(3))
-			w.wantBlocked("example.co.uk.", dns.TypeA, w.blames("social engineering")) // whoever owns the suffix
-			w.wantBlocked("a.b.evil.example.com.", dns.TypeA, w.blames("social engineering"))
-			w.wantPassed("evil.example.net.", dns.TypeA)
-		})
-	}
-}
-
-// Their rules have the random delay after a start for searches, too.
-func TestVersion4AndWebRiskSearchAfterTheFirstContact(t *testing.T) {
-	for _, d := range protocol.Dialects() {
-		t.Run(d.Name, func(t *testing.T) {
-			w := newWorld(t)
-			w.protocol = d
-			w.threaten("evil.example.com/")
-			w.start(w.corefile())
-			w.updated(w.perUpdate(3))
-			w.stop()
-			w.google.ClientStarted()
-			firstContact(t, time.Hour)
-			w.start(w.corefile())
-			if d == protocol.DialectV5 {
-				w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
-				return
-			}
-			w.wantPassed("evil.example.com.", dns.TypeA)
-			if n := len(w.searches()); n != 0 {
-				t.Errorf("Expected no search, got %d", n)
-			}
+			testkit.Equal(t, "no request before the minimum waits are over", len(w.fetches()), asked)
 		})
 	}
 }
@@ -203,16 +157,4 @@ func TestVersion4AndWebRiskSearchAfterTheFirstContact(t *testing.T) {
 func firstContact(t *testing.T, d time.Duration) {
 	before := engines.SetFirstContact(func() time.Duration { return d })
 	t.Cleanup(func() { engines.SetFirstContact(before) })
-}
-
-// The waits are for a key: one block cannot ask by one version and another one by the
-// other.
-func TestTwoBlocksOfTwoProtocolsAreRefused(t *testing.T) {
-	w := newWorld(t)
-	both := w.corefile()
-	w.db, w.protocol = t.TempDir(), protocol.DialectWebRisk
-	both += strings.Replace(w.corefile(), ".:0", "example.com:0", 1)
-	if err := caddy.ValidateAndExecuteDirectives(input(both), nil, true); err == nil || !strings.Contains(err.Error(), "protocol, mode, lists") {
-		t.Errorf("Expected to be refused, got %v", err)
-	}
 }

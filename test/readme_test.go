@@ -27,7 +27,7 @@ const reference = "docs/corefile.md"
 func section(t *testing.T, heading string) string { return sectionOf(t, reference, heading) }
 
 // sectionOf returns a section of a document, without its heading.
-func sectionOf(t *testing.T, document, heading string) string {
+func sectionOf(t testing.TB, document, heading string) string {
 	t.Helper()
 	_, text, ok := strings.Cut(documents(t)[document], "\n## "+heading+"\n")
 	if !ok {

@@ -48,18 +48,14 @@ func TestARelayThatDiesIsReplacedAndTheLogSaysSoOnce(t *testing.T) {
 	w, second, sockets := newRelays(t, "evil.example.com/", "evil.example.net/", "evil.example.org/")
 	w.run()
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
-	if n := len(second.Requests("")); n != 0 {
-		t.Errorf("Expected no request to the second relay while the first one answers, got %d", n)
-	}
+	testkit.Equal(t, "no request to the second relay while the first one answers", len(second.Requests("")), 0)
 	sockets[0].CloseClientConnections()
 	sockets[0].Close()
 	w.wantBlocked("evil.example.net.", dns.TypeA, phishing)
 	w.wantBlocked("evil.example.org.", dns.TypeA, phishing)
 	testkit.WantParts(t, lines.Only(t, " fails: "), "[WARNING]", sockets[0].URL+" fails: ", sockets[1].URL+" is asked in its place", "is tried again, not before 20")
 	testkit.WantParts(t, lines.Only(t, "Safe Browsing v5 is on"), sockets[0].URL+", then "+sockets[1].URL)
-	if got := testkit.Metric(t, "list_entries", "endpoint", w.endpoint); got != 3 {
-		t.Errorf("Expected the label endpoint to have both URLs as before, got %v entries of all lists", got)
-	}
+	testkit.Equal(t, "entries of all lists, with both URLs in the label endpoint", testkit.Metric(t, "list_entries", "endpoint", w.endpoint), 3)
 }
 
 // Lists stay in force and keep their versions when relays are added, removed and put in

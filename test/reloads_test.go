@@ -148,11 +148,7 @@ func (r *reloading) protects() bool {
 	return err == nil && isBlocked(answer)
 }
 
-func threatQuery() *dns.Msg {
-	m := new(dns.Msg).SetQuestion("www.always.example.com.", dns.TypeA)
-	m.SetEdns0(1232, false)
-	return m
-}
+func threatQuery() *dns.Msg { return query("www.always.example.com.", dns.TypeA) }
 
 // ask asks as a stub resolver does: again, up to twice, if there is no answer. CoreDNS
 // closes a TCP connection, and the socket of UDP, while queries may be in their buffers.

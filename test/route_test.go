@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -49,9 +48,7 @@ func TestARouterIsProtectedSoonAfterItsRouteIsThere(t *testing.T) {
 	w.wantPassed("evil.example.net.", dns.TypeA)
 	time.Sleep(*routeAfter)
 	w.wantPassed("evil.example.net.", dns.TypeA)
-	if out, err := exec.Command("ip", "route", "add", "local", "198.51.100.0/24", "dev", "lo").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	inShell(t, "ip", "route", "add", "local", "198.51.100.0/24", "dev", "lo")
 	came := time.Now()
 	for !isBlocked(w.ask("evil.example.net.", dns.TypeA)) {
 		if time.Since(came) > routeWithin {

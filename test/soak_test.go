@@ -115,9 +115,7 @@ func soak(t *testing.T) {
 	stop.Store(true)
 	load.Wait()
 	w.stop()
-	if e, holders := engines.Count(); e != 0 || holders != 0 {
-		t.Errorf("Expected no engine after the shutdown, got %d with %d holders", e, holders)
-	}
+	wantEngines(t, 0, 0) // after the shutdown
 	var requests []int
 	for _, s := range all {
 		for i, server := range s.servers {

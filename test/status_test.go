@@ -29,16 +29,8 @@ func (w *world) made(url, part string) {
 
 func wantPage(t *testing.T, page string, parts, not []string) {
 	t.Helper()
-	for _, part := range parts {
-		if !strings.Contains(page, part) {
-			t.Errorf("Expected the page to have %q, got\n%s", part, page)
-		}
-	}
-	for _, part := range not {
-		if strings.Contains(page, part) {
-			t.Errorf("Expected the page not to have %q, got\n%s", part, page)
-		}
-	}
+	testkit.WantParts(t, page, parts...)
+	testkit.WantNone(t, page, not...)
 }
 
 func TestTheStatusPageSaysWhatProtectsAndWhatWasBlocked(t *testing.T) {
@@ -77,15 +69,11 @@ func TestTheStatusPageSaysWhatProtectsAndWhatWasBlocked(t *testing.T) {
 	} {
 		wantPage(t, get(t, url+"?host="+strings.ReplaceAll(host, " ", "+")), want, []string{"<script", map[bool]string{true: "no threat list", false: "<script"}[host == "suspected.example.net"]})
 	}
-	if got := len(w.searches()); got != searches {
-		t.Errorf("Expected the page to ask no server, got %d more searches", got-searches)
-	}
+	testkit.Equal(t, "searches: the page asks no server", len(w.searches()), searches)
 	testkit.Must(t, w.reload(w.corefile(page+" names", "block "+own, "budget 100", "monitor")))
 	w.made(url, "NOT protected")
 	wantPage(t, get(t, url), []string{"NOT protected", "The server block for . has monitor", "blocked.example.org"}, []string{"in part"})
-	if got := lines.About("The status page is at "); len(got) != 1 {
-		t.Errorf("Expected one page over the reload, got %q", got)
-	}
+	lines.Only(t, "The status page is at ")
 	testkit.Must(t, w.reload(w.corefile("budget 100")))
 	if response, err := http.Get(url); err == nil {
 		response.Body.Close()

@@ -3,7 +3,6 @@ package test
 import (
 	"crypto/sha256"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -34,32 +33,19 @@ func (w *world) mixed() map[string]int {
 	return widths
 }
 
-func TestFourBytesAreSentHoweverLongAnEntryIs(t *testing.T) {
+// A partial update, and a restart, keep a list of mixed lengths whole. Four bytes are sent however long an entry is.
+func TestAListOfMixedLengthsIsUpdatedAndKept(t *testing.T) {
 	for _, raw := range []bool{false, true} {
 		t.Run(fmt.Sprintf("raw %t", raw), func(t *testing.T) {
-			w := newRiskWorld(t)
-			w.google.SetRawAdditions(raw)
-			widths := w.mixed()
-			w.start(w.corefile())
-			w.updated(w.perUpdate(3))
-			for name := range widths {
-				before := len(w.searches())
-				w.wantBlocked(name+".example.com.", dns.TypeA, "suspected malware (Web Risk)")
-				hash := sha256.Sum256([]byte(name + ".example.com/"))
-				sent := w.searches()[before:]
-				if len(sent) != 1 || len(sent[0].Prefixes) != 1 || !slices.Equal(sent[0].Prefixes[0], hash[:4]) {
-					t.Errorf("%s: Expected one search for %x, got %+v", name, hash[:4], sent)
-				}
-			}
+			t.Parallel()
+			keepsMixedLengths(t, raw)
 		})
 	}
 }
 
-// A partial update, and a restart, keep a list of mixed lengths whole.
-func TestAListOfMixedLengthsIsUpdatedAndKept(t *testing.T) {
-	testkit.Long(t)
-	t.Parallel()
+func keepsMixedLengths(t *testing.T, raw bool) {
 	w := newRiskWorld(t)
+	w.google.SetRawAdditions(raw)
 	w.google.SetMinimumWait("mw-4b", time.Second)
 	widths := w.mixed()
 	w.run("lists mw-4b")
@@ -89,67 +75,29 @@ func TestAListOfMixedLengthsIsUpdatedAndKept(t *testing.T) {
 	check()
 	w.restart(w.corefile("lists mw-4b"))
 	check()
-}
-
-// A name that matches by two prefixes needs two searches: each takes one prefix only.
-func TestANameWithTwoPrefixesIsConfirmedByEitherSearch(t *testing.T) {
-	for _, confirmed := range []string{"example.com/", "evil.example.com/"} {
-		t.Run(confirmed, func(t *testing.T) {
-			w := newRiskWorld(t)
-			w.publish("se-4b", "example.com/", "evil.example.com/")
-			w.google.AddThreat(confirmed, sbv5.ThreatType_SOCIAL_ENGINEERING)
-			w.start(w.corefile())
-			w.updated(w.perUpdate(3))
-			w.wantBlocked("evil.example.com.", dns.TypeA, "suspected social engineering (Web Risk)")
-			for _, r := range w.searches() {
-				if len(r.Prefixes) != 1 {
-					t.Errorf("Expected one prefix a search, got %x", r.Prefixes)
-				}
-			}
-		})
+	for _, r := range w.searches() {
+		if len(r.Prefixes) != 1 || len(r.Prefixes[0]) != 4 {
+			t.Errorf("Expected four bytes, got %x", r.Prefixes)
+		}
 	}
 }
 
-// What extended coverage finds can be watched before it blocks: the list is in the log
-// line and in the metrics, though the threat is the same as for se-4b.
+// What extended coverage finds can be watched before it blocks: the list is in the log line, though the threat is the same as
+// for se-4b.
 func TestMonitorTellsExtendedCoverageApart(t *testing.T) {
 	lines := testkit.Capture(t)
-	for _, monitor := range []bool{true, false} {
-		t.Run(fmt.Sprintf("monitor %t", monitor), func(t *testing.T) {
-			lines.Forget()
-			w := newRiskWorld(t)
-			w.threaten("sure.example.com/")
-			w.publish("se-ext-4b", "maybe.example.com/")
-			w.google.SetMinimumWait("se-ext-4b", time.Hour)
-			w.google.AddExtendedThreat("maybe.example.com/")
-			properties, line := []string{"lists se-4b se-ext-4b"}, "Blocked %s A for 127.0.0.1: suspected social engineering (Web Risk)"
-			if monitor {
-				properties, line = append(properties, "monitor"), "Monitor: %s A for 127.0.0.1 would be blocked: suspected social engineering (Web Risk)"
-			} else {
-				properties = append(properties, "log")
-			}
-			unsafe := testkit.Metric(t, "verdicts_total", "verdict", "unsafe")
-			w.start(w.corefile(properties...))
-			w.updated(w.perUpdate(2))
-			for name, list := range map[string]string{"www.maybe.example.com.": "se-ext-4b", "www.sure.example.com.": "se-4b"} {
-				blocked := testkit.Metric(t, "blocked_total", "list", list)
-				if monitor {
-					w.wantPassed(name, dns.TypeA)
-				} else {
-					w.wantBlocked(name, dns.TypeA, "suspected social engineering (Web Risk)")
-				}
-				testkit.Until(w.t, "the line", func() bool { return len(lines.About(fmt.Sprintf(line, name))) == 1 })
-				testkit.WantParts(t, lines.Only(t, fmt.Sprintf(line, name)), ", list "+list+", decided by server")
-				want := 1.0
-				if monitor {
-					want = 0
-				}
-				if got := testkit.Metric(t, "blocked_total", "list", list) - blocked; got != want {
-					t.Errorf("%s: Expected %v to be counted as blocked, got %v", list, want, got)
-				}
-			}
-			testkit.Until(w.t, "the verdicts", func() bool { return testkit.Metric(t, "verdicts_total", "verdict", "unsafe")-unsafe == 2 })
-		})
+	w := newRiskWorld(t)
+	w.threaten("sure.example.com/")
+	w.publish("se-ext-4b", "maybe.example.com/")
+	w.google.SetMinimumWait("se-ext-4b", time.Hour)
+	w.google.AddExtendedThreat("maybe.example.com/")
+	w.start(w.corefile("lists se-4b se-ext-4b", "monitor"))
+	w.updated(w.perUpdate(2))
+	for name, list := range map[string]string{"www.maybe.example.com.": "se-ext-4b", "www.sure.example.com.": "se-4b"} {
+		w.wantPassed(name, dns.TypeA)
+		line := "Monitor: " + name + " A for 127.0.0.1 would be blocked: suspected social engineering (Web Risk)"
+		testkit.Until(w.t, "the line", func() bool { return len(lines.About(line)) == 1 })
+		testkit.WantParts(t, lines.Only(t, line), ", list "+list+", decided by server")
 	}
 }
 

@@ -5,6 +5,7 @@
 package test
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"crypto/x509"
 	"errors"
@@ -315,9 +316,31 @@ func (w *world) ask(name string, qtype uint16) *dns.Msg {
 
 func (w *world) askOver(network, name string, qtype uint16) *dns.Msg {
 	w.t.Helper()
-	m := new(dns.Msg).SetQuestion(name, qtype)
-	m.SetEdns0(1232, false)
-	return w.exchange(network, m)
+	return w.exchange(network, query(name, qtype))
+}
+
+// query asks for a name as a client that takes Extended DNS Errors.
+func query(name string, qtype uint16) *dns.Msg {
+	return new(dns.Msg).SetQuestion(name, qtype).SetEdns0(1232, false)
+}
+
+// clientAt is a client at an address of this machine.
+func clientAt(address string) *dns.Client {
+	return &dns.Client{Timeout: patience, Dialer: &net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(address)}}}
+}
+
+// file returns a file of the repository.
+func file(t testing.TB, name string) string {
+	t.Helper()
+	return testkit.Read(t, "../"+name)
+}
+
+// wantEngines fails unless this process has so many engines, which so many server blocks hold.
+func wantEngines(t *testing.T, n, holders int) {
+	t.Helper()
+	if e, h := engines.Count(); e != n || h != holders {
+		t.Errorf("Expected %d engines with %d holders, got %d with %d", n, holders, e, h)
+	}
 }
 
 func (w *world) exchange(network string, m *dns.Msg) *dns.Msg {
@@ -384,12 +407,15 @@ func (w *world) perUpdate(lists int) int {
 }
 
 // fetches and searches return the requests of a method, in whichever protocol.
-func (w *world) fetches() []protocoltest.Request {
-	return w.google.Requests("update")
-}
+func (w *world) fetches() []protocoltest.Request  { return w.google.Requests("update") }
+func (w *world) searches() []protocoltest.Request { return w.google.Requests("search") }
 
-func (w *world) searches() []protocoltest.Request {
-	return w.google.Requests("search")
+// wantOneSearch fails unless the server was asked once, about one prefix.
+func (w *world) wantOneSearch(prefix []byte) {
+	w.t.Helper()
+	if all := w.searches(); len(all) != 1 || len(all[0].Prefixes) != 1 || !bytes.Equal(all[0].Prefixes[0], prefix) {
+		w.t.Errorf("Expected one search for %x, got %+v", prefix, all)
+	}
 }
 
 // engine returns the engine that asks this world's server, or nil.
