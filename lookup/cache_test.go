@@ -110,7 +110,7 @@ func TestCacheBeatsTheLists(t *testing.T) {
 
 func TestThreatsAreLookedForUntilTheLastExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cache := newTestCache(t)
+		cache := newCache(10)
 		hash, other := HashExpression("example.com/"), HashExpression("example.org/")
 		put := func(size int, ttl time.Duration) {
 			threat := lasting(ttl, isThreat("example.com/", Malware))
@@ -143,98 +143,11 @@ func TestThreatsAreLookedForUntilTheLastExpires(t *testing.T) {
 		if cache.mayThreaten(&hash) || !cache.mayThreaten(&other) {
 			t.Error("the next threat does not take the place of those that have expired")
 		}
-	})
-}
-
-func TestUnconfiguredThreatsNeverBlock(t *testing.T) {
-	tests := []struct {
-		name            string
-		enabled, listed []Threat
-		want            Threat
-	}{
-		{"all by default", nil, []Threat{PotentiallyHarmfulApplication}, PotentiallyHarmfulApplication},
-		{"the only one", []Threat{Malware}, []Threat{Malware}, Malware},
-		{"another one", []Threat{Malware}, []Threat{SocialEngineering}, NoThreat},
-		{"one of two", []Threat{UnwantedSoftware}, []Threat{Malware, UnwantedSoftware}, UnwantedSoftware},
-		{"the first of two", []Threat{Malware, UnwantedSoftware}, []Threat{UnwantedSoftware, Malware}, Malware},
-		{"none is left of the full hash", nil, nil, NoThreat},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			var enabled Threats
-			for _, threat := range tt.enabled {
-				enabled = enabled.With(threat)
-			}
-			srv := &server{t: t}
-			srv.knows(time.Hour, isThreat("example.com/", tt.listed...))
-			c := checkerOf(t, Config{Searcher: srv, Threats: enabled}, "example.com/")
-			for _, by := range []Decider{ByServer, ByCache} {
-				got := decide(t, c, "example.com.")
-				if got.Threat != tt.want || (got.Verdict == Unsafe) != (tt.want != NoThreat) || got.By != by {
-					t.Errorf("%+v, want threat %q by %v", got, tt.want, by)
-				}
-			}
-		})
-	}
-}
-
-func TestForeignFullHashesCountForNothing(t *testing.T) {
-	srv := &server{t: t}
-	asked, foreign := "example.com/", "foreign.example/"
-	neighbour := isThreat(asked, Malware) // the same prefix, another full hash
-	neighbour.Hash[31] ^= 1
-	srv.always(Answer{TTL: time.Hour, Threats: []ThreatHash{isThreat(foreign, Malware), neighbour}}, nil)
-	database := databaseOf(listOf("list", asked))
-	c := checkerOf(t, Config{Database: database, Searcher: srv})
-	if got := decide(t, c, "example.com."); got != (Decision{By: ByServer}) {
-		t.Errorf("what was asked: %+v, want safe by server", got)
-	}
-	if got := decide(t, c, "foreign.example."); got != (Decision{By: ByList}) {
-		t.Errorf("what was not: %+v, want safe by list", got)
-	}
-	if c.cache.answers.Contains(HashExpression(foreign).Prefix(4)) {
-		t.Error("a prefix that was not asked for is cached")
-	}
-
-	// It counts for nothing even once that prefix is suspected too.
-	srv.knows(time.Hour)
-	database.Publish([]List{listOf("list", asked, foreign)})
-	if got := decide(t, c, "foreign.example."); got != (Decision{By: ByServer}) {
-		t.Errorf("when suspected: %+v, want safe by server", got)
-	}
-}
-
-func TestDecisionsTellWhatLedToThem(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := &server{t: t}
-		srv.knows(10*time.Minute, isThreat("example.com/", UnwantedSoftware), isThreat("u.github.io/", Malware))
-		c := checkerOf(t, Config{Searcher: srv}, "example.com/", "u.github.io/", "innocent.example/")
-		expires := time.Now().Add(10 * time.Minute)
-		tests := []struct {
-			name, qname string
-			want        Decision
-		}{
-			{"clean", "clean.example.", Decision{By: ByList}},
-			{"private", "nas.local.", Decision{}},
-			{"a parent is listed", "a.b.example.com.", Decision{
-				Verdict: Unsafe, By: ByServer, Threat: UnwantedSoftware, List: "list", Expression: "example.com/", Expires: expires,
-			}},
-			{"a sibling of it", "www.example.com.", Decision{
-				Verdict: Unsafe, By: ByCache, Threat: UnwantedSoftware, List: "list", Expression: "example.com/", Expires: expires,
-			}},
-			{"the host is listed", "u.github.io.", Decision{
-				Verdict: Unsafe, By: ByServer, Threat: Malware, List: "list", Expression: "u.github.io/", Expires: expires,
-			}},
-			{"behind a hidden label", `a\.b.example.com.`, Decision{
-				Verdict: Unsafe, By: ByCache, Threat: UnwantedSoftware, List: "list", Expression: "example.com/", Expires: expires,
-			}},
-			{"only the prefix is listed", "innocent.example.", Decision{By: ByServer}},
-			{"that again", "innocent.example.", Decision{By: ByCache}},
-		}
-		for _, tt := range tests {
-			if got := decide(t, c, tt.qname); got != tt.want {
-				t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
-			}
+		time.Sleep(maxVerdictAge + 1) // the next bits are in the other word
+		put(4, time.Minute)
+		time.Sleep(time.Minute + 1)
+		if cache.sweep(time.Now()); cache.mayThreaten(&hash) || cache.mayThreaten(&other) || cache.anyThreat.Load() {
+			t.Error("bits are left when all threats have expired")
 		}
 	})
 }

@@ -8,7 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unsafe"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // threatsBehind returns n full hashes that begin with the same four bytes. The first is the hash of the expression.
@@ -43,20 +44,6 @@ func TestMoreThan256FullHashesOfAPrefixAreUsedButNotKept(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatIsTooLongSupersedesOthers(t *testing.T) {
-	hash, now := HashExpression("example.com/"), time.Now()
-	for _, size := range []int{4, 5} {
-		c := newTestCache(t)
-		c.put(hash.Prefix(4), serverAnswer{received: now.Add(-time.Minute), ttl: time.Hour})
-		c.put(hash.Prefix(size), serverAnswer{received: now, ttl: time.Hour, threats: threatsBehind("example.com/", 300)})
-		for _, at := range []time.Time{now, now.Add(time.Second)} {
-			if answer, ok := c.get(hash, at); ok {
-				t.Errorf("prefix of %d bytes: the answer before is used: %+v", size, answer)
-			}
-		}
-	}
-}
-
 // The cache holds no more full hashes than prefixes. It forgets the least recently used prefixes first.
 func TestTheCacheIsBoundedInFullHashes(t *testing.T) {
 	c := newCache(1000)
@@ -83,9 +70,7 @@ func TestTheCacheIsBoundedInFullHashes(t *testing.T) {
 
 // docs/reliability.md, "Bounds": 300 bytes a prefix, and half a megabyte at least.
 func TestTheCacheIsBoundedInBytes(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: it takes long")
-	}
+	testkit.Long(t)
 	const capacity = 50_000
 	for _, n := range []int{0, 1, 256} {
 		before := heap()
@@ -111,18 +96,6 @@ func heap() int {
 	return int(m.HeapAlloc)
 }
 
-// apart moves the wall clock of t but not its monotonic clock. Package time cannot do
-// that; the seconds are in the upper bits of its first word.
-func apart(t *testing.T, at time.Time, seconds int64) time.Time {
-	t.Helper()
-	moved := at
-	*(*uint64)(unsafe.Pointer(&moved)) += uint64(seconds) << 30
-	if moved.Sub(at) != 0 || moved.Round(0).Sub(at.Round(0)) != time.Duration(seconds)*time.Second {
-		t.Fatalf("the clocks are not apart: %s and %s", at, moved)
-	}
-	return moved
-}
-
 // The monotonic clock stops while a machine is suspended, and an operator may set the
 // wall clock back. An answer has expired if it has expired on either clock.
 func TestAnAnswerEndsByEitherClock(t *testing.T) {
@@ -131,34 +104,27 @@ func TestAnAnswerEndsByEitherClock(t *testing.T) {
 	for _, test := range []struct {
 		name      string
 		monotonic time.Duration
-		wall      int64 // seconds more than that
+		wall      time.Duration // more than that
 		want      bool
 	}{
 		{"a minute later", time.Minute, 0, true},
 		{"30 minutes later", 30 * time.Minute, 0, true},
 		{"a second more", 30*time.Minute + time.Second, 0, false},
-		{"a minute later, half of it asleep", 30 * time.Second, 30, true},
-		{"a minute later, after a sleep of 30 minutes", time.Minute, 30 * 60, false},
-		{"a minute later, after a sleep of a night", time.Minute, 8 * 3600, false},
-		{"an hour later, the clock set back by an hour", time.Hour, -3600, false},
+		{"a minute later, half of it asleep", 30 * time.Second, 30 * time.Second, true},
+		{"a minute later, after a sleep of 30 minutes", time.Minute, 30 * time.Minute, false},
+		{"a minute later, after a sleep of a night", time.Minute, 8 * time.Hour, false},
+		{"an hour later, the clock set back by an hour", time.Hour, -time.Hour, false},
 	} {
-		c := newTestCache(t)
-		threat := ThreatHash{Hash: hash, Threats: AllThreats, TTL: 24 * time.Hour}
-		c.put(hash.Prefix(4), serverAnswer{received: asked, ttl: time.Minute, threats: []ThreatHash{threat}})
-		now := apart(t, asked.Add(test.monotonic), test.wall)
+		c := newCache(10)
+		threats := []ThreatHash{{Hash: hash, Threats: AllThreats, TTL: 24 * time.Hour}}
+		c.put(hash.Prefix(4), serverAnswer{received: asked, ttl: time.Minute, threats: threats})
+		if threats[0].TTL != 24*time.Hour {
+			t.Error("the cache shortens the TTL in the answer itself, not in its copy")
+		}
+		now := testkit.ClockSet(asked.Add(test.monotonic), test.wall)
 		if _, ok := c.get(hash, now); ok != test.want {
 			t.Errorf("%s: the threat is answered: %v, want %v", test.name, ok, test.want)
 		}
-	}
-}
-
-// The cache shortens the TTL of a threat in its own copy of the answer.
-func TestPutLeavesTheAnswerAsItIs(t *testing.T) {
-	c, hash := newTestCache(t), HashExpression("example.com/")
-	threats := []ThreatHash{{Hash: hash, Threats: AllThreats, TTL: time.Hour}}
-	c.put(hash.Prefix(4), serverAnswer{received: time.Now(), ttl: time.Hour, threats: threats})
-	if threats[0].TTL != time.Hour {
-		t.Errorf("the TTL is %s", threats[0].TTL)
 	}
 }
 
@@ -166,13 +132,6 @@ func TestPutLeavesTheAnswerAsItIs(t *testing.T) {
 func neighbour(hash FullHash, n int) FullHash {
 	hash[n] ^= 0x80
 	return hash
-}
-
-// newTestCache returns a cache of ten answers.
-func newTestCache(t *testing.T) *cache {
-	t.Helper()
-	c := newCache(10)
-	return c
 }
 
 func TestTheYoungestAnswerCountsWhateverItsLength(t *testing.T) {
@@ -203,10 +162,12 @@ func TestTheYoungestAnswerCountsWhateverItsLength(t *testing.T) {
 		{"the same prefix again", []put{{4, time.Hour, threat(time.Minute)}, {4, time.Hour, nil}}, true, false},
 		{"a shorter prefix later, for once only", []put{{5, time.Hour, nil}, {4, 0, threat(0)}}, false, false},
 		{"the same prefix again, for once only", []put{{4, time.Hour, nil}, {4, 0, threat(0)}}, false, false},
+		{"a longer prefix later, too long to keep", []put{{4, time.Hour, nil}, {5, time.Hour, threatsBehind("example.com/", 300)}}, false, false},
+		{"the same prefix again, too long to keep", []put{{4, time.Hour, nil}, {4, time.Hour, threatsBehind("example.com/", 300)}}, false, false},
 	}
 	for _, tt := range tests {
 		inBubble(t, tt.name, func(t *testing.T) {
-			c := newTestCache(t)
+			c := newCache(10)
 			for _, p := range tt.puts {
 				c.put(hash.Prefix(p.size), serverAnswer{received: time.Now(), ttl: p.ttl, threats: p.threats})
 				time.Sleep(time.Second)
@@ -246,7 +207,7 @@ func TestEachFullHashHasItsOwnLife(t *testing.T) {
 	}
 	for _, tt := range tests {
 		inBubble(t, tt.name, func(t *testing.T) {
-			c := newTestCache(t)
+			c := newCache(10)
 			c.put(hash.Prefix(4), serverAnswer{received: time.Now(), ttl: tt.negative, threats: tt.threats})
 			time.Sleep(tt.after)
 			if _, ok := c.get(hash, time.Now()); ok != tt.ok {
@@ -259,59 +220,25 @@ func TestEachFullHashHasItsOwnLife(t *testing.T) {
 	}
 }
 
-// Confirmed is the time of an answer with or without a threat, while it may be used.
+// An answer with or without a threat is told of while it may be used.
 func TestConfirmedIsTheTimeOfACachedAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := &server{t: t}
 		srv.knows(time.Minute, isThreat("bad.example/", Malware))
 		c := checkerOf(t, Config{Searcher: srv}, "bad.example/", "good.example/")
-		asked := time.Now()
 		decide(t, c, "bad.example.")
 		decide(t, c, "good.example.")
-		for _, after := range []time.Duration{0, time.Minute, 1} {
-			time.Sleep(after)
-			want := asked
-			if after == 1 { // the TTL has ended
-				want = time.Time{}
-			}
-			for _, expression := range []string{"bad.example/", "good.example/"} {
+		asked := time.Now()
+		for _, at := range []time.Time{asked, asked.Add(time.Minute), {}} { // then the TTL has ended
+			time.Sleep(max(1, time.Until(at)))
+			for expression, want := range map[string]time.Time{"bad.example/": asked, "good.example/": asked, "other.example/": {}} {
+				if at.IsZero() {
+					want = time.Time{}
+				}
 				if got := c.Confirmed(expression); !got.Equal(want) {
 					t.Errorf("%s, after %s: confirmed at %s, want %s", expression, time.Since(asked), got, want)
 				}
 			}
-			if got := c.Confirmed("other.example/"); !got.IsZero() {
-				t.Errorf("a host that was not asked about is confirmed at %s", got)
-			}
 		}
 	})
-}
-
-// When every threat has expired no bit is left in either word: a bit that stays makes
-// queries slow.
-func TestNoBitOutlivesTheThreats(t *testing.T) {
-	c := newCache(10)
-	hash, now := HashExpression("example.com/"), time.Now()
-	for range 2 { // the second is in the other word
-		now = now.Add(maxVerdictAge + 1)
-		c.put(hash.Prefix(4), serverAnswer{received: now, ttl: time.Hour, threats: []ThreatHash{{Hash: hash, Threats: AllThreats, TTL: time.Minute}}})
-		if !c.mayThreaten(&hash) {
-			t.Error("the cache does not know of its threat")
-		}
-		c.sweep(now.Add(time.Minute + 1))
-		if n := len(bitsOf(c)); n != 0 || c.anyThreat.Load() {
-			t.Errorf("%d bits of expired threats are left", n)
-		}
-	}
-}
-
-// bitsOf returns the words of threatBits that have a bit set.
-func bitsOf(c *cache) (words []uint64) {
-	for i := range c.threatBits {
-		for j := range c.threatBits[i] {
-			if word := c.threatBits[i][j].Load(); word != 0 {
-				words = append(words, word)
-			}
-		}
-	}
-	return words
 }

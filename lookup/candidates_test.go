@@ -1,22 +1,10 @@
 package lookup
 
 import (
-	"errors"
 	"slices"
 	"testing"
 	"time"
 )
-
-// A host in no list is safe if the server does not answer, and the decision says why.
-func TestAHostInNoListIsSafeIfTheServerDoesNotAnswer(t *testing.T) {
-	srv := &server{t: t}
-	broken := errors.New("status 500")
-	srv.always(Answer{}, broken)
-	c := checkerOf(t, Config{Mode: NoStorage, Searcher: srv, PerSearch: 1}, "other.example/")
-	if got, want := decide(t, c, "www.example.com."), (Decision{Verdict: Safe, By: ByError, Err: broken}); got != want {
-		t.Errorf("%+v, want %+v", got, want)
-	}
-}
 
 // Limited says what Wait says if no search is admitted.
 func TestLimitedCandidatesAreThoseOfWhichNoneIsAdmitted(t *testing.T) {
@@ -80,9 +68,10 @@ func TestPrefixesAreAskedAsTheyAreStored(t *testing.T) {
 	tests := []struct {
 		name  string
 		lists []List
-		first string // the list in the decision
+		first string // the list in the decision; "": none, in a mode that asks about every host
 		size  int    // bytes of the prefix that is sent with AsStored
 	}{
+		{"in no list", []List{storedAs(t, "a", "example.net/", 8)}, "", 4},
 		{"four bytes", []List{storedAs(t, "a", host, 4)}, "a", 4},
 		{"five bytes", []List{storedAs(t, "a", host, 5)}, "a", 5},
 		{"a whole hash", []List{storedAs(t, "a", host, 32)}, "a", 32},
@@ -97,7 +86,8 @@ func TestPrefixesAreAskedAsTheyAreStored(t *testing.T) {
 			t.Run(tt.name+map[bool]string{true: ", as stored", false: ", in four bytes"}[asStored], func(t *testing.T) {
 				srv := &server{t: t}
 				srv.knows(time.Hour, isThreat(host, Malware))
-				c := checkerOf(t, Config{Database: databaseOf(tt.lists...), Searcher: srv, AsStored: asStored})
+				mode := map[bool]Mode{true: NoStorage, false: Local}[tt.first == ""]
+				c := checkerOf(t, Config{Database: databaseOf(tt.lists...), Searcher: srv, AsStored: asStored, Mode: mode})
 				if got := decide(t, c, "example.com."); got.Verdict != Unsafe || got.List != tt.first {
 					t.Errorf("%+v, want unsafe, of list %s", got, tt.first)
 				}
@@ -110,99 +100,6 @@ func TestPrefixesAreAskedAsTheyAreStored(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-// TestHostsInNoListAreAskedInFourBytes tests the modes that ask about hosts that no list holds.
-func TestHostsInNoListAreAskedInFourBytes(t *testing.T) {
-	srv := &server{t: t}
-	c := checkerOf(t, Config{Database: databaseOf(storedAs(t, "a", "example.com/", 8)), Searcher: srv, AsStored: true, Mode: NoStorage})
-	decide(t, c, "www.example.com.")
-	want := []Prefix{HashExpression("www.example.com/").Prefix(4), HashExpression("example.com/").Prefix(8)}
-	if got := srv.searches(); len(got) != 1 || !slices.Equal(got[0], want) {
-		t.Errorf("asked for %x, want %x", got, want)
-	}
-}
-
-// inFrames marks a threat FRAME_ONLY.
-func inFrames(t ThreatHash) ThreatHash {
-	t.FrameOnly = true
-	return t
-}
-
-func TestFrameOnlyThreatsBlockAndAreMarked(t *testing.T) {
-	const name, parent = "www.example.com/", "example.com/"
-	outcome := func(threat Threat, expression string, frameOnly bool) Decision {
-		return Decision{Verdict: Unsafe, Threat: threat, Expression: expression, FrameOnly: frameOnly}
-	}
-	tests := []struct {
-		name    string
-		threats []ThreatHash
-		want    Decision
-	}{
-		{"none", nil, Decision{}},
-		{"not marked", []ThreatHash{isThreat(name, Malware)}, outcome(Malware, name, false)},
-		{"marked", []ThreatHash{inFrames(isThreat(name, Malware))}, outcome(Malware, name, true)},
-		{"marked, then not, in one full hash", []ThreatHash{inFrames(isThreat(name, Malware)), isThreat(name, SocialEngineering)},
-			outcome(SocialEngineering, name, false)},
-		{"not marked, then marked, in one full hash", []ThreatHash{isThreat(name, SocialEngineering), inFrames(isThreat(name, Malware))},
-			outcome(SocialEngineering, name, false)},
-		{"a domain that is marked, of a name that is not", []ThreatHash{isThreat(name, Malware), inFrames(isThreat(parent, Malware))},
-			outcome(Malware, name, false)},
-		{"a name that is marked, in a domain that is not", []ThreatHash{inFrames(isThreat(name, Malware)), isThreat(parent, Malware)},
-			outcome(Malware, name, true)},
-		{"a threat that nobody wants to be protected from", []ThreatHash{isThreat(name, UnwantedSoftware), inFrames(isThreat(name, Malware))},
-			outcome(Malware, name, true)},
-		{"a marked threat that nobody wants to be protected from", []ThreatHash{inFrames(isThreat(name, UnwantedSoftware))}, Decision{}},
-	}
-	for _, tt := range tests {
-		srv := &server{t: t}
-		srv.knows(time.Hour, tt.threats...)
-		c := checkerOf(t, Config{Searcher: srv, Threats: Threats(0).With(Malware).With(SocialEngineering)}, name, parent)
-		for _, by := range []Decider{ByServer, ByCache} {
-			got, want := decide(t, c, "www.example.com."), tt.want
-			if want.By = by; want.Verdict == Unsafe {
-				want.List, want.Expires = "list", got.Expires
-			}
-			if got != want {
-				t.Errorf("%s: got %+v, want %+v", tt.name, got, want)
-			}
-		}
-	}
-}
-
-// Version 4 and Web Risk name each threat of a full hash in an entry of its own, version 5 all in one.
-func TestADecisionNamesAllThreatsOfItsExpression(t *testing.T) {
-	const name = "www.example.com/"
-	lasting := func(h ThreatHash, ttl time.Duration) ThreatHash {
-		h.TTL = ttl
-		return h
-	}
-	both := isThreat(name, Malware)
-	both.Threats = both.Threats.With(SocialEngineering)
-	for _, tc := range []struct {
-		name    string
-		threats []ThreatHash
-		want    []Threat
-		lasts   time.Duration
-	}{
-		{"one", []ThreatHash{lasting(isThreat(name, SocialEngineering), time.Minute)}, []Threat{SocialEngineering}, time.Minute},
-		{"two in one entry", []ThreatHash{lasting(both, time.Minute)}, []Threat{Malware, SocialEngineering}, time.Minute},
-		{"two in two entries, until the first ends", []ThreatHash{lasting(isThreat(name, SocialEngineering), time.Minute), lasting(isThreat(name, Malware), time.Second)}, []Threat{Malware, SocialEngineering}, time.Second},
-		{"one that is marked FRAME_ONLY, besides another", []ThreatHash{inFrames(isThreat(name, Malware)), lasting(isThreat(name, SocialEngineering), time.Minute)}, []Threat{SocialEngineering}, time.Minute},
-		{"one that is not asked for, besides another", []ThreatHash{isThreat(name, UnwantedSoftware), lasting(isThreat(name, SocialEngineering), time.Minute)}, []Threat{SocialEngineering}, time.Minute},
-	} {
-		inBubble(t, tc.name, func(t *testing.T) {
-			srv := &server{t: t}
-			srv.knows(time.Hour, tc.threats...)
-			c := checkerOf(t, Config{Searcher: srv, Threats: Threats(0).With(Malware).With(SocialEngineering)}, name)
-			for _, by := range []Decider{ByServer, ByCache} {
-				d := decide(t, c, "www.example.com.")
-				if d.By != by || !slices.Equal(d.Threats(), tc.want) || time.Until(d.Expires) != tc.lasts {
-					t.Errorf("Expected %v for %v by %v, got %v for %v in %+v", tc.want, tc.lasts, by, d.Threats(), time.Until(d.Expires), d)
-				}
-			}
-		})
 	}
 }
 
@@ -248,5 +145,57 @@ func checkHeld(t *testing.T, d *Database, lists bool) {
 		if got := d.snapshot().holdsAny([]FullHash{HashExpression(name + ".example/")}); got != want {
 			t.Errorf("%s.example: got %t, want %t", name, got, want)
 		}
+	}
+}
+
+// Version 4 and Web Risk name each threat of a full hash in an entry of its own, version 5 all in one.
+func TestWhichThreatsBlockAndHowTheyAreTold(t *testing.T) {
+	const name, parent = "www.example.com/", "example.com/"
+	framed := func(expression string, threat Threat) ThreatHash {
+		h := lasting(time.Second, isThreat(expression, threat))
+		h.FrameOnly = true
+		return h
+	}
+	both := Threats(0).With(Malware).With(SocialEngineering)
+	for _, tt := range []struct {
+		name      string
+		count     Threats // zero: all
+		listed    []ThreatHash
+		want      []Threat
+		frameOnly bool
+		lasts     time.Duration
+	}{
+		{"no full hash", both, nil, nil, false, 0},
+		{"another full hash with the prefix", 0, []ThreatHash{{Hash: neighbour(HashExpression(name), 31), Threats: AllThreats}}, nil, false, 0},
+		{"a full hash without a threat", 0, []ThreatHash{isThreat(name)}, nil, false, 0},
+		{"all count by default", 0, []ThreatHash{isThreat(name, PotentiallyHarmfulApplication)}, []Threat{PotentiallyHarmfulApplication}, false, maxVerdictAge},
+		{"one that does not count", both, []ThreatHash{isThreat(name, UnwantedSoftware)}, nil, false, 0},
+		{"one of two in one entry counts", both, []ThreatHash{isThreat(name, UnwantedSoftware, SocialEngineering)}, []Threat{SocialEngineering}, false, maxVerdictAge},
+		{"one of two in two entries counts", both, []ThreatHash{lasting(1, isThreat(name, UnwantedSoftware)), isThreat(name, Malware)}, []Threat{Malware}, false, maxVerdictAge},
+		{"two in one entry", both, []ThreatHash{isThreat(name, SocialEngineering, Malware)}, []Threat{Malware, SocialEngineering}, false, maxVerdictAge},
+		{"two in two entries, until the first ends", both, []ThreatHash{isThreat(name, SocialEngineering), lasting(time.Minute, isThreat(name, Malware))},
+			[]Threat{Malware, SocialEngineering}, false, time.Minute},
+		{"marked FRAME_ONLY", both, []ThreatHash{framed(name, Malware)}, []Threat{Malware}, true, time.Second},
+		{"marked, then not", both, []ThreatHash{framed(name, Malware), isThreat(name, SocialEngineering)}, []Threat{SocialEngineering}, false, maxVerdictAge},
+		{"not marked, then marked", both, []ThreatHash{isThreat(name, SocialEngineering), framed(name, Malware)}, []Threat{SocialEngineering}, false, maxVerdictAge},
+		{"a domain that is marked, of a name that is not", both, []ThreatHash{isThreat(name, Malware), framed(parent, Malware)}, []Threat{Malware}, false, maxVerdictAge},
+		{"a name that is marked, in a domain that is not", both, []ThreatHash{framed(name, Malware), isThreat(parent, Malware)}, []Threat{Malware}, true, time.Second},
+		{"marked, besides one that does not count", both, []ThreatHash{isThreat(name, UnwantedSoftware), framed(name, Malware)}, []Threat{Malware}, true, time.Second},
+		{"marked, and does not count", both, []ThreatHash{framed(name, UnwantedSoftware)}, nil, false, 0},
+	} {
+		inBubble(t, tt.name, func(t *testing.T) {
+			srv := &server{t: t}
+			srv.knows(time.Hour, tt.listed...)
+			c := checkerOf(t, Config{Searcher: srv, Threats: tt.count}, name, parent)
+			for _, by := range []Decider{ByServer, ByCache} {
+				got, want := decide(t, c, "www.example.com."), Decision{By: by}
+				if tt.want != nil {
+					want = Decision{Verdict: Unsafe, By: by, Threat: tt.want[0], FrameOnly: tt.frameOnly, List: "list", Expression: name, Expires: time.Now().Add(tt.lasts)}
+				}
+				if want.Also = got.Also; got != want || !slices.Equal(got.Threats(), tt.want) {
+					t.Errorf("got %+v, want %+v for %v", got, want, tt.want)
+				}
+			}
+		})
 	}
 }

@@ -120,7 +120,14 @@ func (s *server) always(answer Answer, err error) {
 
 // slowly gives one answer to everything, after a while.
 func slowly(after time.Duration, answer Answer) func(context.Context, []Prefix) (Answer, error) {
-	return func(context.Context, []Prefix) (Answer, error) { time.Sleep(after); return answer, nil }
+	return func(ctx context.Context, _ []Prefix) (Answer, error) {
+		select {
+		case <-ctx.Done():
+			return Answer{}, ctx.Err()
+		case <-time.After(after):
+			return answer, nil
+		}
+	}
 }
 
 // hanging is a server that does not answer.

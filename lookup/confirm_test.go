@@ -69,146 +69,6 @@ func TestPrefixesRideAlongWhileAllSlotsAreBusy(t *testing.T) {
 	})
 }
 
-func TestOnlyNewRequestsNeedToBeAdmitted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := &server{t: t, OnSearch: slowly(time.Second, Answer{TTL: time.Minute, Threats: []ThreatHash{isThreat("example.com/", Malware)}})}
-		c := checkerOf(t, Config{Searcher: srv}, "example.com/", "www.example.com/", "mail.example.com/")
-		asked := 0
-		admit := func(allow bool) Admit {
-			return func() (func(), error) {
-				if asked++; !allow {
-					return nil, ErrLimited
-				}
-				return nil, nil
-			}
-		}
-		want := Decision{Verdict: Unsure, By: ByLimiter, List: "list", Err: ErrLimited}
-
-		host, sibling := suspect(t, c, "www.example.com."), suspect(t, c, "mail.example.com.")
-		if got := c.Confirm(host, admit(false)).Wait(t.Context()); got != want || asked != 1 {
-			t.Errorf("refused: %+v after asking %d times, want %+v after one", got, asked, want)
-		}
-		if n := len(srv.searches()); n != 0 {
-			t.Errorf("%d searches, want none", n)
-		}
-
-		asked = 0
-		first := c.Confirm(host, admit(true))
-		if asked != 1 {
-			t.Errorf("admit was asked %d times for one request of two prefixes, want 1", asked)
-		}
-		second := c.Confirm(host, admit(false))
-		if asked != 1 {
-			t.Error("admit was asked about prefixes that are under way")
-		}
-		third := c.Confirm(sibling, admit(false)) // its parent is under way
-		if asked != 2 {
-			t.Errorf("admit was asked %d times in all, want 2", asked)
-		}
-		for i, confirmation := range []*Confirmation{first, second, third} {
-			if got := confirmation.Wait(t.Context()); got.Verdict != Unsafe || got.Expression != "example.com/" {
-				t.Errorf("confirmation %d: %+v, want unsafe", i+1, got)
-			}
-		}
-
-		if got := c.Confirm(host, admit(false)).Wait(t.Context()); got.Verdict != Unsafe || asked != 2 {
-			t.Errorf("with an answer in the cache: %+v, admit asked %d times, want unsafe and 2", got, asked)
-		}
-		if n := len(srv.searches()); n != 1 {
-			t.Errorf("%d searches, want 1", n)
-		}
-	})
-}
-
-func TestSearchOutlivesItsWaiters(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := &server{t: t, OnSearch: func(ctx context.Context, _ []Prefix) (Answer, error) {
-			select {
-			case <-ctx.Done():
-				return Answer{}, ctx.Err()
-			case <-time.After(time.Second):
-			}
-			return Answer{TTL: time.Minute, Threats: []ThreatHash{isThreat("example.com/", Malware)}}, nil
-		}}
-		c := checkerOf(t, Config{Searcher: srv}, "example.com/")
-		candidates := suspect(t, c, "example.com.")
-		begin := time.Now()
-		ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
-		defer cancel()
-		want := Decision{Verdict: Unsure, By: ByTimeout, List: "list", Err: context.DeadlineExceeded}
-		if got := c.Confirm(candidates, nil).Wait(ctx); got != want || time.Since(begin) != 400*time.Millisecond {
-			t.Errorf("%+v after %v, want %+v after 400ms", got, time.Since(begin), want)
-		}
-		time.Sleep(600 * time.Millisecond)
-		synctest.Wait()
-		if got := decide(t, c, "example.com."); got.Verdict != Unsafe || got.By != ByCache {
-			t.Errorf("later: %+v, want unsafe by cache", got)
-		}
-	})
-}
-
-func TestFailedSearchesAreUnsureAndNotCached(t *testing.T) {
-	tests := []struct {
-		name string
-		err  error
-		want Decider
-	}{
-		{"back-off", ErrBackoff, ByBackoff},
-		{"wrapped back-off", fmt.Errorf("searching: %w", ErrBackoff), ByBackoff},
-		{"limited", fmt.Errorf("searching: %w", ErrLimited), ByLimiter},
-		{"budget", fmt.Errorf("searching: %w", ErrBudget), ByBudget},
-		{"deadline", fmt.Errorf("searching: %w", context.DeadlineExceeded), ByTimeout},
-		{"cancelled", context.Canceled, ByError},
-		{"closed", ErrClosed, ByError},
-		{"anything else", errors.New("status 500"), ByError},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			srv := &server{t: t}
-			// What comes with an error counts for nothing.
-			srv.always(Answer{TTL: time.Hour, Threats: []ThreatHash{isThreat("example.com/", Malware)}}, tt.err)
-			c := checkerOf(t, Config{Searcher: srv}, "example.com/", "www.example.com/")
-			want := Decision{Verdict: Unsure, By: tt.want, List: "list", Err: tt.err}
-			for n := 1; n <= 2; n++ {
-				if got := decide(t, c, "www.example.com."); got != want {
-					t.Errorf("%+v, want %+v", got, want)
-				}
-				if got := len(srv.searches()); got != n {
-					t.Errorf("%d searches, want %d", got, n)
-				}
-			}
-			srv.knows(time.Hour)
-			if got := decide(t, c, "www.example.com."); got != (Decision{By: ByServer}) {
-				t.Errorf("when the server is back: %+v, want safe by server", got)
-			}
-		})
-	}
-}
-
-func TestSearchesEndWithTheirTimeout(t *testing.T) {
-	for _, timeout := range []time.Duration{0, 3 * time.Second} {
-		synctest.Test(t, func(t *testing.T) {
-			srv := &server{t: t, OnSearch: func(ctx context.Context, _ []Prefix) (Answer, error) {
-				<-ctx.Done()
-				return Answer{}, fmt.Errorf("searching: %w", ctx.Err())
-			}}
-			c := checkerOf(t, Config{Searcher: srv, Timeout: timeout}, "example.com/")
-			begin := time.Now()
-			got := decide(t, c, "example.com.")
-			if got.Verdict != Unsure || got.By != ByTimeout {
-				t.Errorf("%+v, want unsure by time-out", got)
-			}
-			want := timeout
-			if want == 0 {
-				want = 10 * time.Second
-			}
-			if time.Since(begin) != want {
-				t.Errorf("after %v, want %v", time.Since(begin), want)
-			}
-		})
-	}
-}
-
 func TestPanicOfASearcherIsAnError(t *testing.T) {
 	srv := &server{t: t}
 	srv.OnSearch = func(context.Context, []Prefix) (Answer, error) { panic("broken") }
@@ -219,77 +79,6 @@ func TestPanicOfASearcherIsAnError(t *testing.T) {
 			t.Errorf("%+v, want unsure by error", got)
 		}
 	}
-}
-
-func TestCloseEndsAndAwaitsSearches(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := &server{t: t, OnSearch: func(ctx context.Context, _ []Prefix) (Answer, error) {
-			<-ctx.Done()
-			time.Sleep(time.Second) // takes its time to leave
-			return Answer{}, ctx.Err()
-		}}
-		c := checkerOf(t, Config{Searcher: srv, Searches: 1, Timeout: time.Hour}, manyExpressed(3)...)
-		late := suspect(t, c, named(2))
-		waiting := []*Confirmation{
-			c.Confirm(suspect(t, c, named(0)), nil),
-			c.Confirm(suspect(t, c, named(1)), nil), // has no slot
-		}
-		time.Sleep(time.Minute)
-		begin := time.Now()
-		c.Close()
-		if got := time.Since(begin); got != time.Second {
-			t.Errorf("Close took %v, want the second that the search needs to end", got)
-		}
-		for i, want := range []error{context.Canceled, ErrClosed} {
-			got := waiting[i].Wait(t.Context())
-			if got.Verdict != Unsure || got.By != ByError || !errors.Is(got.Err, want) {
-				t.Errorf("confirmation %d: %+v, want unsure by error, for %v", i, got, want)
-			}
-		}
-		want := Decision{Verdict: Unsure, By: ByError, List: "list", Err: ErrClosed}
-		for i, candidates := range []*Candidates{late, suspect(t, c, named(0)), suspect(t, c, named(1))} {
-			if got := c.Confirm(candidates, nil).Wait(t.Context()); got != want {
-				t.Errorf("confirmation %d after Close: %+v, want %+v", i, got, want)
-			}
-		}
-		if n := len(srv.searches()); n != 1 {
-			t.Errorf("%d searches, want 1", n)
-		}
-	})
-}
-
-// TestNoPrefixIsAskedTwiceWhileFresh leaves the judgement to the server.
-func TestNoPrefixIsAskedTwiceWhileFresh(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := &server{t: t, OnSearch: func(_ context.Context, prefixes []Prefix) (Answer, error) {
-			time.Sleep(50 * time.Millisecond)
-			answer := Answer{TTL: 5 * time.Minute}
-			if slices.Contains(prefixes, prefixOf(3)) {
-				answer.Threats = []ThreatHash{isThreat(expressed(3), Malware)}
-			}
-			return answer, nil
-		}}
-		c := checkerOf(t, Config{Searcher: srv, Searches: 2}, manyExpressed(20)...)
-		early := suspect(t, c, named(3)) // checked before the answer came, confirmed after
-		var wg sync.WaitGroup
-		for worker := range 10 {
-			wg.Go(func() {
-				for i := range 2_000 {
-					decide(t, c, named((i*7+worker)%20))
-					time.Sleep(time.Duration(worker+1) * 37 * time.Millisecond)
-				}
-			})
-		}
-		time.Sleep(time.Second)
-		n := len(srv.searches())
-		if got := c.Confirm(early, nil).Wait(t.Context()); got.Verdict != Unsafe || len(srv.searches()) != n {
-			t.Errorf("%+v after %d further searches, want unsafe after none", got, len(srv.searches())-n)
-		}
-		wg.Wait()
-		if n := len(srv.searches()); n < 20/MaxPrefixes+2 {
-			t.Errorf("%d searches: the answers never expired", n)
-		}
-	})
 }
 
 // TestCheckingConfirmingAndPublishingAtOnce is for the race detector.
@@ -363,4 +152,102 @@ func TestALateConfirmationDoesNotReplaceAGraverDecision(t *testing.T) {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 	})
+}
+
+// What comes with an error counts for nothing, and the next query asks again. A search that was not sent is refunded.
+func TestFailedSearchesAreUnsureAndNotCached(t *testing.T) {
+	for _, tt := range []struct {
+		err    error
+		by     Decider
+		unsent bool
+	}{
+		{errors.New("status 500"), ByError, false},
+		{context.Canceled, ByError, false},
+		{fmt.Errorf("searching: %w", context.DeadlineExceeded), ByTimeout, false},
+		{ErrBackoff, ByBackoff, true},
+		{fmt.Errorf("%w: 5s left", ErrBackoff), ByBackoff, true},
+		{fmt.Errorf("searching: %w", ErrLimited), ByLimiter, true},
+		{fmt.Errorf("%w: 10 of 10", ErrBudget), ByBudget, true},
+		{fmt.Errorf("%w: no route", ErrNotSent), ByError, true},
+		{ErrClosed, ByError, true},
+	} {
+		for _, perSearch := range []int{1, 30} {
+			t.Run(fmt.Sprintf("%v, %d prefixes a search", tt.err, perSearch), func(t *testing.T) {
+				srv := &server{t: t}
+				srv.always(Answer{TTL: time.Hour, Threats: []ThreatHash{isThreat("example.com/", Malware)}}, tt.err)
+				c := checkerOf(t, Config{Searcher: srv, PerSearch: perSearch}, "example.com/", "www.example.com/")
+				var a account
+				for range 2 {
+					got := c.Confirm(suspect(t, c, "www.example.com."), a.admit).Wait(t.Context())
+					if want := (Decision{Verdict: Unsure, By: tt.by, List: "list", Err: tt.err}); got != want {
+						t.Errorf("%+v, want %+v", got, want)
+					}
+				}
+				sent := len(srv.searches())
+				srv.knows(time.Hour)
+				if got := decide(t, c, "www.example.com."); got != (Decision{By: ByServer}) {
+					t.Errorf("when the server is back: %+v, want safe by server", got)
+				}
+				c.Close() // the refund comes with the end
+				want := account{charged: map[bool]int{true: 4, false: 2}[perSearch == 1]}
+				if tt.unsent {
+					want.refunded = want.charged
+				}
+				if sent != want.charged || a != want {
+					t.Errorf("%d searches, %+v, want %+v", sent, a, want)
+				}
+			})
+		}
+	}
+}
+
+func TestSearchesEndWithTheirTimeout(t *testing.T) {
+	for timeout, want := range map[time.Duration]time.Duration{0: 10 * time.Second, 3 * time.Second: 3 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			c := checkerOf(t, Config{Searcher: searchFunc(hanging), Timeout: timeout}, "example.com/")
+			begin := time.Now()
+			if got := decide(t, c, "example.com."); got.Verdict != Unsure || got.By != ByTimeout || time.Since(begin) != want {
+				t.Errorf("%+v after %v, want unsure by time-out after %v", got, time.Since(begin), want)
+			}
+		})
+	}
+}
+
+// The second search waits for a slot, or collects prefixes.
+func TestCloseEndsAndAwaitsSearches(t *testing.T) {
+	for searches, after := range map[int]time.Duration{1: time.Minute, 2: 0} {
+		inBubble(t, fmt.Sprint(searches), func(t *testing.T) {
+			srv := &server{t: t, OnSearch: func(ctx context.Context, _ []Prefix) (Answer, error) {
+				<-ctx.Done()
+				time.Sleep(time.Second) // takes its time to leave
+				return Answer{}, ctx.Err()
+			}}
+			c := checkerOf(t, Config{Searcher: srv, Searches: searches, Timeout: time.Hour}, manyExpressed(3)...)
+			late := suspect(t, c, named(2))
+			var a account
+			waiting := []*Confirmation{c.Confirm(suspect(t, c, named(0)), nil), c.Confirm(suspect(t, c, named(1)), a.admit)}
+			time.Sleep(after)
+			begin := time.Now()
+			c.Close()
+			if got := time.Since(begin); got != time.Second {
+				t.Errorf("Close took %v, want the second that the search needs to end", got)
+			}
+			for i, want := range []error{context.Canceled, ErrClosed} {
+				got := waiting[i].Wait(t.Context())
+				if got.Verdict != Unsure || got.By != ByError || !errors.Is(got.Err, want) {
+					t.Errorf("confirmation %d: %+v, want unsure by error, for %v", i, got, want)
+				}
+			}
+			for i, candidates := range []*Candidates{late, suspect(t, c, named(0)), suspect(t, c, named(1))} {
+				got := c.Confirm(candidates, a.admit).Wait(t.Context())
+				if want := (Decision{Verdict: Unsure, By: ByError, List: "list", Err: ErrClosed}); got != want {
+					t.Errorf("confirmation %d after Close: %+v, want %+v", i, got, want)
+				}
+			}
+			time.Sleep(time.Second)
+			if n := len(srv.searches()); n != 1 || a != (account{1, 1}) {
+				t.Errorf("%d searches, %+v, want one, and a refund of the other", n, a)
+			}
+		})
+	}
 }

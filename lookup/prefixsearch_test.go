@@ -116,38 +116,32 @@ func TestWhichPrefixesAPrefixSearchAsksAbout(t *testing.T) {
 		name    string
 		entries [][]byte
 		cfg     Config
+		told    bool // the caller may know that a list is missing
 		want    []Prefix
 	}{
-		{"in no list", nil, Config{}, nil},
-		{"in no list, mode realtime", nil, Config{Mode: RealTime}, []Prefix{short}},
-		{"in no list, mode nostorage", nil, Config{Mode: NoStorage}, []Prefix{short}},
-		{"4 bytes", [][]byte{hash[:4]}, Config{}, []Prefix{short}},
-		{"longer, cut", [][]byte{longer(5, 1), longer(8, 2)}, Config{}, []Prefix{short}},
-		{"longer, as stored", [][]byte{longer(5, 1), longer(8, 2)}, Config{AsStored: true}, shortest([]Prefix{Prefix(longer(5, 1)), Prefix(longer(8, 2))})},
-		{"4 bytes and longer, as stored", [][]byte{hash[:4], longer(8, 2)}, Config{AsStored: true}, []Prefix{short}},
-		{"5 bytes and longer, as stored", [][]byte{hash[:5], longer(6, 1), longer(6, 2)}, Config{AsStored: true}, []Prefix{Prefix(hash[:5])}},
-		{"too many, as stored", many, Config{AsStored: true}, []Prefix{short}},
+		{"in no list", nil, Config{}, false, nil},
+		{"in no list, but told to ask", nil, Config{}, true, []Prefix{short}},
+		{"in no list, mode realtime", nil, Config{Mode: RealTime}, false, []Prefix{short}},
+		{"in no list, mode nostorage", nil, Config{Mode: NoStorage}, false, []Prefix{short}},
+		{"4 bytes", [][]byte{hash[:4]}, Config{}, false, []Prefix{short}},
+		{"longer, cut", [][]byte{longer(5, 1), longer(8, 2)}, Config{}, false, []Prefix{short}},
+		{"longer, as stored", [][]byte{longer(5, 1), longer(8, 2)}, Config{AsStored: true}, false, shortest([]Prefix{Prefix(longer(5, 1)), Prefix(longer(8, 2))})},
+		{"4 bytes and longer, as stored", [][]byte{hash[:4], longer(8, 2)}, Config{AsStored: true}, false, []Prefix{short}},
+		{"5 bytes and longer, as stored", [][]byte{hash[:5], longer(6, 1), longer(6, 2)}, Config{AsStored: true}, false, []Prefix{Prefix(hash[:5])}},
+		{"too many, as stored", many, Config{AsStored: true}, false, []Prefix{short}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			srv := &server{t: t}
 			tc.cfg.Database, tc.cfg.Searcher = new(Database), srv
 			half := len(tc.entries) / 2
 			tc.cfg.Database.Publish([]List{{Name: "a", Set: setOf(tc.entries[:half])}, {Name: "b", Set: setOf(tc.entries[half:])}})
-			oneAnswer(t, checkerOf(t, tc.cfg), "bad.example/")
+			if _, err := checkerOf(t, tc.cfg).Search(t.Context(), []Prefix{short}, tc.told, nil, nil); err != nil {
+				t.Error(err)
+			}
 			if got := slices.Concat(srv.searches()...); !slices.Equal(got, tc.want) {
 				t.Errorf("asked about %x, want %x", got, tc.want)
 			}
 		})
-	}
-}
-
-// The caller may know that a list is missing.
-func TestAPrefixSearchAsksAboutUnlistedPrefixesIfToldTo(t *testing.T) {
-	srv := &server{t: t}
-	srv.knows(time.Minute, isThreat("bad.example/", Malware))
-	answers, err := checkerOf(t, Config{Searcher: srv}).Search(t.Context(), []Prefix{HashExpression("bad.example/").Prefix(4)}, true, nil, nil)
-	if err != nil || len(answers) != 1 || len(answers[0].Threats) != 1 || answers[0].From != FromServer {
-		t.Errorf("got %+v, %v", answers, err)
 	}
 }
 

@@ -2,7 +2,6 @@ package lookup
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -183,29 +182,6 @@ func TestCloseWakesAll(t *testing.T) {
 		after, by := asking(t, c, 1_000, time.Minute)
 		if by[ByError] != 1_000 || slices.Max(after) != time.Second || time.Since(begun) != time.Second {
 			t.Errorf("Expected Close to end all confirmations at once, got %v until %v", by, slices.Max(after))
-		}
-	})
-}
-
-func TestCloseEndsASearchThatStillCollectsPrefixes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := &began{takes: func(int) time.Duration { return time.Hour }}
-		c := checkerOf(t, Config{Searcher: b, Timeout: time.Hour}, manyExpressed(2)...)
-		c.Confirm(suspect(t, c, named(0)), nil)
-		refunds := 0
-		collects := c.Confirm(suspect(t, c, named(1)), func() (func(), error) { return func() { refunds++ }, nil })
-		var d Decision
-		var wait sync.WaitGroup
-		wait.Go(func() { d = collects.Wait(t.Context()) })
-		synctest.Wait()
-		c.Close()
-		wait.Wait()
-		if !errors.Is(d.Err, ErrClosed) || refunds != 1 {
-			t.Errorf("Expected that the search is not sent and costs nothing, got %+v and %d refunds", d, refunds)
-		}
-		time.Sleep(time.Second)
-		if len(b.at) != 1 {
-			t.Errorf("Expected no search after Close, got %d in all", len(b.at))
 		}
 	})
 }

@@ -19,7 +19,7 @@ func earlier(ttl time.Duration, threats ...ThreatHash) EarlierAnswer {
 
 // A query may have read the clock a moment before the answer came.
 func TestAnAnswerInPartIsNoneForAQueryFromBeforeIt(t *testing.T) {
-	c, hash, now := newTestCache(t), HashExpression("other.example/"), time.Now()
+	c, hash, now := newCache(10), HashExpression("other.example/"), time.Now()
 	threat := lasting(time.Minute, ThreatHash{Hash: neighbour(hash, 4), Threats: AllThreats})
 	c.put(hash.Prefix(4), serverAnswer{received: now.Add(time.Millisecond), ttl: -1, threats: []ThreatHash{threat}})
 	_, other := c.get(hash, now)
