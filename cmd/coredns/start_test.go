@@ -41,9 +41,7 @@ func TestTheHeadroomDependsOnTheMemory(t *testing.T) {
 		{"a rack", 512 << 30, 64 * mib},
 	}
 	for _, tt := range tests {
-		if got := headroomOf(tt.memory); got != tt.want {
-			t.Errorf("%s: Expected %d MiB, got %d", tt.name, tt.want/mib, got/mib)
-		}
+		testkit.Equal(t, tt.name, headroomOf(tt.memory), tt.want)
 	}
 }
 
@@ -97,9 +95,7 @@ func TestThePaceIsInTheLogAtDebug(t *testing.T) {
 			if got := strings.Count(log, "of memory"); tt.want == "" && got != 0 || tt.want != "" && got != 1 {
 				t.Errorf("Expected one line about memory, or none if GOGC is set, got\n%s", log)
 			}
-			if !strings.Contains(log, tt.want+"\n") {
-				t.Errorf("Expected %q, got\n%s", tt.want, log)
-			}
+			testkit.WantParts(t, log, tt.want+"\n")
 		})
 	}
 }

@@ -341,9 +341,7 @@ func TestDoctorOfAToken(t *testing.T) {
 	}
 	write(t, file, "FRESH\n")
 	_, found, out = examine(t, corefile)
-	if d := found["key"]; d != (diagnosis{"key", isOK, text("a token, in " + file), ""}) {
-		t.Errorf("a new token: %+v", d)
-	}
+	expect(t, "a new token", found["key"], (diagnosis{"key", isOK, text("a token, in " + file), ""}))
 	if d := found["server"]; d.Status != isWarning || !strings.Contains(string(d.Text), "whether it accepts the token is not known yet") {
 		t.Errorf("a new token: %+v; all: %s", d, out)
 	}

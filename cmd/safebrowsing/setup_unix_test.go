@@ -53,8 +53,6 @@ func TestATerminalThatIsGoneInterrupts(t *testing.T) {
 		} else {
 			time.Sleep(200 * time.Millisecond)
 		}
-		if got := strings.Contains(p.Output(), "context canceled"); got != (len(words) == 1) {
-			t.Errorf("%q: %s", words, p.Output())
-		}
+		expect(t, p.Output(), strings.Contains(p.Output(), "context canceled"), len(words) == 1)
 	}
 }

@@ -69,9 +69,7 @@ func TestWhereSetupPutsTheServer(t *testing.T) {
 			got += " tells"
 		}
 		expect(t, test.name, got, test.want)
-		if proposes := p.file != nil || p.stop != ""; proposes != (p.by != nil && p.says != "") {
-			t.Errorf("%s: it does more or less than it says: %+v", test.name, p)
-		}
+		expect(t, test.name+": it proposes, and says so", p.file != nil || p.stop != "", p.by != nil && p.says != "")
 	}
 }
 

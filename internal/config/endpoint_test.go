@@ -29,9 +29,7 @@ func TestEndpointsAreReadInTheirOrder(t *testing.T) {
 	ca := writeFile(t, t.TempDir(), "ca.pem", certificate(t))
 	c, err := stanza(t, "safebrowsing {\napi_key K\ndb off\nendpoint https://b.example/ https://a.example:8443/x http://10.0.0.1\ntls "+ca+"\n}")
 	testkit.Must(t, err)
-	if got := settings(c).Endpoints(); !slices.Equal(got, []string{"https://b.example", "https://a.example:8443/x", "http://10.0.0.1"}) {
-		t.Errorf("Got %q", got)
-	}
+	testkit.Equal(t, "endpoints", settings(c).Endpoints(), []string{"https://b.example", "https://a.example:8443/x", "http://10.0.0.1"})
 	if !strings.HasPrefix(c.CA, "-----BEGIN CERTIFICATE") || settings(c).Google() {
 		t.Errorf("Got %q, google %v", c.CA, settings(c).Google())
 	}
@@ -183,9 +181,7 @@ func TestEncryptedServerBlocksWithThePluginAreDesignated(t *testing.T) {
 			for _, d := range Designated(all) {
 				got = append(got, fmt.Sprintf("%s %s:%d %s %s", d.ALPN, d.Name, d.Port, d.Path, d.Addresses))
 			}
-			if !slices.Equal(got, tc.want) {
-				t.Errorf("Expected %q, got %q", tc.want, got)
-			}
+			testkit.Equal(t, "designated", got, tc.want)
 			warnings := strings.Join(new(Config).Undesignated(all), "\n")
 			if !strings.Contains(warnings, tc.trouble) || (warnings == "") != (tc.trouble == "") {
 				t.Errorf("Expected a warning %q, got %q", tc.trouble, warnings)

@@ -103,12 +103,8 @@ func TestKeyComesFromACredentialToo(t *testing.T) {
 			if c.Secret != tc.key || c.APIKey != tc.apiKey || c.Online != (tc.key != "") {
 				t.Errorf("Expected the key %q and APIKey %q, got %q and %q, online %v", tc.key, tc.apiKey, c.Secret, c.APIKey, c.Online)
 			}
-			if got := c.KeyFile == file; got != tc.fromFile {
-				t.Errorf("The file of the key is %q, expected it to be the credential: %v", c.KeyFile, tc.fromFile)
-			}
-			if notes := strings.Join(c.Notes, "\n"); !strings.Contains(notes, tc.note) {
-				t.Errorf("Expected a note with %q, got %q", tc.note, notes)
-			}
+			testkit.Equal(t, "it is the credential", c.KeyFile == file, tc.fromFile)
+			testkit.WantParts(t, strings.Join(c.Notes, "\n"), tc.note)
 		})
 	}
 }
@@ -151,9 +147,7 @@ func TestEqualPathsAreOneFileEvenWhileItIsReplaced(t *testing.T) {
 		{"gone", filepath.Join(dir, "gone"), true},
 		{"gone", "one", false},
 	} {
-		if got := SameFile(tc.a, tc.b); got != tc.want {
-			t.Errorf("%s, %s: got %v, want %v", tc.a, tc.b, got, tc.want)
-		}
+		testkit.Equal(t, fmt.Sprint(tc.a, " ", tc.b), SameFile(tc.a, tc.b), tc.want)
 	}
 }
 
@@ -256,9 +250,7 @@ func TestAServerBlockOfAnInterfaceListensAtItsAddresses(t *testing.T) {
 		{all[i].Name + " {\nexcept 127.0.0.1\n}\nbind 127.0.0.1", "127.0.0.1", true},
 	} {
 		l := ListeningOf(corefileOf(t, ".:53 {\nbind "+tc.name+"\n}\n")[0])
-		if got := l.At(netip.MustParseAddr(tc.at), 53); got != tc.want {
-			t.Errorf("Bound to %s, at %s: expected %v, got %v", tc.name, tc.at, tc.want, got)
-		}
+		testkit.Equal(t, fmt.Sprint(tc.name, " ", tc.at), l.At(netip.MustParseAddr(tc.at), 53), tc.want)
 	}
 }
 
@@ -278,9 +270,7 @@ func TestAViewThatNoClientGetsToIsSaid(t *testing.T) {
 		{"after another view", strings.ReplaceAll(kids, "kids", "staff") + kids, ""},
 		{"without the plugin", all + ". {\nview kids {\nexpr true\n}\nwhoami\n}\n", ""},
 	} {
-		if got := strings.Join(HiddenViews("Corefile", corefileOf(t, tc.text)), "\n"); got != tc.want {
-			t.Errorf("%s: expected %q, got %q", tc.name, tc.want, got)
-		}
+		testkit.Equal(t, tc.name, strings.Join(HiddenViews("Corefile", corefileOf(t, tc.text)), "\n"), tc.want)
 	}
 }
 

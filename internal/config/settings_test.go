@@ -56,9 +56,7 @@ func TestOnlyHTTPToAPublicHostIsInClearText(t *testing.T) {
 		},
 	} {
 		for _, endpoint := range endpoints {
-			if got := lookup.InClearText(endpoint); got != want {
-				t.Errorf("%q: Expected %v, got %v", endpoint, want, got)
-			}
+			testkit.Equal(t, endpoint, lookup.InClearText(endpoint), want)
 		}
 	}
 }
@@ -189,9 +187,7 @@ func TestEachPropertyIsReadIntoSettingsOrBlock(t *testing.T) {
 
 // The words of the stanza are those that the engine knows.
 func TestWhatAStanzaSaysIsWhatTheEngineTakes(t *testing.T) {
-	if got := protocol.DialectNames(); !slices.Equal(got, Protocols) {
-		t.Errorf("Expected the protocols %q, got %q", got, Protocols)
-	}
+	testkit.Equal(t, "protocols", protocol.DialectNames(), Protocols)
 	for _, d := range protocol.Dialects() {
 		if got := serviceOf(d.Name); got != d.Service || d.Tokens != (d.Name == webRisk) {
 			t.Errorf("%s: Expected %s, tokens %v, got %s", d, d.Service, d.Tokens, got)

@@ -86,9 +86,7 @@ func wantOpen(t *testing.T, path string, want bool) {
 	if err == nil {
 		_, err = client.Get(t.Context(), "/status", nil, &r)
 	}
-	if got := err == nil && r.Headline == "Protected by Safe Browsing v5"; got != want {
-		t.Errorf("%s answers: %v, want %v; %v", path, got, want, err)
-	}
+	testkit.Equal(t, fmt.Sprint(path, " ", err), err == nil && r.Headline == "Protected by Safe Browsing v5", want)
 }
 
 func TestADoorIsForItsOwnerAndGroupAndEndsWithItsLastHolder(t *testing.T) {
@@ -282,9 +280,7 @@ func TestHostileInputIsRefused(t *testing.T) {
 			if first, _, _ := strings.Cut(got, "\r\n"); !strings.Contains(first, tc.want) || strings.Contains(got, "\x1b") || strings.Contains(first, "500") {
 				t.Errorf("%s: got %.200q, want %s", name, got, tc.want)
 			}
-			if got := send(t, path, get("/status"), 10*time.Second); !strings.Contains(got, `"state":"protected"`) {
-				t.Errorf("after %s the door does not answer: %q", name, got)
-			}
+			testkit.WantParts(t, send(t, path, get("/status"), 10*time.Second), `"state":"protected"`)
 		})
 	}
 	sending.Wait()
@@ -514,8 +510,6 @@ func TestRootIsLedToNoCorefileOfAnotherUser(t *testing.T) {
 			testkit.Must(t, errors.Join(os.Chown(".", test.folder, 0), os.Chown("Corefile", test.file, 0)))
 		}
 		testkit.Must(t, os.Chmod(".", test.mode))
-		if got := Corefile() != ""; got != (test.found || !root) {
-			t.Errorf("%+v: %v", test, got)
-		}
+		testkit.Equal(t, test, Corefile() != "", test.found || !root)
 	}
 }

@@ -40,9 +40,7 @@ func TestSameSeesEachWayInWhichAFileChanges(t *testing.T) {
 			tc.change(path)
 			after, err := os.Stat(path)
 			testkit.Must(t, err)
-			if got := Same(before, after); got != tc.want {
-				t.Errorf("the same: %t, want %t", got, tc.want)
-			}
+			testkit.Equal(t, "the same", Same(before, after), tc.want)
 			if Same(before, nil) || Same(nil, nil) {
 				t.Error("a file is the same as none")
 			}
@@ -73,9 +71,7 @@ func TestAFileInTheWayOfAFolderIsFound(t *testing.T) {
 		filepath.Join(dangling, "a"): "",
 		"none-such/relative":         "",
 	} {
-		if got := InTheWay(path); got != want {
-			t.Errorf("in the way of %s: %q, want %q", path, got, want)
-		}
+		testkit.Equal(t, path, InTheWay(path), want)
 	}
 }
 
@@ -203,9 +199,7 @@ func TestWaitGivesUpAfterTheLimit(t *testing.T) {
 				}
 				time.Sleep(tc.takes)
 				synctest.Wait()
-				if n := hung.Load(); n != 0 {
-					t.Errorf("%d waits are still counted after their end", n)
-				}
+				testkit.Equal(t, "waits that are counted after their end", hung.Load(), 0)
 			})
 		})
 	}
@@ -227,8 +221,6 @@ func TestOnlyTheFirstOfManyWaitsHasTheWholeLimit(t *testing.T) {
 		synctest.Wait()
 		begun = time.Now()
 		Wait(func() { time.Sleep(WaitLimit / 2) })
-		if got := time.Since(begun); got != WaitLimit/2 {
-			t.Errorf("got %s when the disk answers again, want %s", got, WaitLimit/2)
-		}
+		testkit.Equal(t, "when the disk answers again", time.Since(begun), WaitLimit/2)
 	})
 }

@@ -42,12 +42,8 @@ func TestWhatLooksLikeASecretIsMasked(t *testing.T) {
 		{"GOCSPX-" + strings.Repeat("aB", 10) + " and 1//" + strings.Repeat("0aB", 10), "(the secret) and (the token)"},
 		{`received on idle HTTP channel starting with "a \"key\" of any form"; err=<nil>`, "received on idle HTTP channel starting with (what the server sent); err=<nil>"},
 	} {
-		if got := Masked(tc.text); got != tc.want {
-			t.Errorf("%q: %q, want %q", tc.text, got, tc.want)
-		}
-		if again := Masked(tc.want); again != tc.want {
-			t.Errorf("%q became %q", tc.want, again)
-		}
+		testkit.Equal(t, tc.text, Masked(tc.text), tc.want)
+		testkit.Equal(t, "masked twice", Masked(tc.want), tc.want)
 		if !HasSecret(tc.text) {
 			t.Errorf("%q: nothing was found", tc.text)
 		}
@@ -77,9 +73,7 @@ func TestHostsAndUsualTextStayAsTheyAre(t *testing.T) {
 		"", "AIza", "aizawa-dental-clinic.example", "ya29.example.com", "1//2", "www.example.org is blocked (MALWARE, list mw-4b)",
 		"https://lists.example.org/aizawa/new.txt", "-----BEGIN CERTIFICATE-----\nMIIE",
 	} {
-		if got := Masked(text); got != text {
-			t.Errorf("%q became %q", text, got)
-		}
+		testkit.Equal(t, "as it is", Masked(text), text)
 	}
 }
 
@@ -131,9 +125,7 @@ func TestALineOfTheLogIsOneLine(t *testing.T) {
 
 func TestALineWithoutASecretCostsNoAllocation(t *testing.T) {
 	line := strings.Repeat("www.example.org is blocked ", 5)
-	if n := testing.AllocsPerRun(100, func() { Masked(line) }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
+	testkit.Equal(t, "allocations", testing.AllocsPerRun(100, func() { Masked(line) }), 0)
 }
 
 func TestSizesHaveAUnitThatAPersonReads(t *testing.T) {
@@ -141,9 +133,7 @@ func TestSizesHaveAUnitThatAPersonReads(t *testing.T) {
 		0: "0 bytes", 999: "999 bytes", 1_000: "1.0 kB", 60_120: "60.1 kB", 999_949: "999.9 kB", 999_950: "1.0 MB", 104_857_600: "104.9 MB",
 		81_496_600_000: "81.5 GB", 12_345_600_000_000: "12345.6 GB",
 	} {
-		if got := Size(n); got != want {
-			t.Errorf("%d: Expected %q, got %q", n, want, got)
-		}
+		testkit.Equal(t, n, Size(n), want)
 	}
 }
 
@@ -214,9 +204,7 @@ func TestAThingIsSaidOnceADay(t *testing.T) {
 		{"a.example", now.Add(time.Minute), true}, {"a.example", now.Add(2 * time.Minute), false},
 		{"b.example", now.Add(-24 * time.Hour), true}, // the clock was set back
 	} {
-		if got := d.First(step.what, step.at); got != step.want {
-			t.Errorf("step %d, %s: %t, want %t", i, step.what, got, step.want)
-		}
+		testkit.Equal(t, fmt.Sprint(i, step), d.First(step.what, step.at), step.want)
 	}
 	said := 0
 	for i := range 3 * maxDaily {

@@ -81,14 +81,10 @@ func TestStatusSaysWhatWasListedTooLate(t *testing.T) {
 	(&Printer{W: &text}).Short(&r)
 	testkit.WantParts(t, text.String(), "Threats  0 confirmed in time; 1 passed because it could not be confirmed; 0 blocked on the second query\n",
 		"Late     192.168.1.20 asked for n0.example at 10:04, listed as phishing at 10:14\n", "n2.example")
-	if strings.Contains(text.String(), "n3.example") {
-		t.Errorf("more than three in\n%s", text.String())
-	}
+	testkit.WantNone(t, text.String(), "n3.example")
 	text.Reset()
 	(&Printer{W: &text}).Long(&r)
-	if n := strings.Count(text.String(), "  Late     "); n != 5 {
-		t.Errorf("%d of 5 in\n%s", n, text.String())
-	}
+	testkit.Equal(t, "late names", strings.Count(text.String(), "  Late     "), 5)
 }
 
 func TestSearchesCostMoney(t *testing.T) {
@@ -100,9 +96,7 @@ func TestSearchesCostMoney(t *testing.T) {
 		t.Errorf("a service that is free: %q", s.Cost())
 	}
 	for n, want := range map[int]string{0: "0.00", 1: "0.05", 20: "1.00", 1_000_000_000: "50000000.00"} {
-		if got := Dollars(n); got != want {
-			t.Errorf("%d searches: %s, want %s", n, got, want)
-		}
+		testkit.Equal(t, n, Dollars(n), want)
 	}
 }
 

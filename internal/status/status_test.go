@@ -176,9 +176,7 @@ func TestTextIsSafeForATerminalAndColouredOnOneOnly(t *testing.T) {
 	if got := coloured.String(); !strings.HasPrefix(got, "\x1b[32;1mProtected by") || strings.Contains(got, "\x1b[2J") {
 		t.Errorf("%q", got)
 	}
-	if !strings.Contains(text.String(), "3 phishing, 0 malware (fetched 1h0m ago); 2 on your own lists") {
-		t.Errorf("%s", text.String())
-	}
+	testkit.WantParts(t, text.String(), "3 phishing, 0 malware (fetched 1h0m ago); 2 on your own lists")
 }
 
 // fixed is a source whose report does not change.
@@ -234,9 +232,7 @@ func TestThePageIsReadOnlyAndForThisMachine(t *testing.T) {
 				t.Errorf("%s %s: Expected the header %s: %s, got %q", tc.method, tc.host, name, want, got)
 			}
 		}
-		if got := w.Header().Get("Access-Control-Allow-Origin"); got != "" {
-			t.Errorf("Expected no page of another origin to read this one, got %q", got)
-		}
+		testkit.Equal(t, "who may read it", w.Header().Get("Access-Control-Allow-Origin"), "")
 	}
 }
 
@@ -247,11 +243,7 @@ func TestThePageShowsAndEscapes(t *testing.T) {
 	body := request(handler(fixed{r}), "GET", "127.0.0.1", "/?host=%22%3E%3Cscript%3Ealert(2)%3C/script%3E").Body.String()
 	testkit.WantParts(t, body,
 		"Protected by Safe Browsing v5 and own lists", "Phishing <span class=\"soft short\">se-4b", "1h ago", "in 20m", "&lt;script&gt;alert(1)", "own.txt 17×", "3m ago", "own.txt blocks 2 entries", "<style>"+pageCSS+"</style>")
-	for _, not := range []string{"<script", "/etc/coredns", "http-equiv", "src=", "style="} {
-		if strings.Contains(body, not) {
-			t.Errorf("Expected no %q in\n%s", not, body)
-		}
-	}
+	testkit.WantNone(t, body, "<script", "/etc/coredns", "http-equiv", "src=", "style=")
 	for host, want := range map[string]string{
 		"https://www.evil.example/login?x=1": "www.evil.example is blocked", "Evil.Example.": "evil.example is blocked",
 		strings.Repeat("a", 5000): "This is not a host name.",
@@ -283,11 +275,7 @@ func TestABlockedNameHasWhyCountAndACommand(t *testing.T) {
 	testkit.WantParts(t, got,
 		`<a href="/?host=`+long+`#ask" title="Why?">`+long, "<code>sudo safebrowsing allow -for 1h "+long+"</code>", "1,234×<br><span class=\"soft\">since 11:00 UTC", "an alias of evil.example",
 		`href="/?host=%24%28reboot%29.example#ask"`, "%26x%3d1#ask", "<code>sudo safebrowsing allow -for 1h dear.example</code>")
-	for _, not := range []string{"1h $", "1h `", "\u202e", "Asked by"} {
-		if strings.Contains(got, not) {
-			t.Errorf("Expected no %q in\n%s", not, got)
-		}
-	}
+	testkit.WantNone(t, got, "1h $", "1h `", "\u202e", "Asked by")
 	if r.Names[1].Client = "192.0.2.7"; !strings.Contains(page(), "Asked by") || !strings.Contains(page(), "192.0.2.7") {
 		t.Error("Expected who asked, where names are logged")
 	}
@@ -347,9 +335,7 @@ func TestDevicesInWords(t *testing.T) {
 		{2, 1, "3 devices ask for public encrypted resolvers, 2 of them for nothing else: they may not be protected"},
 		{0, 2, "2 devices ask for public encrypted resolvers, and for other names, too"},
 	} {
-		if got := (Devices{Left: tc.left, Also: tc.also}).InWords(); got != tc.want {
-			t.Errorf("%d and %d: %q, want %q", tc.left, tc.also, got, tc.want)
-		}
+		testkit.Equal(t, tc, (Devices{Left: tc.left, Also: tc.also}).InWords(), tc.want)
 	}
 	d := Device{Resolver: "dns.google", Last: now.Add(-time.Hour), Since: now.Add(-4 * time.Hour), Left: true}
 	for got, want := range map[string]string{
@@ -387,17 +373,13 @@ func TestOneCauseIsSaidOnce(t *testing.T) {
 func TestThePageHasTheDayAndItsLine(t *testing.T) {
 	r := healthy()
 	r.Today = Day{Checked: 12400, Blocked: 31}
-	if body := request(handler(fixed{r}), "GET", "127.0.0.1", "/").Body.String(); strings.Contains(body, "<svg") {
-		t.Error("Expected no line of a day without a question")
-	}
+	testkit.WantNone(t, request(handler(fixed{r}), "GET", "127.0.0.1", "/").Body.String(), "<svg")
 	r.Today.Hours[22], r.Today.Hours[23] = Pair{12000, 30}, Pair{400, 1}
 	body := request(handler(fixed{r}), "GET", "127.0.0.1", "/").Body.String()
 	testkit.WantParts(t, body,
 		"<strong>31</strong> of 12,400 questions blocked", `<polyline points="10,40.0 `, " 450,2.0 470,38.7\"/>",
 		"12,400 questions, at most 12,000 in an hour, and 31 blocked, at most 30 in an hour", ": 30 of 12,000 questions blocked</title>", `y="48" width="17" height="24"`)
-	if n := strings.Count(body, `class="bar"`); n != 2 {
-		t.Errorf("Expected a bar for each of 2 hours, got %d", n)
-	}
+	testkit.Equal(t, "bars", strings.Count(body, `class="bar"`), 2)
 }
 
 // An answer that is being read stays, and whoever wants it can make any page stay.
@@ -405,9 +387,7 @@ func TestThePageRenewsItself(t *testing.T) {
 	h := handler(fixed{healthy()})
 	for target, want := range map[string]string{"/": "60", "/?host=a.example": "", "/?stay": "", "/status.json": ""} {
 		w := request(h, "GET", "127.0.0.1", target)
-		if got := w.Header().Get("Refresh"); got != want {
-			t.Errorf("%s: Expected Refresh %q, got %q", target, want, got)
-		}
+		testkit.Equal(t, target, w.Header().Get("Refresh"), want)
 		if body := w.Body.String(); target != "/status.json" && strings.Contains(body, `href="/?stay"`) != (want != "") {
 			t.Errorf("%s: Expected the link that stops that only where it holds: %s", target, body)
 		}
@@ -442,9 +422,7 @@ func TestTimesOfThePageAreLocalAndUTC(t *testing.T) {
 		now.Add(-13 * time.Hour): "00:00 CET (23:00 UTC)",
 		now.Add(-24 * time.Hour): "2026-11-21 13:00 CET (12:00 UTC)",
 	} {
-		if got := clock(at, now); got != want {
-			t.Errorf("Expected %q, got %q", want, got)
-		}
+		testkit.Equal(t, at, clock(at, now), want)
 	}
 	if time.Local = time.UTC; clock(now, now) != "12:00 UTC" {
 		t.Errorf("got %q", clock(now, now))
@@ -493,15 +471,11 @@ func TestAPageIsMadeOnceASecond(t *testing.T) {
 		h := handler(source)
 		for range 3 {
 			for n := range 100 {
-				if body := request(h, "GET", "127.0.0.1", "/?host="+strings.Repeat("evil.example", n%2)).Body.String(); !strings.Contains(body, "Protected by") {
-					t.Fatalf("Expected the page, got %s", body)
-				}
+				testkit.WantParts(t, request(h, "GET", "127.0.0.1", "/?host="+strings.Repeat("evil.example", n%2)).Body.String(), "Protected by")
 			}
 			time.Sleep(time.Second)
 		}
-		if n := source.reports.Load(); n != 3 {
-			t.Errorf("600 pages in 3 seconds asked for %d reports", n)
-		}
+		testkit.Equal(t, "reports for 600 pages in 3 seconds", source.reports.Load(), 3)
 	})
 }
 
