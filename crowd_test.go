@@ -3,7 +3,6 @@ package safebrowsing
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/netip"
 	"runtime"
 	"strings"
@@ -24,14 +23,6 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// crowdWriter is the writer of one client of many.
-type crowdWriter struct {
-	recorder
-	client netip.Addr
-}
-
-func (w *crowdWriter) RemoteAddr() net.Addr { return &net.UDPAddr{IP: w.client.AsSlice(), Port: 53053} }
-
 // crowd is a plugin whose next plugin answers at once, and clients that ask it. Its server
 // takes a second.
 type crowd struct {
@@ -44,9 +35,7 @@ type crowd struct {
 func newCrowd(t *testing.T) *crowd {
 	c := new(crowd)
 	defer func() { c.plugin.waiting, c.plugin.searching = newPlaces(0) }() // whatever memory this machine has
-	c.plugin = suspecting(t, true, func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
-		return dns.RcodeSuccess, w.WriteMsg(reply300(r))
-	})
+	c.plugin = suspecting(t, true, answers300)
 	return c
 }
 
@@ -54,7 +43,7 @@ func (c *crowd) ask(client netip.Addr, name string) {
 	c.waiting.Add(1)
 	c.all.Go(func() {
 		defer c.waiting.Add(-1)
-		w := &crowdWriter{client: client}
+		w := clientAt(client.String())
 		c.plugin.ServeDNS(context.Background(), w, new(dns.Msg).SetQuestion(name, dns.TypeA))
 		if len(w.msgs) == 1 && len(w.msgs[0].Answer) == 1 && w.msgs[0].Answer[0].Header().Ttl <= maxUnsureTTL {
 			c.short.Add(1)
@@ -82,33 +71,31 @@ func TestQueriesThatWaitAreBounded(t *testing.T) {
 		{"many networks on a router", 64 << 20, many, false, 256, 5_000 - 256},
 		{"nothing waits in monitor mode", 0, func(int) netip.Addr { return network.Addr() }, true, 0, 0},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c, before := newCrowd(t), runtime.NumGoroutine()
-				c.plugin.block.Config.Monitor = tc.monitor
-				c.plugin.waiting, c.plugin.searching = newPlaces(tc.memory)
-				for n := range 5_000 {
-					c.ask(tc.client(n), fmt.Sprintf("n%d.evil.example.com.", n))
-				}
-				synctest.Wait()
-				if waiting, short := c.waiting.Load(), c.short.Load(); waiting != tc.waiting || short != tc.shortened {
-					t.Errorf("Expected %d queries to wait, and %d to pass with a short TTL, got %d and %d", tc.waiting, tc.shortened, waiting, short)
-				}
-				if got := runtime.NumGoroutine() - before; got > 2_048+100 {
-					t.Errorf("Expected a goroutine for each query that waits, got %d", got)
-				}
-				if leave, ok := c.plugin.waiting.Take(netip.MustParseAddr("192.0.2.1"), "name"); ok {
-					leave()
-				} else {
-					t.Error("Expected a place for another client and another name")
-				}
-				c.all.Wait()
-				time.Sleep(2 * time.Second) // confirmations in monitor mode outlive their queries
-				c.plugin.detached.end()
-				if _, ok := c.plugin.waiting.Take(network.Addr(), ""); !ok {
-					t.Error("Expected places to be free again")
-				}
-			})
+		subtest(t, tc.name, func(t *testing.T) {
+			c, before := newCrowd(t), runtime.NumGoroutine()
+			c.plugin.block.Config.Monitor = tc.monitor
+			c.plugin.waiting, c.plugin.searching = newPlaces(tc.memory)
+			for n := range 5_000 {
+				c.ask(tc.client(n), fmt.Sprintf("n%d.evil.example.com.", n))
+			}
+			synctest.Wait()
+			if waiting, short := c.waiting.Load(), c.short.Load(); waiting != tc.waiting || short != tc.shortened {
+				t.Errorf("Expected %d queries to wait, and %d to pass with a short TTL, got %d and %d", tc.waiting, tc.shortened, waiting, short)
+			}
+			if got := runtime.NumGoroutine() - before; got > 2_048+100 {
+				t.Errorf("Expected a goroutine for each query that waits, got %d", got)
+			}
+			if leave, ok := c.plugin.waiting.Take(netip.MustParseAddr("192.0.2.1"), "name"); ok {
+				leave()
+			} else {
+				t.Error("Expected a place for another client and another name")
+			}
+			c.all.Wait()
+			time.Sleep(2 * time.Second) // confirmations in monitor mode outlive their queries
+			c.plugin.detached.end()
+			if _, ok := c.plugin.waiting.Take(network.Addr(), ""); !ok {
+				t.Error("Expected places to be free again")
+			}
 		})
 	}
 }
@@ -139,7 +126,7 @@ func TestAFloodOfOneNetworkLeavesRoomForOthers(t *testing.T) {
 		if got := c.waiting.Load(); got != 512 {
 			t.Errorf("Expected 512 queries of the flood to wait, got %d", got)
 		}
-		w := &crowdWriter{client: netip.MustParseAddr("192.0.2.1")}
+		w := clientAt("192.0.2.1")
 		begun := time.Now()
 		c.plugin.ServeDNS(t.Context(), w, aboutEvil.Copy())
 		if len(w.msgs) != 1 || w.msgs[0].Rcode != dns.RcodeNameError {

@@ -3,7 +3,6 @@ package safebrowsing
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -50,9 +49,7 @@ func newBubble(t *testing.T, upstream time.Duration, alter func(*SafeBrowsing), 
 	b.google.Publish("se-4b", entries)
 	next := plugin.HandlerFunc(func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
 		time.Sleep(upstream)
-		m := new(dns.Msg).SetReply(r)
-		m.Answer = []dns.RR{test.A(r.Question[0].Name + " 300 IN A 192.0.2.7")}
-		return dns.RcodeSuccess, w.WriteMsg(m)
+		return dns.RcodeSuccess, w.WriteMsg(reply300(r))
 	})
 	b.plugin = newPlugin(config.Config{
 		Block:  config.Block{Zones: plugin.Zones{"."}, Reply: answer.Reply{TTL: time.Minute}, ConfirmTimeout: 500 * time.Millisecond},
@@ -73,18 +70,13 @@ func (b *bubble) stop() {
 	b.release()
 }
 
-// client is the writer of one query.
-type client struct {
-	test.ResponseWriter
-	answer *dns.Msg
-}
-
-func (c *client) WriteMsg(m *dns.Msg) error {
-	if c.answer != nil {
-		return errors.New("answered twice")
-	}
-	c.answer = m
-	return nil
+// inBubble runs a test in simulated time, on a plugin whose list holds some expressions.
+func inBubble(t *testing.T, upstream time.Duration, alter func(*SafeBrowsing), listed []string, test func(t *testing.T, b *bubble)) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t, upstream, alter, listed...)
+		defer b.stop()
+		test(t, b)
+	})
 }
 
 // isBlocked reports whether the plugin answered instead of the next one, which knows
@@ -97,24 +89,22 @@ func (b *bubble) ask(from, name string) (*dns.Msg, time.Duration) {
 	r := new(dns.Msg).SetQuestion(name, dns.TypeA)
 	r.SetEdns0(1232, false)
 	ip, zone, _ := strings.Cut(from, "%")
-	w := &client{ResponseWriter: test.ResponseWriter{RemoteIP: ip, Zone: zone}}
+	w := &recorder{ResponseWriter: test.ResponseWriter{RemoteIP: ip, Zone: zone}}
 	begun := time.Now()
 	rcode, err := b.plugin.ServeDNS(context.Background(), w, r)
-	if err != nil || w.answer == nil || !plugin.ClientWrite(rcode) {
-		b.t.Fatalf("%s: Expected one answer, got rcode %d, %v, %v", name, rcode, err, w.answer)
+	if err != nil || len(w.msgs) != 1 || !plugin.ClientWrite(rcode) {
+		b.t.Fatalf("%s: Expected one answer, got rcode %d, %v, %v", name, rcode, err, w.msgs)
 	}
-	return w.answer, time.Since(begun)
+	return w.msgs[0], time.Since(begun)
 }
 
 func TestServerDownForADayInTheMiddleOfLoad(t *testing.T) {
 	const upstream = 5 * time.Millisecond
-	synctest.Test(t, func(t *testing.T) {
-		var listed []string
-		for i := range 40 {
-			listed = append(listed, fmt.Sprintf("host%d.example.com/", i))
-		}
-		b := newBubble(t, upstream, func(*SafeBrowsing) {}, listed...)
-		defer b.stop()
+	var listed []string
+	for i := range 40 {
+		listed = append(listed, fmt.Sprintf("host%d.example.com/", i))
+	}
+	inBubble(t, upstream, func(*SafeBrowsing) {}, listed, func(t *testing.T, b *bubble) {
 		b.google.JudgeSearchBackoff(true)
 		for _, e := range listed[:20] {
 			b.google.AddThreat(e, sbv5.ThreatType_SOCIAL_ENGINEERING)
@@ -160,9 +150,7 @@ func TestServerDownForADayInTheMiddleOfLoad(t *testing.T) {
 }
 
 func TestManyQueriesForOneCollidingNameMakeOneSearch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBubble(t, 30*time.Millisecond, func(*SafeBrowsing) {}, "shared.example.com/")
-		defer b.stop()
+	inBubble(t, 30*time.Millisecond, func(*SafeBrowsing) {}, []string{"shared.example.com/"}, func(t *testing.T, b *bubble) {
 		b.google.Break("search", 1, protocoltest.Fault{Delay: 100 * time.Millisecond})
 		var wg sync.WaitGroup
 		for i := range 1000 {
@@ -189,36 +177,32 @@ func TestOneFloodingClientDoesNotSwitchProtectionOffForOthers(t *testing.T) {
 		"answers that may not be kept":     limiter,
 		"each name is a search of its own": func(s *SafeBrowsing) { limiter(s); s.block.Settings.Mode = lookup.NoStorage },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := newBubble(t, 5*time.Millisecond, alter, "colliding.example.org/", "evil.example.com/")
-				defer b.stop()
-				b.google.AddThreat("evil.example.com/", sbv5.ThreatType_SOCIAL_ENGINEERING)
-				if b.plugin.block.Settings.Mode == lookup.Local {
-					b.google.SetCacheDuration(-1)
-				}
-				b.google.Break("search", 1<<30, protocoltest.Fault{Delay: 400 * time.Millisecond})
-				begun := time.Now()
-				var flood sync.WaitGroup
-				for i := range 10_000 {
-					flood.Go(func() {
-						time.Sleep(time.Duration(i) * time.Millisecond)
-						b.ask("192.0.2.66", fmt.Sprintf("r%d.colliding.example.org.", i))
-					})
-				}
-				time.Sleep(5 * time.Second)
-				if m, _ := b.ask("192.0.2.1", "evil.example.com."); !isBlocked(m) {
-					t.Errorf("Expected the threat to be blocked for another client, got\n%v", m)
-				}
-				flood.Wait()
-				searches := len(b.google.Requests("search"))
-				if allowed := config.DefaultBurst + int(time.Since(begun).Seconds()*config.DefaultRate) + 2; searches > allowed {
-					t.Errorf("Expected at most %d searches, got %d", allowed, searches)
-				}
-				if searches < 20 {
-					t.Errorf("Expected the client's own share of searches, got %d", searches)
-				}
-			})
+		inBubble(t, 5*time.Millisecond, alter, []string{"colliding.example.org/", "evil.example.com/"}, func(t *testing.T, b *bubble) {
+			b.google.AddThreat("evil.example.com/", sbv5.ThreatType_SOCIAL_ENGINEERING)
+			if b.plugin.block.Settings.Mode == lookup.Local {
+				b.google.SetCacheDuration(-1)
+			}
+			b.google.Break("search", 1<<30, protocoltest.Fault{Delay: 400 * time.Millisecond})
+			begun := time.Now()
+			var flood sync.WaitGroup
+			for i := range 10_000 {
+				flood.Go(func() {
+					time.Sleep(time.Duration(i) * time.Millisecond)
+					b.ask("192.0.2.66", fmt.Sprintf("r%d.colliding.example.org.", i))
+				})
+			}
+			time.Sleep(5 * time.Second)
+			if m, _ := b.ask("192.0.2.1", "evil.example.com."); !isBlocked(m) {
+				t.Errorf("%s: Expected the threat to be blocked for another client, got\n%v", name, m)
+			}
+			flood.Wait()
+			searches := len(b.google.Requests("search"))
+			if allowed := config.DefaultBurst + int(time.Since(begun).Seconds()*config.DefaultRate) + 2; searches > allowed {
+				t.Errorf("%s: Expected at most %d searches, got %d", name, allowed, searches)
+			}
+			if searches < 20 {
+				t.Errorf("%s: Expected the client's own share of searches, got %d", name, searches)
+			}
 		})
 	}
 }
@@ -245,11 +229,10 @@ func TestModes(t *testing.T) {
 		{lookup.NoStorage, "router.", false, 0, "passes"},
 	}
 	for _, tc := range tests {
-		synctest.Test(t, func(t *testing.T) {
-			b := newBubble(t, time.Millisecond, func(s *SafeBrowsing) {
-				s.block.Settings.Mode, s.block.Config.DB = tc.mode, tc.mode.String() // so that no other case has blocked the name lately
-			}, "listed.example.com/", "listed.popular.example.com/")
-			defer b.stop()
+		inMode := func(s *SafeBrowsing) {
+			s.block.Settings.Mode, s.block.Config.DB = tc.mode, tc.mode.String() // so that no other case has blocked the name lately
+		}
+		inBubble(t, time.Millisecond, inMode, []string{"listed.example.com/", "listed.popular.example.com/"}, func(t *testing.T, b *bubble) {
 			popular := sha256.Sum256([]byte("popular.example.com/"))
 			popularOnes := [][]byte{popular[:]}
 			for i := range 99 { // with fewer the mode is local
@@ -288,23 +271,20 @@ func TestServerInTroubleFailsNoHostWithoutLists(t *testing.T) {
 		"down": {protocoltest.Fault{Status: 503}, 300, time.Millisecond},
 		"slow": {protocoltest.Fault{Delay: 3 * time.Second}, 5, config.DefaultConfirmTimeout},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := newBubble(t, time.Millisecond, func(s *SafeBrowsing) { s.block.Settings.Mode, s.block.Config.UnsureFails = lookup.NoStorage, true })
-				defer b.stop()
-				b.google.Break("search", 1<<30, tc.fault)
-				before := block.ThisProcess().Report().Today.Threats
-				for i := range 10 {
-					m, took := b.ask("192.0.2.1", fmt.Sprintf("host%d.example.com.", i))
-					if m.Rcode != dns.RcodeSuccess || len(m.Answer) != 1 || m.Answer[0].Header().Ttl != tc.ttl || took != tc.took {
-						t.Errorf("Expected an answer with a TTL of %d after %s, took %s and got\n%v", tc.ttl, tc.took, took, m)
-					}
-					time.Sleep(5 * time.Second)
+		failing := func(s *SafeBrowsing) { s.block.Settings.Mode, s.block.Config.UnsureFails = lookup.NoStorage, true }
+		inBubble(t, time.Millisecond, failing, nil, func(t *testing.T, b *bubble) {
+			b.google.Break("search", 1<<30, tc.fault)
+			before := block.ThisProcess().Report().Today.Threats
+			for i := range 10 {
+				m, took := b.ask("192.0.2.1", fmt.Sprintf("host%d.example.com.", i))
+				if m.Rcode != dns.RcodeSuccess || len(m.Answer) != 1 || m.Answer[0].Header().Ttl != tc.ttl || took != tc.took {
+					t.Errorf("%s: Expected an answer with a TTL of %d after %s, took %s and got\n%v", name, tc.ttl, tc.took, took, m)
 				}
-				if after := block.ThisProcess().Report().Today.Threats; after != before {
-					t.Errorf("Expected no suspected name that passed, got %+v after %+v", after, before)
-				}
-			})
+				time.Sleep(5 * time.Second)
+			}
+			if after := block.ThisProcess().Report().Today.Threats; after != before {
+				t.Errorf("%s: Expected no suspected name that passed, got %+v after %+v", name, after, before)
+			}
 		})
 	}
 }

@@ -3,7 +3,7 @@ package safebrowsing
 import (
 	"bytes"
 	"context"
-	"net"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -72,7 +72,7 @@ func TestDevicesThatAskForResolversAreCounted(t *testing.T) {
 	s := oneListed(t, config.Block{Except: []string{"google."}})
 	also := func() int { return block.ThisProcess().Report().Devices.Also }
 	before := also()
-	w := &oneClient{from: &net.UDPAddr{IP: net.IPv4(192, 0, 2, byte(99+before)), Port: 53053}} // another one in each run of a process
+	w := clientAt(fmt.Sprintf("192.0.2.%d", 99+before)) // another one in each run of a process
 	for _, tc := range []struct {
 		qname         string
 		qtype, qclass uint16
@@ -97,22 +97,18 @@ func TestDevicesThatAskForResolversAreCounted(t *testing.T) {
 // done when the query ends.
 func TestOnlyMetadataWaitsForADecisionInMonitorMode(t *testing.T) {
 	for name, wait := range map[string]time.Duration{"without metadata": 0, "with metadata": time.Second} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := suspecting(t, true, func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
-					return dns.RcodeSuccess, w.WriteMsg(reply300(r))
-				})
-				s.block.Config.Monitor = true
-				ctx, w, begun := t.Context(), new(recorder), time.Now()
-				if wait > 0 {
-					ctx = metadata.ContextWithMetadata(ctx)
-				}
-				s.ServeDNS(ctx, w, aboutEvil.Copy())
-				if took := time.Since(begun); took != wait || len(w.msgs) != 1 || w.msgs[0].Rcode != dns.RcodeSuccess {
-					t.Errorf("Expected to pass after %s, took %s and got %v", wait, took, w.msgs)
-				}
-				s.detached.end()
-			})
+		subtest(t, name, func(t *testing.T) {
+			s := suspecting(t, true, answers300)
+			s.block.Config.Monitor = true
+			ctx, w, begun := t.Context(), new(recorder), time.Now()
+			if wait > 0 {
+				ctx = metadata.ContextWithMetadata(ctx)
+			}
+			s.ServeDNS(ctx, w, aboutEvil.Copy())
+			if took := time.Since(begun); took != wait || len(w.msgs) != 1 || w.msgs[0].Rcode != dns.RcodeSuccess {
+				t.Errorf("Expected to pass after %s, took %s and got %v", wait, took, w.msgs)
+			}
+			s.detached.end()
 		})
 	}
 }
@@ -124,7 +120,7 @@ func TestCleanNameAllocatesAtMostOnce(t *testing.T) {
 		s.block.Config.Online = keep > 0
 		end := s.block.LookBack()
 		m := new(dns.Msg).SetQuestion("www.static.example.com.", dns.TypeA)
-		w := newOneClient()
+		w := clientAt("192.0.2.20")
 		if n := testing.AllocsPerRun(100, func() { s.ServeDNS(t.Context(), w, m) }); n > 1 {
 			t.Errorf("Expected at most one allocation with look-back of %s, got %v", keep, n)
 		}
@@ -180,42 +176,11 @@ func TestQueryIsLoggedAsBlockedOnce(t *testing.T) {
 	})
 }
 
-// BenchmarkServeDNS is what the plugin adds to the handling of a clean name.
-func BenchmarkServeDNS(b *testing.B) {
-	s, passed := clean(b, 0), 0
-	s.Next = plugin.HandlerFunc(func(context.Context, dns.ResponseWriter, *dns.Msg) (int, error) {
-		passed++
-		return dns.RcodeSuccess, nil
-	})
-	m := new(dns.Msg).SetQuestion("www.static.example.com.", dns.TypeA)
-	w := newOneClient()
-	b.ReportAllocs()
-	for b.Loop() {
-		s.ServeDNS(context.Background(), w, m)
-	}
-	if passed < b.N {
-		b.Errorf("%d of %d queries passed", passed, b.N)
-	}
-}
-
 type noSearcher struct{}
 
 func (noSearcher) Search(context.Context, []lookup.Prefix) (lookup.Answer, error) {
 	return lookup.Answer{}, lookup.ErrBackoff
 }
-
-// oneClient is a writer that knows its client's address, as a server's writer does. The one that it is made
-// from makes it anew for each call.
-type oneClient struct {
-	test.ResponseWriter
-	from *net.UDPAddr
-}
-
-func newOneClient() *oneClient {
-	return &oneClient{from: &net.UDPAddr{IP: net.IPv4(192, 0, 2, 20), Port: 53053}}
-}
-
-func (w *oneClient) RemoteAddr() net.Addr { return w.from }
 
 func TestLogOfNamesIsBoundedAndSaysWhatItLeavesOut(t *testing.T) {
 	q := dns.Question{Name: "x.example.", Qtype: dns.TypeA, Qclass: dns.ClassINET}

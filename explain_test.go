@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/miekg/dns"
@@ -16,50 +15,28 @@ import (
 )
 
 func TestAnAnswerThatHasExpiredRemainsForNoTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for until, want := range map[time.Duration]string{
-			time.Minute:  "remaining=1m0s",
-			0:            "remaining=0s",
-			-time.Minute: "remaining=0s", // expired between the decision and its explanation
-		} {
-			now := time.Now()
-			if got := txtStrings((&status.Answer{Verdict: status.VerdictBlocked, Expires: now.Add(until)}).Words(now)); !slices.Contains(got, want) {
-				t.Errorf("%s: got %q, want %q", until, got, want)
-			}
+	now := time.Now() // -time.Minute: expired between the decision and its explanation
+	for until, want := range map[time.Duration]string{time.Minute: "remaining=1m0s", 0: "remaining=0s", -time.Minute: "remaining=0s"} {
+		if got := txtStrings((&status.Answer{Verdict: status.VerdictBlocked, Expires: now.Add(until)}).Words(now)); !slices.Contains(got, want) {
+			t.Errorf("%s: got %q, want %q", until, got, want)
 		}
-	})
-}
-
-func TestWhyIsRefusedUnlessSet(t *testing.T) {
-	for explain, rcode := range map[bool]int{false: dns.RcodeRefused, true: dns.RcodeSuccess} {
-		synctest.Test(t, func(t *testing.T) {
-			b := newBubble(t, 0, func(s *SafeBrowsing) { s.block.Config.Explain = explain })
-			defer b.stop()
-			m, w := new(dns.Msg).SetQuestion("clean.example.why.safebrowsing.", dns.TypeTXT), new(recorder)
-			m.Question[0].Qclass = dns.ClassCHAOS
-			b.plugin.ServeDNS(t.Context(), w, m)
-			if len(w.msgs) != 1 || w.msgs[0].Rcode != rcode || (len(w.msgs[0].Answer) == 1) != explain {
-				t.Errorf("Expected %s, got %v", dns.RcodeToString[rcode], w.msgs)
-			}
-		})
 	}
 }
 
 // A name that somebody asks about is nobody's business upstream, also where CH or TXT was forgotten.
-func TestWhyIsRefusedForOtherTypesAndClasses(t *testing.T) {
+func TestWhyIsRefusedUnlessSetAndForOtherTypesAndClasses(t *testing.T) {
 	for _, explain := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			b := newBubble(t, 0, func(s *SafeBrowsing) { s.block.Config.Explain = explain })
-			defer b.stop()
-			for _, q := range []dns.Question{
-				{Name: "clean.example.why.safebrowsing.", Qtype: dns.TypeTXT, Qclass: dns.ClassINET},
-				{Name: "clean.example.Why.SafeBrowsing.", Qtype: dns.TypeA, Qclass: dns.ClassINET},
-				{Name: "clean.example.why.safebrowsing.", Qtype: dns.TypeA, Qclass: dns.ClassCHAOS},
+		inBubble(t, 0, func(s *SafeBrowsing) { s.block.Config.Explain = explain }, nil, func(t *testing.T, b *bubble) {
+			for q, answered := range map[dns.Question]bool{
+				{Name: "clean.example.why.safebrowsing.", Qtype: dns.TypeTXT, Qclass: dns.ClassCHAOS}: explain,
+				{Name: "clean.example.why.safebrowsing.", Qtype: dns.TypeTXT, Qclass: dns.ClassINET}:  false,
+				{Name: "clean.example.Why.SafeBrowsing.", Qtype: dns.TypeA, Qclass: dns.ClassINET}:    false,
+				{Name: "clean.example.why.safebrowsing.", Qtype: dns.TypeA, Qclass: dns.ClassCHAOS}:   false,
 			} {
-				w := new(recorder)
+				rcode, w := map[bool]int{false: dns.RcodeRefused, true: dns.RcodeSuccess}[answered], new(recorder)
 				b.plugin.ServeDNS(t.Context(), w, &dns.Msg{Question: []dns.Question{q}})
-				if len(w.msgs) != 1 || w.msgs[0].Rcode != dns.RcodeRefused {
-					t.Errorf("explain %v, %v: Expected REFUSED, got %v", explain, q, w.msgs)
+				if len(w.msgs) != 1 || w.msgs[0].Rcode != rcode || (len(w.msgs[0].Answer) == 1) != answered {
+					t.Errorf("explain %v, %v: Expected %s, got %v", explain, q, dns.RcodeToString[rcode], w.msgs)
 				}
 			}
 		})
@@ -70,11 +47,8 @@ func TestWhyIsRefusedForOtherTypesAndClasses(t *testing.T) {
 func TestWhyOfANameThatIsNotConfirmed(t *testing.T) {
 	testkit.Capture(t)
 	for fails, want := range map[bool]string{false: "suspected, passes for now: ", true: "suspected, gets SERVFAIL for now: "} {
-		synctest.Test(t, func(t *testing.T) {
-			b := newBubble(t, 0, func(s *SafeBrowsing) {
-				s.block.Config.UnsureFails, s.block.Settings.Lists = fails, "se-4b mw-4b"
-			}, "evil.example/")
-			defer b.stop()
+		alter := func(s *SafeBrowsing) { s.block.Config.UnsureFails, s.block.Settings.Lists = fails, "se-4b mw-4b" }
+		inBubble(t, 0, alter, []string{"evil.example/"}, func(t *testing.T, b *bubble) {
 			time.Sleep(24 * time.Hour) // the server has no mw-4b
 			b.google.Break("search", 1<<30, protocoltest.Fault{Status: 429})
 			b.ask("192.0.2.1", "evil.example.")
@@ -129,23 +103,15 @@ func stringsOf(data []byte) (all []string) {
 }
 
 func TestWrongPlaceInTheOrderIsRefused(t *testing.T) {
-	tests := []struct {
-		directives string
-		ok         bool
-	}{
-		{"errors acl safebrowsing cache forward", true},
-		{"errors", true}, // not compiled in by name: nothing to say
-		{"errors acl cache safebrowsing forward", false},
-		{"errors cache forward on sign view safebrowsing", false},
-		{"errors hosts safebrowsing", false},
-	}
-	for _, tc := range tests {
-		err := checkPosition(strings.Fields(tc.directives))
-		if (err == nil) != tc.ok {
-			t.Errorf("%s: Expected ok %v, got %v", tc.directives, tc.ok, err)
-		}
-		if err != nil && !strings.Contains(err.Error(), "plugin.cfg") {
-			t.Errorf("%s: Expected advice, got %v", tc.directives, err)
+	for directives, ok := range map[string]bool{
+		"errors acl safebrowsing cache forward":          true,
+		"errors":                                         true, // not compiled in by name: nothing to say
+		"errors acl cache safebrowsing forward":          false,
+		"errors cache forward on sign view safebrowsing": false,
+		"errors hosts safebrowsing":                      false,
+	} {
+		if err := checkPosition(strings.Fields(directives)); (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "plugin.cfg") {
+			t.Errorf("%s: Expected ok %v, or advice, got %v", directives, ok, err)
 		}
 	}
 }
