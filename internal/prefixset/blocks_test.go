@@ -14,30 +14,6 @@ import (
 	"time"
 )
 
-// numbers are ascending prefixes by the shape that they have.
-func numbers(r *rand.Rand, n int) map[string][]uint32 {
-	shapes := map[string]func(i int) uint32{
-		"spread":                   func(int) uint32 { return r.Uint32() },
-		"all of one block":         func(int) uint32 { return 0xabcd0000 | r.Uint32N(1<<16) },
-		"one after the other":      func(i int) uint32 { return 0x7fffff00 + uint32(i) },
-		"the least":                func(i int) uint32 { return uint32(i) },
-		"the greatest":             func(i int) uint32 { return ^uint32(i) },
-		"the least and greatest":   func(i int) uint32 { return uint32(i) - uint32(n/2) },
-		"few leading bytes":        func(int) uint32 { return r.Uint32N(4)<<30 | r.Uint32N(1<<20) },
-		"even, with equal strides": func(i int) uint32 { return uint32(i) * uint32(1<<32/uint64(n+1)) },
-	}
-	made := make(map[string][]uint32)
-	for name, shape := range shapes {
-		var all []uint32
-		for i := range n {
-			all = append(all, shape(i))
-		}
-		slices.Sort(all)
-		made[name] = slices.Compact(all)
-	}
-	return made
-}
-
 // strides returns n ascending entries of four bytes, fast: with random strides over the whole range.
 func strides(seed uint64, n int) []byte {
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -59,19 +35,6 @@ func TestBytesAPrefix(t *testing.T) {
 		if held := float64(cap(set.four.Load().buf)) / float64(tt.n); got > tt.most || held > 1.01*tt.most {
 			t.Errorf("%d prefixes: %.3f bytes each, %.3f with what is reserved, want %.1f", tt.n, got, held, tt.most)
 		}
-	}
-}
-
-func TestMatchDoesNotAllocate(t *testing.T) {
-	set := mixedSet(t, mixedEntries(rand.New(rand.NewPCG(45, 46)), 2000, 4, 5, 8, 32))
-	hash := new([32]byte)
-	if n := testing.AllocsPerRun(1000, func() {
-		hash[0]++
-		hash[1] += 7
-		set.Match(hash)
-		set.Contains(hash)
-	}); n != 0 {
-		t.Errorf("%v allocations a look-up", n)
 	}
 }
 
@@ -167,13 +130,8 @@ func TestUnderFindsWhatAScanFinds(t *testing.T) {
 			}
 			entries = append(entries, e)
 		}
-		slices.SortFunc(entries, bytes.Compare)
-		entries = slices.CompactFunc(entries, bytes.Equal)
-		b := NewBuilder(len(entries))
-		for _, e := range entries {
-			must(t, b.Add(e, len(e)))
-		}
-		set := b.Set()
+		entries = ascending(entries)
+		set := buildSet(t, len(entries), entries)
 		for third := range byte(4) {
 			for fourth := range byte(64) {
 				prefix := [4]byte{7, 7, third, fourth}
@@ -391,7 +349,7 @@ func TestAddOfTakesEntriesOfAnySet(t *testing.T) {
 	if joined.four.Load().of == nil {
 		t.Fatal("the set shares no memory")
 	}
-	mixed := mixedSet(t, mixedEntries(rand.New(rand.NewPCG(78, 79)), 4000, 4, 5))
+	mixed := buildSet(t, 0, mixedEntries(rand.New(rand.NewPCG(78, 79)), 4000, 4, 5))
 	for name, set := range map[string]*Set{"joined": joined, "mixed widths": mixed, "empty": {}} {
 		b := NewBuilder(0)
 		runs, first := set.Runs(), 0

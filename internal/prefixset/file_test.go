@@ -34,36 +34,31 @@ func TestWrittenSetsAreReadBack(t *testing.T) {
 	})
 }
 
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
 func TestWriteErrorsAreReturned(t *testing.T) {
-	set := buildSet(t, 4, 1, [][]byte{[]byte("aaaa")})
-	for _, limit := range []int{0, 1} {
-		w := &failingWriter{writes: limit}
-		n, err := set.WriteTo(w)
-		if !errors.Is(err, io.ErrClosedPipe) || n != w.written {
-			t.Errorf("after %d writes: WriteTo = %d, %v, want %d and the writer's error", limit, n, err, w.written)
+	set := buildSet(t, 1, [][]byte{[]byte("aaaa")})
+	for limit := range 2 {
+		writes, written := 0, 0
+		n, err := set.WriteTo(writerFunc(func(p []byte) (int, error) {
+			if writes++; writes > limit {
+				return 0, io.ErrClosedPipe
+			}
+			written += len(p)
+			return len(p), nil
+		}))
+		if !errors.Is(err, io.ErrClosedPipe) || n != int64(written) {
+			t.Errorf("after %d writes: WriteTo = %d, %v, want %d and the writer's error", limit, n, err, written)
 		}
 	}
-}
-
-// failingWriter takes some writes and refuses the next.
-type failingWriter struct {
-	writes  int
-	written int64
-}
-
-func (w *failingWriter) Write(p []byte) (int, error) {
-	if w.writes == 0 {
-		return 0, io.ErrClosedPipe
-	}
-	w.writes--
-	w.written += int64(len(p))
-	return len(p), nil
 }
 
 func TestSetsAboveTheLimitAreRefused(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	entries := randomEntries(r, 4, 300, false)
-	written := writtenForm(t, buildSet(t, 4, 0, entries))
+	written := writtenForm(t, buildSet(t, 0, entries))
 	for limit, ok := range map[int]bool{0: false, 299: false, 300: true, 301: true} {
 		if set, err := Read(bytes.NewReader(written), limit); (err == nil) != ok {
 			t.Errorf("limit %d: read %v, error %v, want one: %v", limit, set != nil, err, !ok)
@@ -77,8 +72,8 @@ func TestSetsAboveTheLimitAreRefused(t *testing.T) {
 }
 
 func TestSetsThatContradictThemselvesAreRefused(t *testing.T) {
-	four := writtenForm(t, buildSet(t, 4, 2, [][]byte{[]byte("aaaa"), []byte("aaab")}))
-	wide := writtenForm(t, buildSet(t, 5, 2, [][]byte{[]byte("\x00aaaa"), []byte("bbbbb")}))
+	four := writtenForm(t, buildSet(t, 2, [][]byte{[]byte("aaaa"), []byte("aaab")}))
+	wide := writtenForm(t, buildSet(t, 2, [][]byte{[]byte("\x00aaaa"), []byte("bbbbb")}))
 	const used, begins = 1 + partHead + 4, 1 + partHead + recordBytes + 4
 	tests := []struct {
 		name    string
@@ -154,7 +149,7 @@ func TestBlocksThatTogetherHaveMoreEntriesThanTheSetAreRefused(t *testing.T) {
 func TestDamagedSetsAreRefusedOrHarmless(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	for _, width := range []int{4, 32} {
-		written := writtenForm(t, buildSet(t, width, 0, randomEntries(r, width, 5, true)))
+		written := writtenForm(t, buildSet(t, 0, randomEntries(r, width, 5, true)))
 		for i := range written {
 			if _, err := Read(bytes.NewReader(written[:i]), 1000); err == nil {
 				t.Errorf("width %d: %d of %d bytes are read without an error", width, i, len(written))
@@ -227,11 +222,11 @@ func FuzzRead(f *testing.F) {
 	r := rand.New(rand.NewPCG(13, 14))
 	for _, width := range []int{4, 8, 32} {
 		for _, size := range []int{0, 1, 40} {
-			f.Add(writtenForm(f, buildSet(f, width, 0, randomEntries(r, width, size, true))))
+			f.Add(writtenForm(f, buildSet(f, 0, randomEntries(r, width, size, true))))
 		}
 	}
-	f.Add(writtenForm(f, mixedSet(f, mixedEntries(r, 200, 4, 5, 32))))
-	f.Add(writtenForm(f, setOfNumbers(numbers(r, 200)["all of one block"])))
+	f.Add(writtenForm(f, buildSet(f, 0, mixedEntries(r, 200, 4, 5, 32))))
+	f.Add(writtenForm(f, buildSet(f, 0, randomEntries(r, 4, 200, true))))
 	f.Add(writtenForm(f, new(Set)))
 	f.Add([]byte{1, 4, 2, 1, 0, 0, 0})
 	f.Add([]byte{1, 4, 3, 0, 0, 0, 0})

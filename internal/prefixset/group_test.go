@@ -20,28 +20,36 @@ func joinSets(t testing.TB, r *rand.Rand, sizes ...int) (sets []*Set, entries []
 				of = append(of, e)
 			}
 		}
-		slices.SortFunc(of, bytes.Compare)
-		of = slices.CompactFunc(of, bytes.Equal)
+		of = ascending(of)
 		pool = append(pool, of...)
-		sets = append(sets, buildSet(t, 4, len(of), of))
-		var texts []string
-		for _, e := range of {
-			texts = append(texts, string(e))
-		}
-		entries = append(entries, texts)
+		sets = append(sets, buildSet(t, len(of), of))
+		entries = append(entries, textsOf(of))
 	}
 	return sets, entries
 }
 
+func textsOf(entries [][]byte) (texts []string) {
+	for _, e := range entries {
+		texts = append(texts, string(e))
+	}
+	return texts
+}
+
+// entriesIn returns the entries of a set, of four bytes each.
 func entriesIn(t testing.TB, s *Set) []string {
 	t.Helper()
 	raw, err := io.ReadAll(s.Reader())
 	must(t, err)
-	var all []string
-	for ; len(raw) > 0; raw = raw[4:] {
-		all = append(all, string(raw[:4]))
+	return textsOf(slices.Collect(slices.Chunk(raw, 4)))
+}
+
+func wantEntries(t testing.TB, sets []*Set, want [][]string) {
+	t.Helper()
+	for i, s := range sets {
+		if got := entriesIn(t, s); !slices.Equal(got, want[i]) || s.Len() != len(got) {
+			t.Fatalf("set %d: %d entries, and Len is %d, want %d", i, len(got), s.Len(), len(want[i]))
+		}
 	}
-	return all
 }
 
 func TestJoinedSetsAreTheSame(t *testing.T) {
@@ -54,23 +62,18 @@ func TestJoinedSetsAreTheSame(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sets, entries := joinSets(t, r, sizes...)
 			apart := NewGroup(sets, -1, nil)
-			var written []string
+			var written [][]byte
 			for _, s := range sets {
-				var b bytes.Buffer
-				s.WriteTo(&b)
-				written = append(written, b.String())
+				written = append(written, writtenForm(t, s))
 			}
 			joined := apart.Join(nil)
 			if again := NewGroup(sets, -1, nil).Join(nil); len(again.four) != len(joined.four) || len(again.four) == 1 && again.four[0].blocks != joined.four[0].blocks {
 				t.Error("joined sets are joined once more")
 			}
+			wantEntries(t, sets, entries)
 			for i, s := range sets {
-				if got := entriesIn(t, s); !slices.Equal(got, entries[i]) || s.Len() != len(got) {
-					t.Errorf("set %d: %d entries of length %d, want %d", i, len(got), s.Len(), len(entries[i]))
-				}
-				var b bytes.Buffer
-				if _, err := s.WriteTo(&b); err != nil || b.String() != written[i] {
-					t.Errorf("set %d: another file than before, %v", i, err)
+				if !bytes.Equal(writtenForm(t, s), written[i]) {
+					t.Errorf("set %d: another file than before", i)
 				}
 			}
 			checkGroups(t, r, sets, entries, apart, joined, NewGroup(sets, 1<<20, nil))
@@ -111,7 +114,7 @@ func checkGroups(t *testing.T, r *rand.Rand, sets []*Set, entries [][]string, gr
 
 // The filter takes six bits an entry.
 func TestOnlyFewEntriesHaveAFilter(t *testing.T) {
-	four, wide := buildSet(t, 4, 0, randomEntries(rand.New(rand.NewPCG(51, 52)), 4, 640, false)), buildSet(t, 8, 0, randomEntries(rand.New(rand.NewPCG(53, 54)), 8, 64, false))
+	four, wide := buildSet(t, 0, randomEntries(rand.New(rand.NewPCG(51, 52)), 4, 640, false)), buildSet(t, 0, randomEntries(rand.New(rand.NewPCG(53, 54)), 8, 64, false))
 	for _, test := range []struct {
 		name               string
 		sets               []*Set
@@ -141,7 +144,7 @@ func TestGroupAsksLongerEntriesToo(t *testing.T) {
 		}
 		must(t, mixed.Add(e[:width], width))
 	}
-	sets := []*Set{mixed.Set(), buildSet(t, 4, 500, randomEntries(r, 4, 500, false)), buildSet(t, 32, 0, randomEntries(r, 32, 100, false))}
+	sets := []*Set{mixed.Set(), buildSet(t, 500, randomEntries(r, 4, 500, false)), buildSet(t, 0, randomEntries(r, 32, 100, false))}
 	filtered, apart := NewGroup(sets, 10_000, new(Pause)), NewGroup(sets, 0, new(Pause))
 	if filtered.Join(nil) != filtered {
 		t.Error("sets with a filter are joined")
@@ -164,21 +167,6 @@ func TestGroupAsksLongerEntriesToo(t *testing.T) {
 	}
 }
 
-// mayHold reports whether an entry with this prefix may have been added.
-func (f *Filter) mayHold(prefix uint32) bool {
-	var hash [32]byte
-	binary.BigEndian.PutUint32(hash[:], prefix)
-	return filtered(f, [][32]byte{hash}) != 0
-}
-
-func filterOf(entries int, prefixes []uint32) *Filter {
-	f := NewFilter(entries)
-	for _, p := range prefixes {
-		f.addPrefix(p)
-	}
-	return f
-}
-
 func TestFilterLetsFewThrough(t *testing.T) {
 	for _, test := range []struct {
 		entries, filters int
@@ -193,16 +181,16 @@ func TestFilterLetsFewThrough(t *testing.T) {
 		r := rand.New(rand.NewPCG(7, 8))
 		asked, through := 0, 0
 		for range test.filters {
-			prefixes := randomPrefixes(r.Uint64(), test.entries)
-			f := filterOf(len(prefixes), prefixes)
+			prefixes, f := randomPrefixes(r.Uint64(), test.entries), NewFilter(test.entries)
+			for _, p := range prefixes {
+				f.addPrefix(p)
+			}
 			for range 300_000 / test.filters {
-				p := r.Uint32()
-				if _, added := slices.BinarySearch(prefixes, p); added {
-					continue
-				}
-				asked++
-				if f.mayHold(p) {
-					through++
+				p, hash := r.Uint32(), [32]byte{}
+				binary.BigEndian.PutUint32(hash[:], p)
+				if _, added := slices.BinarySearch(prefixes, p); !added {
+					asked++
+					through += int(filtered(f, [][32]byte{hash}))
 				}
 			}
 		}

@@ -1,7 +1,6 @@
 package prefixset
 
 import (
-	"bytes"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -24,20 +23,16 @@ func TestSetsWithTooManyCombinationsStayApart(t *testing.T) {
 		}
 	}
 	var sets []*Set
-	for _, b := range builders {
+	var entries [][]string
+	for i, b := range builders {
 		sets = append(sets, b.Set())
+		entries = append(entries, entriesIn(t, sets[i]))
 	}
 	g := NewGroup(sets, -1, nil)
 	if g.Join(nil) != g {
 		t.Fatal("the sets are joined")
 	}
-	for _, s := range sets {
-		for _, e := range entriesIn(t, s) {
-			if Suspects(g, [][32]byte{*padded([]byte(e), 1)}) != 1 {
-				t.Fatalf("%x is not found", e)
-			}
-		}
-	}
+	checkGroups(t, r, sets, entries, g)
 }
 
 // An update replaces one list. The others are read from the form that they share.
@@ -53,29 +48,20 @@ func TestSetsAreJoinedAgainWithAnother(t *testing.T) {
 		}
 		apart := NewGroup(some, -1, nil)
 		joined := apart.Join(nil)
-		if len(joined.four) != 1 || joined.four[0].n >= joinedLen(want) {
-			t.Errorf("%v: %d parts, the first of %d entries, want fewer than %d", of, len(joined.four), joined.four[0].n, joinedLen(want))
+		all := slices.Compact(slices.Sorted(slices.Values(slices.Concat(want...))))
+		if len(joined.four) != 1 || joined.four[0].n > len(all) {
+			t.Errorf("%v: %d parts, the first of %d entries, want at most %d", of, len(joined.four), joined.four[0].n, len(all))
 		}
-		for i, s := range some {
-			if got := entriesIn(t, s); !slices.Equal(got, want[i]) {
-				t.Fatalf("%v: set %d has %d entries, want %d", of, i, len(got), len(want[i]))
-			}
-		}
+		wantEntries(t, some, want)
 		checkGroups(t, r, some, want, joined)
 	}
-}
-
-// joinedLen returns one more than the number of different entries.
-func joinedLen(entries [][]string) int {
-	all := slices.Concat(entries...)
-	slices.Sort(all)
-	return len(slices.Compact(all)) + 1
 }
 
 // Lists may shrink until a filter is worth its memory. Then those that an update leaves alone must not
 // keep the entries of all in memory.
 func TestSetsPartAgain(t *testing.T) {
-	sets, entries := joinSets(t, rand.New(rand.NewPCG(55, 56)), 5000, 300, 0)
+	r := rand.New(rand.NewPCG(55, 56))
+	sets, entries := joinSets(t, r, 5000, 300, 0)
 	NewGroup(sets, -1, nil).Join(nil)
 	few := NewGroup(sets[1:], 1000, nil)
 	if few.Join(nil) != few || few.Joins() {
@@ -84,16 +70,8 @@ func TestSetsPartAgain(t *testing.T) {
 	if f := sets[1].four.Load(); f.of != nil || f.blocks.n != len(entries[1]) {
 		t.Errorf("a set of %d entries keeps %d in memory", len(entries[1]), f.blocks.n)
 	}
-	for i, s := range sets {
-		if got := entriesIn(t, s); !slices.Equal(got, entries[i]) {
-			t.Errorf("set %d: %d entries, want %d", i, len(got), len(entries[i]))
-		}
-	}
-	for _, e := range entries[1] {
-		if Suspects(few, [][32]byte{*padded([]byte(e), 1)}) != 1 {
-			t.Fatalf("%x is not found", e)
-		}
-	}
+	wantEntries(t, sets, entries)
+	checkGroups(t, r, sets[1:], entries[1:], few)
 }
 
 // While sets are joined, queries use them, and an updater reads them.
@@ -146,7 +124,7 @@ func TestJoinedSetsTakeFewBytes(t *testing.T) {
 		var sets []*Set
 		for _, percent := range []int{70, 15, 10, 5} {
 			n := test.n / 100 * percent
-			sets = append(sets, buildSet(t, 4, n, randomEntries(r, 4, n, false)))
+			sets = append(sets, buildSet(t, n, randomEntries(r, 4, n, false)))
 		}
 		g := NewGroup(sets, test.maxFiltered, nil).Join(nil)
 		if got := float64(g.Bytes()+8*g.filter.words) / float64(test.n); got > test.most {
@@ -155,12 +133,20 @@ func TestJoinedSetsTakeFewBytes(t *testing.T) {
 	}
 }
 
-func TestSuspectsDoesNotAllocate(t *testing.T) {
-	sets, _ := joinSets(t, rand.New(rand.NewPCG(43, 44)), 1000, 1000)
+func TestLookUpsDoNotAllocate(t *testing.T) {
+	r := rand.New(rand.NewPCG(43, 44))
+	sets, _ := joinSets(t, r, 1000, 1000)
+	sets = append(sets, buildSet(t, 0, mixedEntries(r, 2000, 4, 5, 8, 32)))
 	hashes := make([][32]byte, AtOnce)
 	apart := NewGroup(sets, -1, nil)
 	for _, g := range []*Group{nil, {}, NewGroup(sets, 5000, nil), apart, apart.Join(nil)} {
-		if n := testing.AllocsPerRun(100, func() { Suspects(g, hashes) }); n != 0 {
+		if n := testing.AllocsPerRun(1000, func() {
+			hashes[0][0]++
+			hashes[0][1] += 7
+			Suspects(g, hashes)
+			sets[2].Match(&hashes[0])
+			sets[2].Contains(&hashes[0])
+		}); n != 0 {
 			t.Errorf("%v allocations", n)
 		}
 	}
@@ -178,22 +164,12 @@ func FuzzJoin(f *testing.F) {
 			for ; len(raw) >= 2; raw = raw[2:] {
 				entries = append(entries, []byte{raw[0], raw[0] % 2, raw[1] % 4, raw[1]})
 			}
-			slices.SortFunc(entries, bytes.Compare)
-			entries = slices.CompactFunc(entries, bytes.Equal)
-			sets = append(sets, buildSet(t, 4, len(entries), entries))
-			var texts []string
-			for _, e := range entries {
-				texts = append(texts, string(e))
-			}
-			want = append(want, texts)
+			entries = ascending(entries)
+			sets, want = append(sets, buildSet(t, len(entries), entries)), append(want, textsOf(entries))
 		}
 		apart := NewGroup(sets, -1, nil)
 		joined := apart.Join(nil)
-		for i, s := range sets {
-			if got := entriesIn(t, s); !slices.Equal(got, want[i]) {
-				t.Fatalf("set %d: got %x, want %x", i, got, want[i])
-			}
-		}
+		wantEntries(t, sets, want)
 		for x := range uint32(1 << 10) {
 			e := []byte{byte(x), byte(x) % 2, byte(x >> 8), byte(x>>8) * 5}
 			for _, g := range []*Group{apart, joined} {
@@ -216,7 +192,7 @@ func TestJoinGivesBackWhatTheSetsTook(t *testing.T) {
 	}
 	var sets []*Set
 	for range 4 {
-		sets = append(sets, buildSet(t, 4, 100_000, randomEntries(r, 4, 100_000, false)))
+		sets = append(sets, buildSet(t, 100_000, randomEntries(r, 4, 100_000, false)))
 	}
 	collect()
 	before := outside()

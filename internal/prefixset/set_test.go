@@ -33,18 +33,23 @@ func randomEntries(r *rand.Rand, width, n int, clustered bool) [][]byte {
 		}
 		entries[i] = entry
 	}
-	slices.SortFunc(entries, bytes.Compare)
-	return slices.CompactFunc(entries, bytes.Equal)
+	return ascending(entries)
 }
 
-// buildSet makes a set of ascending entries. capacity chooses its index.
-func buildSet(t testing.TB, width, capacity int, entries [][]byte) *Set {
+// buildSet makes a set of ascending entries, of any widths. capacity chooses the index of those of four bytes.
+func buildSet(t testing.TB, capacity int, entries [][]byte) *Set {
 	t.Helper()
 	b := NewBuilder(capacity)
 	for _, e := range entries {
-		must(t, b.Add(e, width))
+		must(t, b.Add(e, len(e)))
 	}
 	return b.Set()
+}
+
+// ascending sorts entries, and leaves each one in once.
+func ascending(entries [][]byte) [][]byte {
+	slices.SortFunc(entries, bytes.Compare)
+	return slices.CompactFunc(entries, bytes.Equal)
 }
 
 // padded returns a hash that begins with entry. What follows must not matter.
@@ -69,7 +74,7 @@ func eachSet(t *testing.T, sizes []int, run func(t *testing.T, set *Set, width i
 							entries = slices.Insert(entries, 0, make([]byte, width))
 							entries = append(entries, bytes.Repeat([]byte{0xff}, width))
 						}
-						run(t, buildSet(t, width, capacity, entries), width, entries, r)
+						run(t, buildSet(t, capacity, entries), width, entries, r)
 					})
 				}
 			}
@@ -114,7 +119,7 @@ func TestLargeSetsEqualMaps(t *testing.T) {
 		for _, width := range []int{4, 8} {
 			t.Run(fmt.Sprintf("width %d, size %d", width, size), func(t *testing.T) {
 				entries := randomEntries(r, width, size, false)
-				set := buildSet(t, width, size, entries)
+				set := buildSet(t, size, entries)
 				held := make(map[string]bool, size)
 				for _, e := range entries {
 					held[string(e)] = true
@@ -148,18 +153,7 @@ func mixedEntries(r *rand.Rand, n int, widths ...int) [][]byte {
 		}
 		entries = append(entries, entry)
 	}
-	slices.SortFunc(entries, bytes.Compare)
-	return slices.CompactFunc(entries, bytes.Equal)
-}
-
-// mixedSet makes a set of ascending entries of any widths.
-func mixedSet(t testing.TB, entries [][]byte) *Set {
-	t.Helper()
-	b := NewBuilder(0)
-	for _, e := range entries {
-		must(t, b.Add(e, len(e)))
-	}
-	return b.Set()
+	return ascending(entries)
 }
 
 // shortestMatch is what Match should return.
@@ -172,69 +166,57 @@ func shortestMatch(entries [][]byte, hash *[32]byte) (width int) {
 	return width
 }
 
-func eachMixedSet(t *testing.T, run func(t *testing.T, set *Set, entries [][]byte)) {
+func TestMixedSetsMatchTheShortestEntryAndYieldAllInOrder(t *testing.T) {
 	for _, widths := range [][]int{{4}, {4, 5}, {4, 32}, {5, 8, 31}, {4, 5, 6, 7, 8, 9, 16, 31, 32}} {
 		for _, size := range []int{0, 1, 2, 10, 800, 4000} {
 			t.Run(fmt.Sprintf("%d of widths %d", size, widths), func(t *testing.T) {
-				r := rand.New(rand.NewPCG(21, uint64(size)))
-				entries := mixedEntries(r, size, widths...)
-				run(t, mixedSet(t, entries), entries)
+				entries := mixedEntries(rand.New(rand.NewPCG(21, uint64(size))), size, widths...)
+				set := buildSet(t, 0, entries)
+				checkMatch(t, set, entries)
+				checkRuns(t, set, entries)
 			})
 		}
 	}
 }
 
-func TestMatchIsTheShortestEntry(t *testing.T) {
-	eachMixedSet(t, func(t *testing.T, set *Set, entries [][]byte) {
-		r := rand.New(rand.NewPCG(23, 24))
-		for i := range min(2*len(entries), 500) {
-			hash := padded(randomEntries(r, 32, 1, true)[0], 0)
-			if i%2 == 0 {
-				copy(hash[:], entries[r.IntN(len(entries))])
-			}
-			want := shortestMatch(entries, hash)
-			if got := set.Match(hash); got != want || set.Contains(hash) != (want != 0) {
-				t.Fatalf("Match(%x) = %d, want %d", hash, got, want)
-			}
+func checkMatch(t *testing.T, set *Set, entries [][]byte) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(23, 24))
+	for i := range min(2*len(entries), 500) {
+		hash := padded(randomEntries(r, 32, 1, true)[0], 0)
+		if i%2 == 0 {
+			copy(hash[:], entries[r.IntN(len(entries))])
 		}
-	})
+		want := shortestMatch(entries, hash)
+		if got := set.Match(hash); got != want || set.Contains(hash) != (want != 0) {
+			t.Fatalf("Match(%x) = %d, want %d", hash, got, want)
+		}
+	}
 }
 
-func TestRunsYieldAllEntriesInOrder(t *testing.T) {
-	eachMixedSet(t, func(t *testing.T, set *Set, entries [][]byte) {
-		for width := 3; width <= 33; width++ {
-			n := 0
-			for _, e := range entries {
-				if len(e) == width {
-					n++
-				}
-			}
-			if got := set.LenOf(width); got != n {
-				t.Errorf("%d entries of %d bytes, want %d", got, width, n)
-			}
+func checkRuns(t *testing.T, set *Set, entries [][]byte) {
+	t.Helper()
+	runs, rest, ofWidth := set.Runs(), entries, make(map[int]int)
+	for run, width := runs.Next(); width > 0; run, width = runs.Next() {
+		if len(run) == 0 || len(run)%width != 0 || len(run)/width > 1024 {
+			t.Fatalf("a run of %d bytes of width %d", len(run), width)
 		}
-		runs := set.Runs()
-		for rest := entries; ; {
-			run, width := runs.Next()
-			if len(run) == 0 {
-				if run != nil || width != 0 || len(rest) != 0 {
-					t.Errorf("the end is %x, %d, before %d entries", run, width, len(rest))
-				}
-				break
+		for e := range slices.Chunk(run, width) {
+			if len(rest) == 0 || !bytes.Equal(rest[0], e) {
+				t.Fatalf("got %x, want the next of %d entries", e, len(rest))
 			}
-			if len(run)%width != 0 || len(run)/width > 1024 {
-				t.Fatalf("a run of %d bytes of width %d", len(run), width)
-			}
-			for ; len(run) > 0; run, rest = run[width:], rest[1:] {
-				if len(rest) == 0 || !bytes.Equal(rest[0], run[:width]) {
-					t.Fatalf("got %x, want the next of %d entries", run[:width], len(rest))
-				}
-			}
+			rest = rest[1:]
+			ofWidth[width]++
 		}
-		if run, width := runs.Next(); run != nil || width != 0 {
-			t.Errorf("after the end come %x, %d", run, width)
+	}
+	if run, width := runs.Next(); run != nil || width != 0 || len(rest) > 0 {
+		t.Errorf("after the end come %x, %d, and %d entries are missing", run, width, len(rest))
+	}
+	for width := 3; width <= 33; width++ {
+		if got := set.LenOf(width); got != ofWidth[width] {
+			t.Errorf("%d entries of %d bytes, want %d", got, width, ofWidth[width])
 		}
-	})
+	}
 }
 
 func TestBuilderRefusesBrokenEntries(t *testing.T) {
