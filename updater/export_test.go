@@ -22,6 +22,7 @@ const DeadLease, HeldLease = deadLease, heldLease
 var (
 	NewMemoryShared = newMedium
 	NamesIn         = namesIn
+	InBubble        = inBubble
 )
 
 // View returns the view of one more process.

@@ -13,74 +13,50 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/storetest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// Whoever follows another process looks names up in joined lists, as that one does: each list apart
-// costs a look-up of its own.
+// Whoever follows another process looks names up in joined lists, as that one does: each list apart costs a look-up of
+// its own. A follower may look while the other process has saved the first lists only. It has the rest at one of its next looks.
 func TestAFollowerJoinsTheListsThatItTakesOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := protocoltest.New(t)
-		for _, list := range []string{"mw-4b", "se-4b"} {
+		for list, wait := range map[string]time.Duration{"mw-4b": 20 * time.Minute, "se-4b": 25 * time.Minute} { // in rounds of their own
 			server.Publish(list, entriesOf(1, 2))
-			server.SetMinimumWait(list, 20*time.Minute)
+			server.SetMinimumWait(list, wait)
 		}
 		dir := t.TempDir()
 		first, second := newRun(t, server, dir, "mw-4b", "se-4b"), newRun(t, server, dir, "mw-4b", "se-4b")
+		holds := func(when string, mw, se []byte) {
+			t.Helper()
+			second.checkHeld(when, "mw-4b", mw...)
+			second.checkHeld(when, "se-4b", se...)
+			if second.database.Join() {
+				t.Errorf("%s: the lists were left apart", when)
+			}
+		}
 		first.start()
 		time.Sleep(time.Second / 2)
 		second.start()
 		time.Sleep(5 * time.Minute)
-		second.checkHeld("the lists of the other one", "mw-4b", 1, 2)
-		if second.database.Join() {
-			t.Error("a follower has left its lists apart")
-		}
-		server.Publish("se-4b", entriesOf(3)) // only one of them
-		time.Sleep(30 * time.Minute)
-		second.checkHeld("an update of the other one", "se-4b", 3)
-		second.checkHeld("the list that has not changed", "mw-4b", 1, 2)
-		if second.database.Join() {
-			t.Error("after an update a follower has left its lists apart")
-		}
+		holds("the lists of the other one", []byte{1, 2}, []byte{1, 2})
+		server.Publish("mw-4b", entriesOf(3))
+		server.Publish("se-4b", entriesOf(4))
+		time.Sleep(18 * time.Minute)
+		holds("when the first list was due", []byte{3}, []byte{1, 2})
+		time.Sleep(5 * time.Minute)
+		holds("when the other one was due", []byte{3}, []byte{4})
 		first.stop()
 		server.ClientStarted()
 		time.Sleep(5 * time.Second)
-		if second.database.Join() {
-			t.Error("who takes over has left its lists apart")
-		}
+		holds("after it has taken over", []byte{3}, []byte{4})
 		second.stop()
 		third := newRun(t, server, dir, "mw-4b", "se-4b")
 		if !third.updater.Load() || !third.database.Join() {
 			t.Error("Load leaves no lists apart: this test shows nothing")
 		}
-	})
-}
-
-// A follower may look while the other process has saved the first lists of a round only. It has the rest
-// at one of its next looks, and each list is whole.
-func TestAFollowerThatLooksInTheMiddleOfARoundGetsTheRest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := protocoltest.New(t)
-		server.Publish("mw-4b", entriesOf(1))
-		server.Publish("se-4b", entriesOf(1))
-		server.SetMinimumWait("mw-4b", 20*time.Minute)
-		server.SetMinimumWait("se-4b", 25*time.Minute) // the lists are asked for in rounds of their own
-		dir := t.TempDir()
-		first, second := newRun(t, server, dir, "mw-4b", "se-4b"), newRun(t, server, dir, "mw-4b", "se-4b")
-		first.start()
-		time.Sleep(time.Second / 2)
-		second.start()
-		time.Sleep(5 * time.Minute)
-		server.Publish("mw-4b", entriesOf(2))
-		server.Publish("se-4b", entriesOf(2))
-		time.Sleep(18 * time.Minute)
-		second.checkHeld("the list that is due first", "mw-4b", 2)
-		second.checkHeld("the list that is due later", "se-4b", 1)
-		time.Sleep(5 * time.Minute)
-		second.checkHeld("the list that was due later", "se-4b", 2)
-		second.stop() // while it waits for the folder
-		first.stop()
 	})
 }
 
@@ -181,88 +157,14 @@ func inFolder(t *testing.T, f func(t *testing.T, server *protocoltest.Server, di
 
 func TestOnceFetchesWhatIsDueAndRefusesUntilThen(t *testing.T) {
 	inFolder(t, func(t *testing.T, server *protocoltest.Server, dir string) {
-		begin := time.Now()
-		r := newRun(t, server, dir, "se-4b")
-		must(t, r.updater.Once(t.Context()))
-		if got := r.reported(updater.ListUpdated); len(got) != 1 || got[0].Entries != 2 || time.Since(begin) >= time.Minute {
-			t.Errorf("after %s reported %+v, want an update of 2 entries in less than a minute", time.Since(begin), got)
-		}
-		until := time.Now().Add(time.Hour)
-		server.ClientStarted()
-		r = newRun(t, server, dir, "se-4b")
-		notDue := new(updater.NotDueError)
-		if err := r.updater.Once(t.Context()); !errors.As(err, &notDue) || !notDue.Until.Equal(until) {
-			t.Errorf("got %v, want that nothing is due until %s", err, until)
-		}
-		r.checkHeld("though nothing is due", "se-4b", 1, 2)
-		time.Sleep(time.Hour)
-		server.ClientStarted()
-		if err := r.updater.Once(t.Context()); err != nil || len(r.reported(updater.ListUnchanged)) != 1 {
-			t.Errorf("an hour later got %v, %+v, want that nothing has changed", err, r.reported(updater.ListUnchanged))
-		}
-		if n := len(server.Requests("update")); n != 2 {
-			t.Errorf("%d requests, want two", n)
-		}
-	})
-}
-
-func TestOnceLeavesABusyFolderAlone(t *testing.T) {
-	inFolder(t, func(t *testing.T, server *protocoltest.Server, dir string) {
-		running := newRun(t, server, dir, "se-4b").started()
-		synctest.Wait()
-		if err := newRun(t, server, dir, "se-4b").updater.Once(t.Context()); !errors.Is(err, updater.ErrBusy) {
-			t.Errorf("got %v, want ErrBusy", err)
-		}
-		if err := running.updater.Once(t.Context()); !errors.Is(err, updater.ErrBusy) {
-			t.Errorf("the running updater itself: got %v, want ErrBusy", err)
-		}
-		running.stop()
-		if n := len(server.Requests("")); n != 0 {
-			t.Errorf("%d requests, want none", n)
-		}
-		if err := newRun(t, server, dir, "se-4b").updater.Once(t.Context()); err != nil {
-			t.Errorf("after it has ended: %v", err)
-		}
-	})
-}
-
-func TestOnceAndRunEndWithTheirContext(t *testing.T) {
-	inFolder(t, func(t *testing.T, server *protocoltest.Server, dir string) {
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		r := newRun(t, server, dir, "se-4b")
-		for _, run := range []func(context.Context) error{r.updater.Once, r.updater.Run} {
-			if err := run(ctx); !errors.Is(err, context.Canceled) {
-				t.Errorf("got %v, want that it was cancelled", err)
-			}
-		}
-		if err := r.updater.Once(t.Context()); err != nil {
-			t.Errorf("the folder was not released: %v", err)
-		}
-	})
-}
-
-func TestOnceAsksNothingWhereItCannotBeNoted(t *testing.T) {
-	inFolder(t, func(t *testing.T, server *protocoltest.Server, dir string) {
-		r := newRun(t, server, dir, "se-4b")
-		for _, name := range []string{"schedule.json", "schedule.json.damaged"} { // folders in the way stop even root
-			must(t, os.MkdirAll(filepath.Join(dir, name, "in the way"), 0o700))
-		}
-		if err := r.updater.Once(t.Context()); err == nil {
-			t.Error("want an error")
-		}
-		if n := len(server.Requests("")); n != 0 {
-			t.Errorf("%d requests, want none", n)
-		}
-	})
-}
-
-func TestStatusAfterUpdates(t *testing.T) {
-	inFolder(t, func(t *testing.T, server *protocoltest.Server, dir string) {
 		server.Publish("mw-4b", entriesOf(7))
 		server.SetMinimumWait("mw-4b", 2*time.Hour)
-		must(t, newRun(t, server, dir, "se-4b", "mw-4b").updater.Once(t.Context()))
-		before := updater.NamesIn(t, dir)
+		begin := time.Now()
+		r := newRun(t, server, dir, "se-4b", "mw-4b")
+		must(t, r.updater.Once(t.Context()))
+		if got := r.reported(updater.ListUpdated); len(got) != 2 || got[0].Entries != 2 || time.Since(begin) >= time.Minute {
+			t.Errorf("after %s reported %+v, want an update of 2 entries in less than a minute", time.Since(begin), got)
+		}
 		all, err := updater.Status(dir)
 		if err != nil || len(all) != 2 {
 			t.Fatalf("got %+v, %v, want two lists", all, err)
@@ -279,8 +181,63 @@ func TestStatusAfterUpdates(t *testing.T) {
 				t.Errorf("got %+v, want %+v", s, want)
 			}
 		}
-		if after := updater.NamesIn(t, dir); !slices.Equal(after, before) {
-			t.Errorf("the folder had %q and has %q", before, after)
+		until := time.Now().Add(time.Hour)
+		server.ClientStarted()
+		r = newRun(t, server, dir, "se-4b", "mw-4b")
+		if notDue, ok := errors.AsType[*updater.NotDueError](r.updater.Once(t.Context())); !ok || !notDue.Until.Equal(until) {
+			t.Errorf("got %v, want that nothing is due until %s", notDue, until)
 		}
+		r.checkHeld("though nothing is due", "se-4b", 1, 2)
+		time.Sleep(time.Hour)
+		server.ClientStarted()
+		if err := r.updater.Once(t.Context()); err != nil || len(r.reported(updater.ListUnchanged)) != 1 {
+			t.Errorf("an hour later got %v, %+v, want that nothing has changed", err, r.reported(updater.ListUnchanged))
+		}
+		testkit.Equal(t, "requests", len(server.Requests("update")), 2)
 	})
+}
+
+func TestOnceSendsNothing(t *testing.T) {
+	for name, test := range map[string]func(t *testing.T, server *protocoltest.Server, dir string){
+		"while another one has the folder": func(t *testing.T, server *protocoltest.Server, dir string) {
+			running := newRun(t, server, dir, "se-4b").started()
+			synctest.Wait()
+			for who, r := range map[string]*run{"another one": newRun(t, server, dir, "se-4b"), "the running updater itself": running} {
+				if err := r.updater.Once(t.Context()); !errors.Is(err, updater.ErrBusy) {
+					t.Errorf("%s: got %v, want ErrBusy", who, err)
+				}
+			}
+			running.stop()
+		},
+		"when its context has ended": func(t *testing.T, server *protocoltest.Server, dir string) {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			r := newRun(t, server, dir, "se-4b")
+			for _, run := range []func(context.Context) error{r.updater.Once, r.updater.Run} {
+				if err := run(ctx); !errors.Is(err, context.Canceled) {
+					t.Errorf("got %v, want that it was cancelled", err)
+				}
+			}
+		},
+		"where it cannot be noted": func(t *testing.T, server *protocoltest.Server, dir string) {
+			for _, name := range []string{"schedule.json", "schedule.json.damaged"} { // folders in the way stop even root
+				must(t, os.MkdirAll(filepath.Join(dir, name, "in the way"), 0o700))
+			}
+			if err := newRun(t, server, dir, "se-4b").updater.Once(t.Context()); err == nil {
+				t.Error("want an error")
+			}
+			must(t, os.RemoveAll(filepath.Join(dir, "schedule.json")))
+			time.Sleep(time.Hour)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inFolder(t, func(t *testing.T, server *protocoltest.Server, dir string) {
+				test(t, server, dir)
+				testkit.Equal(t, "requests", len(server.Requests("")), 0)
+				if err := newRun(t, server, dir, "se-4b").updater.Once(t.Context()); err != nil {
+					t.Errorf("the folder was not released: %v", err)
+				}
+			})
+		})
+	}
 }

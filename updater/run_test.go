@@ -16,20 +16,15 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func inBubble(t *testing.T, name string, test func(t *testing.T)) {
-	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
-}
+var (
+	must     = testkit.Must
+	inBubble = updater.InBubble
+)
 
 // entriesOf returns one entry of 4 bytes for each b.
 func entriesOf(all ...byte) (out [][]byte) {
@@ -64,10 +59,7 @@ func newRunOf(t *testing.T, source updater.Source, dir string, origin updater.Or
 	t.Helper()
 	var store *updater.Store
 	if dir != "" {
-		var err error
-		if store, err = updater.OpenStore(dir, origin); err != nil {
-			t.Fatal(err)
-		}
+		store = openStore(t, dir, origin)
 	}
 	r := &run{t: t, database: &lookup.Database{MaxFiltered: -1}}
 	schedule, err := updater.NewSchedule(store)
@@ -194,7 +186,7 @@ func (r *run) checkTold(lists ...string) {
 	}
 }
 
-// forEachFault runs a test in a bubble for each fault of lists and for both places of the state.
+// forEachFault runs a test in a bubble for each fault of lists.
 func forEachFault(t *testing.T, test func(t *testing.T, dir string, f protocoltest.Fault)) {
 	for name, f := range protocoltest.ListFaults() {
 		t.Run(name, func(t *testing.T) {
@@ -417,55 +409,19 @@ func TestAShutdownDuringAFetchCallsForNoBackoff(t *testing.T) {
 // A status that was read before the shutdown is one, also if the shutdown has begun meanwhile.
 func TestAStatusThatComesWithAShutdownCallsForABackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := protocoltest.New(t)
-		server.Publish("se-4b", entriesOf(1))
-		server.Break("update", 1, protocoltest.Fault{Status: 503})
-		client, err := protocol.NewV5(protocol.Config{Key: "key", UserAgent: "run/1", Transport: server})
-		must(t, err)
-		dir := t.TempDir()
-		var r *run
-		r = newRunOf(t, endsAfter{client, func() { r.cancel() }}, dir, updater.Origin{Name: "test"}, "se-4b")
+		dir, source := t.TempDir(), &scripted{answers: []func(string) *updater.Update{full("1", prefix(1))}, errs: []error{&updater.StatusError{Code: 503}}}
+		r := newRunOf(t, source, dir, updater.Origin{Name: "test"}, "se-4b")
+		source.then = func() { r.cancel() }
 		r.start()
 		time.Sleep(time.Minute)
 		r.stop()
-		server.ClientStarted()
-		r = newRun(t, server, dir, "se-4b").started()
-		time.Sleep(time.Hour) // the server judges when it is asked
+		source.then = nil
+		r = newRunOf(t, source, dir, updater.Origin{Name: "test"}, "se-4b").started()
+		time.Sleep(14 * time.Minute)
+		source.last(t, 1)
+		time.Sleep(time.Hour)
 		r.checkHeld("after the back-off", "se-4b", 1)
 		r.stop()
-	})
-}
-
-// endsAfter is a source that begins a shutdown after each answer.
-type endsAfter struct {
-	updater.Source
-	end func()
-}
-
-func (e endsAfter) Fetch(ctx context.Context, wants []updater.Want, take func(int, *updater.Update)) (time.Duration, error) {
-	defer e.end()
-	return e.Source.Fetch(ctx, wants, take)
-}
-
-func TestTheFirstContactIsAsConfigured(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		asked := make(chan time.Time, 10)
-		schedule, err := updater.NewSchedule(nil)
-		must(t, err)
-		u, err := updater.New(updater.Config{
-			Source: sourceFunc(func() { asked <- time.Now() }), Database: new(lookup.Database), Schedule: schedule,
-			Lists: []string{"se-4b"}, FirstContact: func() time.Duration { return 59 * time.Second },
-		})
-		must(t, err)
-		begun := time.Now()
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- u.Run(ctx) }()
-		if at := <-asked; at.Sub(begun) != 59*time.Second {
-			t.Errorf("asked after %s", at.Sub(begun))
-		}
-		cancel()
-		<-done
 	})
 }
 
@@ -477,15 +433,24 @@ func (f sourceFunc) Fetch(context.Context, []updater.Want, func(int, *updater.Up
 	return 0, errors.New("nothing here")
 }
 
-// A source that panics must not take the name server down.
+// A source that panics must not take the name server down. It is asked at the first contact, as configured.
 func TestASourceThatPanicsHasFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRunOf(t, sourceFunc(func() { panic("oh") }), "", updater.Origin{}, "se-4b").started()
+		r, asked, begun := &run{t: t, database: new(lookup.Database)}, time.Duration(0), time.Now()
+		schedule, err := updater.NewSchedule(nil)
+		must(t, err)
+		r.updater, err = updater.New(updater.Config{
+			Source: sourceFunc(func() { asked = time.Since(begun); panic("oh") }), Database: r.database, Schedule: schedule,
+			Lists: []string{"se-4b"}, FirstContact: func() time.Duration { return 59 * time.Second }, Report: r.report,
+		})
+		must(t, err)
+		r.start()
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if fetched := r.reported(updater.Fetched); len(fetched) != 1 || fetched[0].Err == nil || !strings.Contains(fetched[0].Err.Error(), "oh") {
 			t.Errorf("got %v", fetched)
 		}
+		testkit.Equal(t, "asked after", asked, 59*time.Second)
 		r.stop()
 	})
 }

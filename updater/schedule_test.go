@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -37,12 +38,7 @@ func heldSearch(s *Schedule) Clock {
 	return s.state.Search.held()
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 // newScheduleOf returns the schedule of a store; nil: it is in memory.
 func newScheduleOf(t testing.TB, store *Store) *Schedule {

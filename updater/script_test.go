@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -27,6 +29,7 @@ type scripted struct {
 	answers []func(list string) *updater.Update
 	wait    time.Duration // for all lists
 	errs    []error       // by number; none: never one
+	then    func()        // called after each answer, unless it is nil
 
 	mu    sync.Mutex
 	asked []question
@@ -42,6 +45,9 @@ func (s *scripted) Fetch(_ context.Context, wanted []updater.Want, take func(i i
 	}
 	s.asked = append(s.asked, q)
 	s.mu.Unlock()
+	if s.then != nil {
+		defer s.then()
+	}
 	if n < len(s.errs) && s.errs[n] != nil {
 		return 0, s.errs[n]
 	}
@@ -220,30 +226,15 @@ func (s takes) Fetch(_ context.Context, _ []updater.Want, take func(i int, u *up
 	return time.Hour, nil
 }
 
-// single is a scripted source of a server that answers about one list a request, and always fails for one of them.
-type single struct {
-	*scripted
-	broken string // "": none
-}
+// single is a scripted source of a server that answers about one list a request.
+type single struct{ *scripted }
 
 func (s single) OneByOne() {}
-
-func (s single) Fetch(ctx context.Context, wanted []updater.Want, take func(i int, u *updater.Update)) (time.Duration, error) {
-	wait, err := s.scripted.Fetch(ctx, wanted, take)
-	if wanted[0].List == s.broken {
-		err = errors.New("broken")
-	}
-	return wait, err
-}
 
 // order returns the lists that each question since the nth was about.
 func (s single) order(n int) (lists []string) {
 	for _, q := range s.questions()[n:] {
-		text := ""
-		for list := range q.versions {
-			text += list
-		}
-		lists = append(lists, text)
+		lists = slices.AppendSeq(lists, maps.Keys(q.versions))
 	}
 	return lists
 }
@@ -251,14 +242,12 @@ func (s single) order(n int) (lists []string) {
 func TestListsOfOneByOneThatAreAnsweredCountWhateverComesLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer := waiting(time.Hour, full("1", prefix(1)))
-		source := single{scripted: &scripted{answers: []func(string) *updater.Update{answer}, errs: []error{nil, &updater.StatusError{Code: 503}}}}
+		source := single{&scripted{answers: []func(string) *updater.Update{answer}, errs: []error{nil, &updater.StatusError{Code: 503}}}}
 		r := newRunOf(t, source, t.TempDir(), updater.Origin{Name: "test"}, "se-4b", "mw-4b", "uws-4b").started()
 		defer r.stop()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if got, want := source.order(0), []string{"se-4b", "mw-4b"}; !slices.Equal(got, want) {
-			t.Fatalf("asked for %q, want %q", got, want)
-		}
+		testkit.Equal(t, "asked for", source.order(0), []string{"se-4b", "mw-4b"})
 		r.checkHeld("answered before the failure", "se-4b", 1)
 		r.checkHeld("failed", "mw-4b")
 		if got := r.reported(updater.Fetched); len(got) != 2 || got[0].Err != nil || got[1].Err == nil || got[0].List != "se-4b" || got[1].List != "mw-4b" {
@@ -266,28 +255,10 @@ func TestListsOfOneByOneThatAreAnsweredCountWhateverComesLater(t *testing.T) {
 		}
 		time.Sleep(13 * time.Minute)
 		synctest.Wait()
-		if got := source.order(2); len(got) != 0 {
-			t.Errorf("asked for %q in the back-off", got)
-		}
+		testkit.Equal(t, "asked for in the back-off", source.order(2), nil)
 		time.Sleep(31 * time.Minute)
 		synctest.Wait()
 		// The one that failed waits behind the one that has not been asked for.
-		if got, want := source.order(2), []string{"uws-4b", "mw-4b"}; !slices.Equal(got, want) {
-			t.Errorf("asked for %q after the back-off, want %q", got, want)
-		}
-	})
-}
-
-func TestAListOfOneByOneThatAlwaysFailsDoesNotStarveTheOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		answer := waiting(30*time.Minute, full("1", prefix(1)))
-		source := single{scripted: &scripted{answers: []func(string) *updater.Update{answer}}, broken: "se-4b"}
-		r := newRunOf(t, source, "", updater.Origin{}, "se-4b", "mw-4b", "uws-4b").started()
-		defer r.stop()
-		time.Sleep(24 * time.Hour)
-		synctest.Wait()
-		r.checkHeld("beside a list that fails", "mw-4b", 1)
-		r.checkHeld("beside a list that fails", "uws-4b", 1)
-		r.checkHeld("which fails", "se-4b")
+		testkit.Equal(t, "asked for after the back-off", source.order(2), []string{"uws-4b", "mw-4b"})
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -69,9 +71,7 @@ func TestListsComeBackFromTheStore(t *testing.T) {
 			t.Errorf("%s: got %v, %v", l.Name, got, err)
 		}
 	}
-	if got := namesIn(t, dir); len(got) != len(lists) {
-		t.Errorf("files %q", got)
-	}
+	testkit.Equal(t, "files", len(namesIn(t, dir)), len(lists))
 }
 
 // Such a file, or a link to one, is refused by its length or its first line. To hash it first would
@@ -143,9 +143,7 @@ func TestDamagedListsAreSetAside(t *testing.T) {
 	file := filepath.Join(s.dir, "se-4b"+listSuffix)
 	good, err := os.ReadFile(file)
 	must(t, err)
-	write := func(raw []byte) {
-		must(t, os.WriteFile(file, raw, 0o600))
-	}
+	write := func(raw []byte) { must(t, os.WriteFile(file, raw, 0o600)) }
 	for i := range good {
 		raw := bytes.Clone(good)
 		raw[i] ^= 1 << (i % 8)
@@ -166,26 +164,6 @@ func TestDamagedListsAreSetAside(t *testing.T) {
 	checkDamaged(t, s, "mw-4b", "the file of another list")
 }
 
-func TestAWriteThatFailsLeavesTheOldFile(t *testing.T) {
-	s := openStore(t, t.TempDir())
-	l := heldList(t, "se-4b", 1, 2, 3)
-	must(t, s.SaveList(l))
-	full := errors.New("no space left")
-	err := s.replace("se-4b"+listSuffix, func(w io.Writer) error {
-		w.Write([]byte("half of a li"))
-		return full
-	})
-	if !errors.Is(err, full) || !strings.Contains(err.Error(), "se-4b") {
-		t.Errorf("got %v", err)
-	}
-	if got, err := s.LoadList("se-4b"); err != nil || !equal(t, got, l) {
-		t.Errorf("got %v, %v, want the old list", got, err)
-	}
-	if got := namesIn(t, s.dir); !slices.Equal(got, []string{"se-4b.list"}) {
-		t.Errorf("files %q", got)
-	}
-}
-
 // A reload with other settings, while the disk is full, puts what is in memory in force: the folder has an older list.
 func TestAReloadDoesNotGoBackToWhatWasLastSaved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -203,9 +181,7 @@ func TestAReloadDoesNotGoBackToWhatWasLastSaved(t *testing.T) {
 			t.Fatalf("the folder has %q, %v", saved.Version, err)
 		}
 		next := startAfter(t, u, openStore(t, dir), fetch)
-		if got := string(next.lists[se].Version); got != "10" {
-			t.Errorf("version %q is in force, want 10", got)
-		}
+		testkit.Equal(t, "the version in force", string(next.lists[se].Version), "10")
 		u.release()
 		// As another process that had the folder meanwhile. The time of the file is the system's, which is later than the bubble's.
 		must(t, next.cfg.Store.SaveList(heldList(t, se, 7)))
@@ -249,9 +225,7 @@ func TestAReloadTakesTheYoungerListOfTwoFolders(t *testing.T) {
 			must(t, u.acquireNow())
 			u.update(t.Context())
 			next := startAfter(t, u, before, nil)
-			if got := string(next.lists[se].Version); got != want {
-				t.Errorf("saved %s from now, after %s: version %q is in force, want %q", saved, name, got, want)
-			}
+			testkit.Equal(t, fmt.Sprintf("saved %s from now, after %s: the version in force", saved, name), string(next.lists[se].Version), want)
 			u.release()
 			u.cfg.Schedule.Flush()
 		}
@@ -271,30 +245,13 @@ func TestLeftoversOfDeadWritersAreCleaned(t *testing.T) {
 				must(t, os.WriteFile(filepath.Join(s.dir, name), []byte("x"), 0o600))
 			}
 			must(t, os.Mkdir(filepath.Join(s.dir, "zz-4b.list.1.tmp"), 0o700))
+			before := len(namesIn(t, s.dir))
+			s.disk.Rename = func(string, string) error { return nil } // the process dies here: nothing is removed any more
+			must(t, errors.Join(s.SaveList(heldList(t, "dead-4b", 1)), writeSchedule(s, []byte("{}"))))
+			testkit.Equal(t, "files that dead writers leave", len(namesIn(t, s.dir))-before, 1) // one is cleaned by the next writer of its file
 			s.clean()
-			if got, want := namesIn(t, s.dir), append(slices.Clone(others), "zz-4b.list.1.tmp"); !slices.Equal(got, want) {
-				t.Errorf("files %q, want %q", got, want)
-			}
+			testkit.Equal(t, "files", namesIn(t, s.dir), append(slices.Clone(others), "zz-4b.list.1.tmp"))
 		})
-	}
-}
-
-// A writer that dies leaves a file whose name clean knows.
-func TestWhatADeadWriterLeavesIsALeftover(t *testing.T) {
-	s := openStore(t, t.TempDir())
-	s.disk.Rename = func(from, _ string) error { // the process dies here: nothing is removed any more
-		return os.Rename(from, from+".kept")
-	}
-	must(t, s.SaveList(heldList(t, "se-4b", 1)))
-	must(t, writeSchedule(s, []byte("{}")))
-	left := namesIn(t, s.dir)
-	if len(left) != 2 {
-		t.Fatalf("files %q", left)
-	}
-	for _, name := range left {
-		if name = files.Replaced(strings.TrimSuffix(name, ".kept")); name != scheduleFile && name != "se-4b"+listSuffix {
-			t.Errorf("%q is not cleaned", name)
-		}
 	}
 }
 
@@ -328,10 +285,11 @@ func TestAFileIsOnTheDiskBeforeItReplacesTheOldOne(t *testing.T) {
 		want  []string
 		holds string
 	}{
-		"all goes well":            {"", []string{"sync file", "rename", "sync folder"}, "new"},
-		"the file is not synced":   {"sync file", []string{"sync file"}, "old"},
-		"it cannot be renamed":     {"rename", []string{"sync file", "rename"}, "old"},
-		"the folder is not synced": {"sync folder", []string{"sync file", "rename", "sync folder"}, "new"},
+		"all goes well":            {"", []string{"write", "sync file", "rename", "sync folder"}, "new"},
+		"the disk is full":         {"write", []string{"write", "sync file"}, "old"},
+		"the file is not synced":   {"sync file", []string{"write", "sync file"}, "old"},
+		"it cannot be renamed":     {"rename", []string{"write", "sync file", "rename"}, "old"},
+		"the folder is not synced": {"sync folder", []string{"write", "sync file", "rename", "sync folder"}, "new"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := openStore(t, t.TempDir())
@@ -363,33 +321,17 @@ func TestAFileIsOnTheDiskBeforeItReplacesTheOldOne(t *testing.T) {
 					return step("sync folder")
 				},
 			}
-			if err := writeSchedule(s, []byte("new")); (err == nil) != (test.fails == "") || test.fails != "" && !errors.Is(err, lost) {
+			err := s.replace(scheduleFile, func(w io.Writer) error {
+				_, err := io.WriteString(w, "new")
+				return errors.Join(err, step("write"))
+			})
+			if (err == nil) != (test.fails == "") || err != nil && (!errors.Is(err, lost) || !strings.Contains(err.Error(), scheduleFile)) {
 				t.Errorf("got %v", err)
 			}
-			if !slices.Equal(steps, test.want) {
-				t.Errorf("steps %q, want %q", steps, test.want)
-			}
-			if raw, err := os.ReadFile(filepath.Join(s.dir, scheduleFile)); err != nil || string(raw) != test.holds {
-				t.Errorf("the file holds %q, %v, want %q", raw, err, test.holds)
-			}
-			if got := namesIn(t, s.dir); len(got) != 1 {
-				t.Errorf("files %q", got)
-			}
+			testkit.Equal(t, "steps", steps, test.want)
+			testkit.Equal(t, "the file", testkit.Read(t, filepath.Join(s.dir, scheduleFile)), test.holds)
+			testkit.Equal(t, "files", namesIn(t, s.dir), []string{scheduleFile})
 		})
-	}
-}
-
-// Unless a test replaces them the calls go to the system.
-func TestAStoreSyncsFilesAndFolders(t *testing.T) {
-	s := openStore(t, t.TempDir())
-	f, err := os.CreateTemp(s.dir, "")
-	must(t, err)
-	f.Close()
-	if err := s.disk.SyncFile(f); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("a closed file was synced: %v", err)
-	}
-	if err := s.disk.SyncDir(filepath.Join(s.dir, "none")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a folder that does not exist was synced: %v", err)
 	}
 }
 
@@ -445,18 +387,13 @@ func TestStatusOfAFolder(t *testing.T) {
 			t.Errorf("%s: %+v holds something, or not", w.name, got)
 		}
 	}
-	if after := namesIn(t, dir); !slices.Equal(after, before) {
-		t.Errorf("the folder had %q and has %q", before, after)
+	testkit.Equal(t, "the folder", namesIn(t, dir), before)
+	if all, err := Status(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) || all != nil {
+		t.Errorf("of no folder: got %+v, %v", all, err)
+	}
+	if all, err := Status(t.TempDir()); err != nil || all != nil {
+		t.Errorf("of an empty one: got %+v, %v, want nothing", all, err)
 	}
 }
 
 var errAny = errors.New("any error")
-
-func TestStatusOfNoFolder(t *testing.T) {
-	if all, err := Status(filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) || all != nil {
-		t.Errorf("got %+v, %v, want that there is none", all, err)
-	}
-	if all, err := Status(t.TempDir()); err != nil || all != nil {
-		t.Errorf("of an empty one got %+v, %v, want nothing", all, err)
-	}
-}
