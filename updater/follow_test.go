@@ -127,11 +127,7 @@ func TestStoresOnOneFolder(t *testing.T) {
 			must(t, err)
 		}
 		return storetest.Medium{
-			Process: func(int) *updater.Store {
-				store, err := updater.OpenStore(dir, storetest.Origin)
-				must(t, err)
-				return store
-			},
+			Process: func(int) *updater.Store { return openStore(t, dir, storetest.Origin) },
 			Lose: func() {
 				for _, name := range append(storetest.Origin.Documents(), storetest.List+".list") {
 					_ = os.Remove(filepath.Join(dir, name)) // not every test has all

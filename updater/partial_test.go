@@ -152,8 +152,7 @@ func TestAListOfSevenMillionEntriesIsNoTrouble(t *testing.T) {
 		t.Fatalf("changed: %t, %v", changed, err)
 	}
 	applied := time.Now()
-	store, err := updater.OpenStore(t.TempDir(), updater.Origin{Name: "test"})
-	must(t, err)
+	store := openStore(t, t.TempDir(), updater.Origin{Name: "test"})
 	must(t, store.SaveList(l))
 	saved := time.Now()
 	loaded, err := store.LoadList("se-4b")

@@ -12,7 +12,6 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
-	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -35,8 +34,7 @@ func inEachVersion(t *testing.T, test func(t *testing.T, server *protocoltest.Se
 				test(t, server, func() *run {
 					c, err := client(protocol.Config{UserAgent: "run/1", Transport: server})
 					must(t, err)
-					r := newRunOf(t, c, dir, updater.Origin{Name: "test"}, "se-4b", "pha-4b", "mw-4b").started()
-					return r
+					return newRunOf(t, c, openStore(t, dir, updater.Origin{Name: "test"}), "se-4b", "pha-4b", "mw-4b").started()
 				})
 			})
 		})
@@ -120,11 +118,7 @@ func TestAListThatTheOperatorsServerDoesNotHaveDelaysNoOther(t *testing.T) {
 		server.Publish("mw-4b", entriesOf(2))
 		c, err := protocol.NewV5(protocol.Config{Endpoint: "http://relay.example", UserAgent: "run/1", Transport: server})
 		must(t, err)
-		schedule, err := updater.NewSchedule(nil)
-		must(t, err)
-		r := &run{t: t, database: &lookup.Database{MaxFiltered: -1}}
-		r.use(c, schedule, nil, "se-4b", "gc-32b", "mw-4b")
-		r.start()
+		r := newRunOf(t, c, nil, "se-4b", "gc-32b", "mw-4b").started()
 		defer r.stop()
 		time.Sleep(time.Minute)
 		synctest.Wait()

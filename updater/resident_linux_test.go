@@ -43,7 +43,7 @@ func TestReplacedListsAreGivenBack(t *testing.T) {
 	debug.FreeOSMemory()
 	before := resident(t)
 	synctest.Test(t, func(t *testing.T) {
-		r := newRunOf(t, answering(t, protocol.DialectV5, answers...), "", updater.Origin{}, "se-4b").started()
+		r := newRunOf(t, answering(t, protocol.DialectV5, answers...), nil, "se-4b").started()
 		time.Sleep(10 * time.Minute) // 32 updates at once, then one each minute
 		synctest.Wait()
 		sent, grown, held := len(r.reported(updater.Fetched)), resident(t)-before, r.database.Lists()[0].Set.Bytes()

@@ -24,29 +24,24 @@ func TestAWaitOfADayEndsOnARouterThatIsRestartedDaily(t *testing.T) {
 		for boot := range 3 {
 			client, err := protocol.NewV5(protocol.Config{Key: "key", UserAgent: "run/1", Transport: server})
 			must(t, err)
-			store, err := updater.OpenStore(dir, updater.Origin{Name: "test"})
-			must(t, err)
+			store := openStore(t, dir, updater.Origin{Name: "test"})
 			began := time.Now()
 			store.SetBoot(func() (string, time.Duration) { return fmt.Sprint("boot", boot), time.Since(began) })
-			schedule, err := updater.NewSchedule(store)
-			must(t, err)
-			r := &run{t: t, database: new(lookup.Database)}
-			r.use(client, schedule, store, "mw-4b")
-			r.start()
+			r := newRunOf(t, client, store, "mw-4b").started()
 			if boot == 0 {
-				if _, err := updater.Pace(client, schedule, updater.SearchRules{Backoff: updater.Strikes}, r.report).Search(t.Context(), []lookup.Prefix{"\x01\x01\x01\x01"}); err == nil {
+				if _, err := updater.Pace(client, r.schedule, updater.SearchRules{Backoff: updater.Strikes}, r.report).Search(t.Context(), []lookup.Prefix{"\x01\x01\x01\x01"}); err == nil {
 					t.Fatal("the search did not fail")
 				}
 			}
 			time.Sleep(up)
 			synctest.Wait() // a request of this very moment ends before the shutdown
-			if left := time.Until(schedule.SearchHold().Until); boot == 0 && left != day-up {
+			if left := time.Until(r.schedule.SearchHold().Until); boot == 0 && left != day-up {
 				t.Errorf("searches wait for %s after %s", left, up)
 			} else if boot > 0 && left > 0 {
 				t.Errorf("boot %d: searches still wait for %s", boot, left)
 			}
 			r.stop()
-			schedule.Flush()
+			r.schedule.Flush()
 			must(t, updater.SetClock(dir, -behind))
 		}
 		if n := len(server.Requests("update")); n < 2 {

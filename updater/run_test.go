@@ -38,6 +38,7 @@ func entriesOf(all ...byte) (out [][]byte) {
 type run struct {
 	t        *testing.T
 	database *lookup.Database
+	schedule *updater.Schedule
 	updater  *updater.Updater
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup
@@ -46,38 +47,27 @@ type run struct {
 	events []updater.Event
 }
 
-// newRun returns an updater of lists over a server, whose state is in dir; an empty dir keeps it in memory.
+// newRun returns an updater of lists over a server, whose state is in dir.
 func newRun(t *testing.T, server *protocoltest.Server, dir string, lists ...string) *run {
 	t.Helper()
 	client, err := protocol.NewV5(protocol.Config{Key: "key", UserAgent: "run/1", Transport: server})
 	must(t, err)
-	return newRunOf(t, client, dir, updater.Origin{Name: "test"}, lists...)
+	return newRunOf(t, client, openStore(t, dir, updater.Origin{Name: "test"}), lists...)
 }
 
-// newRunOf is newRun over any source.
-func newRunOf(t *testing.T, source updater.Source, dir string, origin updater.Origin, lists ...string) *run {
+// newRunOf is newRun over any source, and with a store; nil: it is in memory.
+func newRunOf(t *testing.T, source updater.Source, store *updater.Store, lists ...string) *run {
 	t.Helper()
-	var store *updater.Store
-	if dir != "" {
-		store = openStore(t, dir, origin)
-	}
 	r := &run{t: t, database: &lookup.Database{MaxFiltered: -1}}
-	schedule, err := updater.NewSchedule(store)
-	if err != nil {
+	var err error
+	if r.schedule, err = updater.NewSchedule(store); err != nil {
 		r.report(updater.Event{Kind: updater.LoadFailed, Err: err})
 	}
-	r.use(source, schedule, store, lists...)
-	return r
-}
-
-// use makes the updater.
-func (r *run) use(source updater.Source, schedule *updater.Schedule, store *updater.Store, lists ...string) {
-	r.t.Helper()
-	var err error
 	r.updater, err = updater.New(updater.Config{
-		Source: source, Database: r.database, Schedule: schedule, Store: store, Lists: lists, Report: r.report,
+		Source: source, Database: r.database, Schedule: r.schedule, Store: store, Lists: lists, Report: r.report,
 	})
-	must(r.t, err)
+	must(t, err)
+	return r
 }
 
 func (r *run) report(e updater.Event) {
@@ -145,12 +135,11 @@ func (r *run) checkHeld(when, list string, want ...byte) {
 	}
 }
 
-// waitForFault lets time pass until the server has spoilt an answer and the client has dealt with it.
-func waitForFault(t *testing.T, server *protocoltest.Server) {
+// waitForFault lets time pass until the server has spoilt n answers and the client has dealt with them.
+func waitForFault(t *testing.T, server *protocoltest.Server, n int) {
 	t.Helper()
-	spoilt := func(r protocoltest.Request) bool { return r.Fault && r.Done }
 	for range 48 * 60 {
-		if slices.ContainsFunc(server.Requests("update"), spoilt) {
+		if len(slices.DeleteFunc(server.Requests("update"), func(r protocoltest.Request) bool { return !r.Fault || !r.Done })) == n {
 			synctest.Wait()
 			return
 		}
@@ -186,69 +175,54 @@ func (r *run) checkTold(lists ...string) {
 	}
 }
 
-// forEachFault runs a test in a bubble for each fault of lists.
-func forEachFault(t *testing.T, test func(t *testing.T, dir string, f protocoltest.Fault)) {
+func TestListsSurviveEveryFaultOfTheFirstAnswerAndOfAPartialUpdate(t *testing.T) {
 	for name, f := range protocoltest.ListFaults() {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			synctest.Test(t, func(t *testing.T) { test(t, dir, f) })
+		dir := t.TempDir()
+		inBubble(t, name, func(t *testing.T) {
+			server := protocoltest.New(t)
+			server.Publish("se-4b", entriesOf(1, 2))
+			server.Publish("mw-4b", entriesOf(3, 4, 5))
+			server.Break("update", 1, f)
+			r := newRun(t, server, dir, "se-4b", "mw-4b")
+			if r.start() {
+				t.Error("an empty folder had all lists")
+			}
+			r.forget()
+			waitForFault(t, server, 1)
+			r.checkTold("se-4b", "mw-4b")
+			r.checkHeld("after the fault", "se-4b")
+			r.checkHeld("after the fault", "mw-4b")
+			time.Sleep(3 * time.Hour)
+			r.checkHeld("after the repair", "se-4b", 1, 2)
+			r.checkHeld("after the repair", "mw-4b", 3, 4, 5)
+			testkit.Equal(t, "first contacts", len(r.reported(updater.FirstContact)), 1)
+
+			r.stop()
+			time.Sleep(time.Hour) // both are due together now
+			server.ClientStarted()
+			server.Publish("se-4b", entriesOf(1, 7))
+			server.Publish("mw-4b", entriesOf(4, 5, 6))
+			server.Break("update", 1, f)
+			r = newRun(t, server, dir, "se-4b", "mw-4b").started()
+			r.forget()
+			waitForFault(t, server, 2)
+			r.checkTold("se-4b", "mw-4b")
+			r.checkHeld("after the fault of a partial update", "se-4b", 1, 2)
+			r.checkHeld("after the fault of a partial update", "mw-4b", 3, 4, 5)
+			r.stop()
+
+			server.ClientStarted() // what was saved is still good
+			r = newRun(t, server, dir, "se-4b", "mw-4b")
+			if !r.start() {
+				t.Error("a list was not loaded")
+			}
+			r.checkHeld("after a restart", "se-4b", 1, 2)
+			time.Sleep(4 * time.Hour)
+			r.checkHeld("after the repair", "se-4b", 1, 7)
+			r.checkHeld("after the repair", "mw-4b", 4, 5, 6)
+			r.stop()
 		})
 	}
-}
-
-func TestListsSurviveEveryFaultOfTheFirstAnswer(t *testing.T) {
-	forEachFault(t, func(t *testing.T, dir string, f protocoltest.Fault) {
-		server := protocoltest.New(t)
-		server.Publish("se-4b", entriesOf(1, 2))
-		server.Publish("mw-4b", entriesOf(3, 4))
-		server.Break("update", 1, f)
-		r := newRun(t, server, dir, "se-4b", "mw-4b")
-		if r.start() {
-			t.Error("an empty folder had all lists")
-		}
-		r.forget()
-		waitForFault(t, server)
-		r.checkTold("se-4b", "mw-4b")
-		r.checkHeld("after the fault", "se-4b")
-		r.checkHeld("after the fault", "mw-4b")
-		time.Sleep(3 * time.Hour)
-		r.checkHeld("after the repair", "se-4b", 1, 2)
-		r.checkHeld("after the repair", "mw-4b", 3, 4)
-		if first := r.reported(updater.FirstContact); len(first) != 1 {
-			t.Errorf("%d first contacts", len(first))
-		}
-		r.stop()
-	})
-}
-
-func TestListsSurviveEveryFaultOfAPartialUpdate(t *testing.T) {
-	forEachFault(t, func(t *testing.T, dir string, f protocoltest.Fault) {
-		server := protocoltest.New(t)
-		server.Publish("se-4b", entriesOf(1, 2, 3))
-		server.Publish("mw-4b", entriesOf(3, 4, 5))
-		r := newRun(t, server, dir, "se-4b", "mw-4b").started()
-		time.Sleep(5 * time.Minute)
-		server.Publish("se-4b", entriesOf(1, 2, 7))
-		server.Publish("mw-4b", entriesOf(4, 5, 6))
-		server.Break("update", 1, f)
-		r.forget()
-		waitForFault(t, server)
-		r.checkTold("se-4b", "mw-4b")
-		r.checkHeld("after the fault", "se-4b", 1, 2, 3)
-		r.checkHeld("after the fault", "mw-4b", 3, 4, 5)
-		r.stop()
-
-		server.ClientStarted() // what was saved is still good
-		r = newRun(t, server, dir, "se-4b", "mw-4b")
-		if !r.start() {
-			t.Error("a list was not loaded")
-		}
-		r.checkHeld("after a restart", "se-4b", 1, 2, 3)
-		time.Sleep(4 * time.Hour)
-		r.checkHeld("after the repair", "se-4b", 1, 2, 7)
-		r.checkHeld("after the repair", "mw-4b", 4, 5, 6)
-		r.stop()
-	})
 }
 
 func TestABrokenListDoesNotHoldTheOthersBack(t *testing.T) {
@@ -265,7 +239,7 @@ func TestABrokenListDoesNotHoldTheOthersBack(t *testing.T) {
 			server.Publish(list, entriesOf(2, 3))
 		}
 		server.Break("update", 1, protocoltest.Fault{WrongChecksum: true, List: "mw-4b"})
-		waitForFault(t, server)
+		waitForFault(t, server, 1)
 		r.checkHeld("after the fault", "se-4b", 2, 3)
 		r.checkHeld("after the fault", "mw-4b", 1, 2)
 		r.checkHeld("after the fault", "uws-4b", 2, 3)
@@ -334,9 +308,9 @@ func TestAFollowerWithAnotherKeyHasTheListsOfTheFolder(t *testing.T) {
 		client, err := protocol.NewV5(protocol.Config{Key: "key", UserAgent: "run/1", Transport: server})
 		must(t, err)
 		dir := t.TempDir()
-		first := newRunOf(t, client, dir, updater.Origin{Name: "test", Asker: "old"}, "se-4b").started()
+		first := newRunOf(t, client, openStore(t, dir, updater.Origin{Name: "test", Asker: "old"}), "se-4b").started()
 		synctest.Wait()
-		second := newRunOf(t, client, dir, updater.Origin{Name: "test", Asker: "new"}, "se-4b").started()
+		second := newRunOf(t, client, openStore(t, dir, updater.Origin{Name: "test", Asker: "new"}), "se-4b").started()
 		for b := range byte(3) {
 			server.Publish("se-4b", entriesOf(b))
 			time.Sleep(25 * time.Minute)
@@ -410,13 +384,13 @@ func TestAShutdownDuringAFetchCallsForNoBackoff(t *testing.T) {
 func TestAStatusThatComesWithAShutdownCallsForABackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir, source := t.TempDir(), &scripted{answers: []func(string) *updater.Update{full("1", prefix(1))}, errs: []error{&updater.StatusError{Code: 503}}}
-		r := newRunOf(t, source, dir, updater.Origin{Name: "test"}, "se-4b")
+		r := newRunOf(t, source, openStore(t, dir, updater.Origin{Name: "test"}), "se-4b")
 		source.then = func() { r.cancel() }
 		r.start()
 		time.Sleep(time.Minute)
 		r.stop()
 		source.then = nil
-		r = newRunOf(t, source, dir, updater.Origin{Name: "test"}, "se-4b").started()
+		r = newRunOf(t, source, openStore(t, dir, updater.Origin{Name: "test"}), "se-4b").started()
 		time.Sleep(14 * time.Minute)
 		source.last(t, 1)
 		time.Sleep(time.Hour)
@@ -480,25 +454,17 @@ func TestNewRefusesWhatMakesNoSense(t *testing.T) {
 
 func TestWithoutListsOnlyTheScheduleIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		schedule, err := updater.NewSchedule(nil)
-		must(t, err)
-		var events []updater.Event
-		u, err := updater.New(updater.Config{
-			Source:   sourceFunc(nil), // panics when it is asked
-			Database: new(lookup.Database), Schedule: schedule,
-			Report: func(e updater.Event) { events = append(events, e) },
-		})
-		must(t, err)
-		if !u.Load() {
+		r := newRunOf(t, sourceFunc(nil), nil) // it panics when it is asked
+		if !r.updater.Load() {
 			t.Error("not all of no lists are loaded")
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 48*time.Hour)
 		defer cancel()
-		if err := u.Run(ctx); err != context.DeadlineExceeded {
+		if err := r.updater.Run(ctx); err != context.DeadlineExceeded {
 			t.Errorf("Run ended with %v", err)
 		}
-		if len(events) != 2 || events[0].Kind != updater.Started || events[1].Kind != updater.FirstContact {
-			t.Errorf("got events %v, want that nothing is to be waited for", events)
+		if len(r.events) != 2 || r.events[0].Kind != updater.Started || r.events[1].Kind != updater.FirstContact {
+			t.Errorf("got events %v, want that nothing is to be waited for", r.events)
 		}
 	})
 }

@@ -109,7 +109,7 @@ func TestNoListIsAskedForBeforeTheMinimumWaitForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &scripted{answers: []func(string) *updater.Update{full("1", prefix(1)), unchanged("2")}, wait: 2 * time.Hour}
 		origin := updater.Origin{Name: "test", Schedule: "schedule-v4.json"}
-		r := newRunOf(t, source, dir, origin, "se-4b").started()
+		r := newRunOf(t, source, openStore(t, dir, origin), "se-4b").started()
 		time.Sleep(time.Minute)
 		asked := source.last(t, 1).at
 		r.checkHeld("after the first answer", "se-4b", 1)
@@ -119,7 +119,7 @@ func TestNoListIsAskedForBeforeTheMinimumWaitForAll(t *testing.T) {
 		time.Sleep(30 * time.Minute)
 		r.stop()
 
-		r = newRunOf(t, source, dir, origin, "se-4b", "mw-4b") // a new list must wait too
+		r = newRunOf(t, source, openStore(t, dir, origin), "se-4b", "mw-4b") // a new list must wait too
 		r.start()
 		time.Sleep(time.Until(asked.Add(2*time.Hour)) - 1)
 		source.last(t, 1)
@@ -140,7 +140,7 @@ func TestNoListIsAskedForBeforeTheMinimumWaitForAll(t *testing.T) {
 func TestTheMinimumWaitForAllListsIsThatOfEach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &scripted{answers: []func(string) *updater.Update{full("1", prefix(1)), unchanged("1")}, wait: 5 * time.Minute}
-		r := newRunOf(t, source, "", updater.Origin{}, "se-4b").started()
+		r := newRunOf(t, source, nil, "se-4b").started()
 		time.Sleep(time.Minute)
 		first := source.last(t, 1).at
 		for i := range 40 {
@@ -168,13 +168,11 @@ func TestANewVersionOfAnUnchangedListSurvivesARestart(t *testing.T) {
 			dir := t.TempDir()
 			synctest.Test(t, func(t *testing.T) {
 				source := &scripted{answers: test.answers, wait: time.Hour}
-				r := newRunOf(t, source, dir, updater.Origin{Name: "test"}, "se-4b").started()
+				r := newRunOf(t, source, openStore(t, dir, updater.Origin{Name: "test"}), "se-4b").started()
 				time.Sleep(time.Minute + time.Duration(len(test.answers)-1)*time.Hour)
 				source.last(t, len(test.answers))
 				r.stop()
-				store, err := updater.OpenStore(dir, updater.Origin{Name: "test"})
-				must(t, err)
-				if l, err := store.ReadList("se-4b"); err != nil || string(l.Version) != test.want {
+				if l, err := openStore(t, dir, updater.Origin{Name: "test"}).ReadList("se-4b"); err != nil || string(l.Version) != test.want {
 					t.Errorf("version %q is saved, %v, want %q", l.Version, err, test.want)
 				}
 			})
@@ -197,7 +195,7 @@ func TestUpdatesMayComeInAnyOrderButMustAllCome(t *testing.T) {
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			source := takes(test.take)
-			r := newRunOf(t, source, "", updater.Origin{}, "se-4b", "mw-4b", "uws-4b").started()
+			r := newRunOf(t, source, nil, "se-4b", "mw-4b", "uws-4b").started()
 			time.Sleep(time.Minute)
 			synctest.Wait()
 			fetched := r.reported(updater.Fetched)
@@ -243,7 +241,7 @@ func TestListsOfOneByOneThatAreAnsweredCountWhateverComesLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer := waiting(time.Hour, full("1", prefix(1)))
 		source := single{&scripted{answers: []func(string) *updater.Update{answer}, errs: []error{nil, &updater.StatusError{Code: 503}}}}
-		r := newRunOf(t, source, t.TempDir(), updater.Origin{Name: "test"}, "se-4b", "mw-4b", "uws-4b").started()
+		r := newRunOf(t, source, openStore(t, t.TempDir(), updater.Origin{Name: "test"}), "se-4b", "mw-4b", "uws-4b").started()
 		defer r.stop()
 		time.Sleep(time.Minute)
 		synctest.Wait()

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
-	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -96,7 +95,7 @@ func TestAListOfOtherWidthsStartsAnew(t *testing.T) {
 		save(t, dir, older, "se-4b", "a state", prefix(1), "mixed in")
 		save(t, dir, older, "mw-4b", "another state", prefix(7))
 		source := &scripted{answers: []func(string) *updater.Update{full("1", prefix(5))}, wait: time.Hour}
-		r := newRunOf(t, source, dir, newer, "se-4b", "mw-4b")
+		r := newRunOf(t, source, openStore(t, dir, newer), "se-4b", "mw-4b")
 		if !r.start() {
 			t.Error("a list was not loaded")
 		}
@@ -125,12 +124,12 @@ func TestThePredecessorsClocksAreStartsAnew(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "[a-b]") // no pattern
 	synctest.Test(t, func(t *testing.T) {
 		first := &scripted{answers: []func(string) *updater.Update{full("a state", prefix(1))}, wait: 12 * time.Hour}
-		r := newRunOf(t, first, dir, older, "se-4b").started()
+		r := newRunOf(t, first, openStore(t, dir, older), "se-4b").started()
 		time.Sleep(time.Minute)
 		first.last(t, 1)
 		r.stop()
 		second := &scripted{answers: []func(string) *updater.Update{unchanged("1")}, wait: time.Hour}
-		r = newRunOf(t, second, dir, newer, "se-4b").started()
+		r = newRunOf(t, second, openStore(t, dir, newer), "se-4b").started()
 		time.Sleep(time.Minute)
 		if got := second.last(t, 1).versions["se-4b"]; got != "a state" {
 			t.Errorf("asked on from version %q", got)
@@ -143,7 +142,7 @@ func TestThePredecessorsClocksAreStartsAnew(t *testing.T) {
 		if names := updater.NamesIn(t, dir); !slices.Contains(names, older.Schedule) || !slices.Contains(names, "schedule.json") {
 			t.Errorf("files %q, want a schedule each", names)
 		}
-		r = newRunOf(t, first, dir, older, "se-4b") // back again
+		r = newRunOf(t, first, openStore(t, dir, older), "se-4b") // back again
 		r.start()
 		time.Sleep(11 * time.Hour)
 		first.last(t, 1)
@@ -174,7 +173,7 @@ func TestAServerThatRefusesAStateIsAskedForTheWholeList(t *testing.T) {
 			save(t, dir, older, "se-4b", "a state", prefix(1))
 			save(t, dir, newer, "mw-4b", "own", prefix(2))
 			source := &scripted{answers: []func(string) *updater.Update{waiting(12*time.Hour, full("1", prefix(3)))}, errs: []error{test.err}}
-			r := newRunOf(t, source, dir, newer, "se-4b", "mw-4b").started()
+			r := newRunOf(t, source, openStore(t, dir, newer), "se-4b", "mw-4b").started()
 			time.Sleep(time.Minute)
 			if got := source.last(t, 1).versions; got["se-4b"] != "a state" || got["mw-4b"] != "own" {
 				t.Errorf("asked for %v", got)
@@ -182,7 +181,7 @@ func TestAServerThatRefusesAStateIsAskedForTheWholeList(t *testing.T) {
 			r.checkHeld("after the refusal", "se-4b", 1) // it stays in force
 			if test.restart {
 				r.stop()
-				r = newRunOf(t, source, dir, newer, "se-4b", "mw-4b").started()
+				r = newRunOf(t, source, openStore(t, dir, newer), "se-4b", "mw-4b").started()
 				r.checkHeld("after the restart", "se-4b", 1)
 			}
 			time.Sleep(90 * time.Minute)
@@ -210,7 +209,7 @@ func TestARefusalLaterOnIsNoneOfTheState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		save(t, dir, older, "se-4b", "a state", prefix(1))
 		source := &scripted{answers: []func(string) *updater.Update{unchanged("1")}, wait: time.Hour, errs: []error{nil, refusal(http.StatusBadRequest)}}
-		r := newRunOf(t, source, dir, newer, "se-4b").started()
+		r := newRunOf(t, source, openStore(t, dir, newer), "se-4b").started()
 		time.Sleep(3 * time.Hour)
 		if got := source.last(t, 3).versions["se-4b"]; got != "1" {
 			t.Errorf("asked for version %q, want that which the server gave", got)
@@ -219,32 +218,19 @@ func TestARefusalLaterOnIsNoneOfTheState(t *testing.T) {
 	})
 }
 
-// successor returns a run in memory, of a schedule that succeeds another.
-func successor(t *testing.T, last *updater.Schedule, source updater.Source, lists ...string) (*run, *updater.Schedule) {
-	t.Helper()
-	schedule, err := updater.NewSchedule(nil)
-	must(t, err)
-	if last != nil {
-		schedule.Succeed(last, nil, true)
-	}
-	r := &run{t: t, database: &lookup.Database{MaxFiltered: -1}}
-	r.use(source, schedule, nil, lists...)
-	return r, schedule
-}
-
 func TestAScheduleInMemorySucceedsThePredecessors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		states := map[string]func(string) *updater.Update{
 			"se-4b": full("a state", prefix(1)), "mw-4b": full("mixed", prefix(2), "mixed in"),
 		}
 		first := &scripted{answers: []func(string) *updater.Update{func(l string) *updater.Update { return states[l](l) }}, wait: 12 * time.Hour}
-		old, last := successor(t, nil, first, "se-4b", "mw-4b")
-		old.start()
+		old := newRunOf(t, first, nil, "se-4b", "mw-4b").started()
 		time.Sleep(time.Minute)
 		first.last(t, 1)
 
 		second := &scripted{answers: []func(string) *updater.Update{waiting(time.Hour, full("1", prefix(5)))}, errs: []error{refusal(http.StatusBadRequest)}}
-		r, _ := successor(t, last, second, "se-4b", "mw-4b")
+		r := newRunOf(t, second, nil, "se-4b", "mw-4b")
+		r.schedule.Succeed(old.schedule, nil, true)
 		if !r.start() {
 			t.Error("a list was not taken over")
 		}
@@ -277,7 +263,7 @@ func TestAScheduleInMemorySucceedsThePredecessors(t *testing.T) {
 func TestAScheduleSucceedsOneWithoutLists(t *testing.T) {
 	for name, asked := range map[string]bool{"that never asked": false, "whose list was rejected": true} {
 		inBubble(t, name, func(t *testing.T) {
-			old, last := successor(t, nil, &scripted{answers: []func(string) *updater.Update{unchanged("1")}}, "se-4b")
+			old := newRunOf(t, &scripted{answers: []func(string) *updater.Update{unchanged("1")}}, nil, "se-4b")
 			if asked {
 				old.start()
 				time.Sleep(time.Minute)
@@ -288,7 +274,8 @@ func TestAScheduleSucceedsOneWithoutLists(t *testing.T) {
 				t.Errorf("%d lists were rejected", got)
 			}
 			source := &scripted{answers: []func(string) *updater.Update{full("1", prefix(5))}, wait: time.Hour}
-			r, _ := successor(t, last, source, "se-4b")
+			r := newRunOf(t, source, nil, "se-4b")
+			r.schedule.Succeed(old.schedule, nil, true)
 			if r.start() || len(r.reported(updater.Loaded)) != 0 {
 				t.Error("a list was there from the start")
 			}

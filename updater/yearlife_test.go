@@ -157,8 +157,7 @@ func (y *year) start() {
 func (y *year) startProcess() {
 	y.starts++
 	l := &life{dir: y.folderDir(y.folder), database: &lookup.Database{MaxFiltered: -1}, stopSearching: func() {}}
-	store, err := updater.OpenStore(l.dir, updater.Origin{Name: "test"})
-	must(y.t, err)
+	store := openStore(y.t, l.dir, updater.Origin{Name: "test"})
 	store.SetBoot(y.boot)
 	store.SetSync(func() { time.Sleep(syncTime) })
 	if y.shared != nil {
