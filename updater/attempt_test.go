@@ -1,13 +1,14 @@
 package updater
 
 import (
+	"errors"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 const mw = "mw-4b"
@@ -25,7 +26,7 @@ func TestEachEndOfAFetchLeavesTheseClocks(t *testing.T) {
 		now := at(time.Second)
 		both := []string{se, mw}
 		fetch := Clock{NotBefore: begun, Failures: 1, Wait: 20 * time.Minute, Cause: "before", Failed: begun}
-		list := ListClock{Clock: Clock{NotBefore: begun, Failures: 2, Wait: 2 * time.Hour, Cause: "list"}, AtOnce: 3, Updated: begun}
+		list := ListClock{Clock: Clock{NotBefore: begun, Failures: 2, Wait: 2 * time.Hour, Cause: "list"}, AtOnce: 3, Rejected: true, Updated: begun}
 		type clocks = map[string]ListClock
 		with := func(change func(c *ListClock)) (c ListClock) {
 			c = list
@@ -89,6 +90,14 @@ func TestEachEndOfAFetchLeavesTheseClocks(t *testing.T) {
 				func(a attempt) error { return a.answered(now, time.Hour, nil) },
 				Clock{NotBefore: now.Add(time.Hour), Wait: time.Hour}, clocks{se: list, mw: {}},
 			},
+			"answered, but another process took it for dead and failed": {
+				func(a attempt) error {
+					return errors.Join(a.schedule.change(func(state *scheduleState) {
+						state.Fetch.Clock = state.Fetch.failed(now, time.Hour, 0).because(now, errStatus[500])
+					}), a.answered(now, time.Minute, nil))
+				},
+				Clock{NotBefore: now.Add(time.Hour), Failures: 2, Wait: time.Minute}.because(now, errStatus[500]), clocks{se: list, mw: {}},
+			},
 			"answered with the longest wait there is": {
 				func(a attempt) error { return a.answered(now, math.MaxInt64, nil) }, Clock{NotBefore: now.Add(math.MaxInt64), Wait: math.MaxInt64}, clocks{se: list, mw: {}},
 			},
@@ -97,23 +106,15 @@ func TestEachEndOfAFetchLeavesTheseClocks(t *testing.T) {
 			},
 		} {
 			s := newScheduleOf(t, nil)
-			s.random = func() float64 { return 0 }
 			s.state.Fetch.Clock, s.state.Lists[se] = fetch, list
 			a, err := s.begin(both, begun)
 			must(t, err)
 			if test.end != nil {
 				must(t, test.end(a))
 			}
-			if got := plain(s.state.Fetch.held()); got != test.fetch {
-				t.Errorf("%s: all fetches have\n%+v, want\n%+v", name, got, test.fetch)
-			}
-			for name, list := range s.state.Lists {
-				list.Clock = plain(list.Clock)
-				s.state.Lists[name] = list
-			}
-			if !maps.Equal(s.state.Lists, test.lists) {
-				t.Errorf("%s: the lists have\n%+v, want\n%+v", name, s.state.Lists, test.lists)
-			}
+			testkit.Equal(t, name+": all fetches have", plain(s.state.Fetch.held()), test.fetch)
+			s.state.change(both, func(c *ListClock) { c.Clock = plain(c.Clock) })
+			testkit.Equal(t, name+": the lists have", s.state.Lists, test.lists)
 		}
 	})
 }
@@ -122,21 +123,6 @@ func TestEachEndOfAFetchLeavesTheseClocks(t *testing.T) {
 func plain(c Clock) Clock {
 	c.Attempt, c.FailedIn = 0, 0
 	return c
-}
-
-// A list that is full once because its version is in doubt stays so until it has been fetched.
-func TestADoubtfulListStaysRejected(t *testing.T) {
-	for name, end := range map[string]func(a attempt) error{
-		"failed":  func(a attempt) error { return a.failed(time.Now(), 0, nil, []string{se}, errTest) },
-		"refused": func(a attempt) error { return a.refused(se, time.Now(), 0, nil, errTest) },
-	} {
-		s := newScheduleOf(t, nil)
-		s.state.Lists[se] = ListClock{Rejected: true}
-		must(t, end(begin(t, s, se)))
-		if !s.list(se).Rejected {
-			t.Errorf("%s: the next update need not be full", name)
-		}
-	}
 }
 
 // Lists that must be asked for alone come first, the one that failed longest ago at the head;
@@ -167,9 +153,7 @@ func TestWhichListsAreAskedForTogether(t *testing.T) {
 			s.state.Lists[name] = ListClock{Clock: Clock{Failed: longAgo.Add(-time.Duration(i) * time.Hour)}, Alone: true}
 		}
 		s.state.Fetch.Failures = test.failures
-		if got := s.together(all, test.oneByOne); !slices.Equal(got, test.want) {
-			t.Errorf("%s: %v, want %v", test.name, got, test.want)
-		}
+		testkit.Equal(t, test.name, s.together(all, test.oneByOne), test.want)
 	}
 }
 
@@ -188,19 +172,13 @@ func TestWhenListsAreDue(t *testing.T) {
 		{[]string{"c"}, 2 * time.Hour}, {[]string{"b"}, 5 * time.Hour}, {[]string{"b", "a", "b"}, 3 * time.Hour}, {[]string{"a", "b"}, 3 * time.Hour},
 		{[]string{"never asked for"}, 2 * time.Hour},
 	} {
-		if got := s.due(test.lists).Sub(now); got != test.want {
-			t.Errorf("%v: due in %s, want %s", test.lists, got, test.want)
-		}
-		if got := s.FetchHold(test.lists).Until.Sub(now); got != test.want {
-			t.Errorf("%v: held for %s, want %s", test.lists, got, test.want)
-		}
+		testkit.Equal(t, fmt.Sprint(test.lists, " are due in, and held for"), []time.Duration{s.due(test.lists).Sub(now), s.FetchHold(test.lists).Until.Sub(now)},
+			[]time.Duration{test.want, test.want})
 	}
 	for in, want := range map[time.Duration]string{
 		2*time.Hour - 1: "[]", 2 * time.Hour: "[c]", 3*time.Hour - 1: "[c]", 3 * time.Hour: "[c a]", 5 * time.Hour: "[b c a]",
 	} {
-		if got := fmt.Sprint(s.dueNow([]string{"b", "c", "a"}, now.Add(in))); got != want {
-			t.Errorf("after %s %s are due, want %s", in, got, want)
-		}
+		testkit.Equal(t, fmt.Sprint("due after ", in), fmt.Sprint(s.dueNow([]string{"b", "c", "a"}, now.Add(in))), want)
 	}
 	if due := s.due(nil); !due.IsZero() {
 		t.Errorf("no list is due at %s", due)
@@ -230,16 +208,11 @@ func TestBackoffFollowsTheTable(t *testing.T) {
 	almostOne := math.Nextafter(1, 0)
 	for _, test := range tests {
 		t.Run(fmt.Sprintf("%d failures", test.failures), func(t *testing.T) {
-			if got := Backoff(test.failures, 0); got != test.least {
-				t.Errorf("at 0: %s, want %s", got, test.least)
-			}
+			testkit.Equal(t, "at 0", Backoff(test.failures, 0), test.least)
 			if got := Backoff(test.failures, almostOne); got > test.most || got < test.most-time.Millisecond {
 				t.Errorf("below 1: %s, want at most, and nearly, %s", got, test.most)
 			}
-			middle := min(test.least+test.least/2, 24*time.Hour)
-			if got := Backoff(test.failures, 0.5); got != middle {
-				t.Errorf("at 0.5: %s, want %s", got, middle)
-			}
+			testkit.Equal(t, "at 0.5", Backoff(test.failures, 0.5), min(test.least+test.least/2, 24*time.Hour))
 			if pause := Strikes(test.failures, 0, almostOne); pause < 0 || pause > 30*time.Minute {
 				t.Errorf("searches pause for %s", pause)
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -12,51 +11,46 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // route is a way to a server, of a Source and a Searcher.
 type route struct {
-	mu      sync.Mutex
-	err     error // of requests; nil: they are answered
-	sent    int   // requests that got through
-	tried   int   // requests that did not
-	looks   int
-	blocked error // of looks, if not err
+	mu    sync.Mutex
+	err   error // of requests; nil: they are answered
+	sent  int   // requests that got through
+	tried int   // requests that did not
+	looks int
 }
 
-func (r *route) Fetch(_ context.Context, wanted []Want, take func(int, *Update)) (time.Duration, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.err != nil {
-		r.tried++
-		return 0, r.err
+func (r *route) Fetch(_ context.Context, _ []Want, take func(int, *Update)) (time.Duration, error) {
+	if err := r.request(); err != nil {
+		return 0, err
 	}
-	r.sent++
-	for i := range wanted {
-		take(i, fullOf("version", 1))
-	}
+	take(0, fullOf("version", 1))
 	return time.Hour, nil
 }
 
 func (r *route) Search(context.Context, []lookup.Prefix) (lookup.Answer, error) {
+	return lookup.Answer{}, r.request()
+}
+
+func (r *route) request() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.err != nil {
 		r.tried++
-		return lookup.Answer{}, r.err
+	} else {
+		r.sent++
 	}
-	r.sent++
-	return lookup.Answer{}, nil
+	return r.err
 }
 
 func (r *route) Reach(context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.looks++
-	if r.blocked != nil {
-		return r.blocked
-	}
 	if e, ok := errors.AsType[*NotSentError](r.err); ok && !e.Reached {
 		return r.err
 	}
@@ -98,17 +92,10 @@ func TestTheWaitAfterARequestThatWasNotSentIsShort(t *testing.T) {
 	}
 }
 
-// awayUpdater returns an Updater with a folder whose first contact is at once.
-func awayUpdater(t *testing.T, dir string, source Source, report func(Event)) *Updater {
+// loadedUpdater returns an Updater with a folder that has loaded its list.
+func loadedUpdater(t *testing.T, dir string, source Source) *Updater {
 	t.Helper()
-	store := openStore(t, dir)
-	schedule := newScheduleOf(t, store)
-	schedule.random = func() float64 { return 0 }
-	u, err := New(Config{
-		Source: source, Database: new(lookup.Database), Schedule: schedule, Store: store, Lists: []string{se},
-		FirstContact: func() time.Duration { return 0 }, Report: report,
-	})
-	must(t, err)
+	u := newUpdater(t, source, newScheduleOf(t, openStore(t, dir)), se)
 	u.Load()
 	return u
 }
@@ -116,9 +103,9 @@ func awayUpdater(t *testing.T, dir string, source Source, report func(Event)) *U
 // once runs an Updater's round, if it is due.
 func once(t *testing.T, u *Updater) {
 	t.Helper()
-	var notDue *NotDueError
-	if err := u.Once(t.Context()); err != nil && !errors.As(err, &notDue) {
-		t.Fatal(err)
+	err := u.Once(t.Context())
+	if _, notDue := errors.AsType[*NotDueError](err); !notDue {
+		must(t, err)
 	}
 }
 
@@ -127,7 +114,7 @@ func TestAFetchThatWasNotSentIsNoFailureOfTheServer(t *testing.T) {
 		dir := t.TempDir()
 		way := &route{err: errGone}
 		for i, wait := range steps {
-			u := awayUpdater(t, dir, blindSource{way}, nil) // each with a restart, which continues with the count
+			u := loadedUpdater(t, dir, blindSource{way}) // each with a restart, which continues with the count
 			once(t, u)
 			if way.tried != i+1 {
 				t.Fatalf("%d tries, want %d", way.tried, i+1)
@@ -140,7 +127,7 @@ func TestAFetchThatWasNotSentIsNoFailureOfTheServer(t *testing.T) {
 				t.Errorf("the server's rules have counted it: %+v", got)
 			}
 			time.Sleep(wait - 1)
-			once(t, awayUpdater(t, dir, blindSource{way}, nil))
+			once(t, loadedUpdater(t, dir, blindSource{way}))
 			if way.tried != i+1 {
 				t.Fatalf("%d: a restart has ended the wait: %d tries", i, way.tried)
 			}
@@ -148,7 +135,7 @@ func TestAFetchThatWasNotSentIsNoFailureOfTheServer(t *testing.T) {
 		}
 		// A status ends the count, and starts the rules with their first step.
 		way.err = &StatusError{Code: 503}
-		u := awayUpdater(t, dir, blindSource{way}, nil)
+		u := loadedUpdater(t, dir, blindSource{way})
 		once(t, u)
 		wantDueIn(t, u.cfg.Schedule, 15*time.Minute)
 		time.Sleep(15 * time.Minute)
@@ -175,16 +162,11 @@ func TestACrashWithoutANetworkIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		way := &route{err: errGone}
-		u := awayUpdater(t, dir, way, nil)
-		once(t, u)
+		once(t, loadedUpdater(t, dir, way))
 		if way.tried != 0 || way.looks == 0 {
 			t.Errorf("%d requests, %d looks", way.tried, way.looks)
 		}
-		raw, err := os.ReadFile(filepath.Join(dir, scheduleFile))
-		must(t, err)
-		if strings.Contains(string(raw), "asking") {
-			t.Errorf("saved as sent: %s", raw)
-		}
+		testkit.WantNone(t, testkit.Read(t, filepath.Join(dir, scheduleFile)), "asking") // it is not saved as sent
 	})
 }
 
@@ -192,10 +174,7 @@ func TestACrashWithoutANetworkIsNoFailure(t *testing.T) {
 func TestAServerThatComesIsFoundAtOnceWhileNoListIsInForce(t *testing.T) {
 	inBubble(t, "no connection: it is looked for", func(t *testing.T) {
 		way := &route{err: errGone}
-		u := awayUpdater(t, t.TempDir(), way, nil)
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); u.Run(ctx) }()
+		_, end := running(t, loadedUpdater(t, t.TempDir(), way))
 		time.Sleep(23*time.Minute + time.Second)
 		synctest.Wait()
 		way.comes()
@@ -207,22 +186,17 @@ func TestAServerThatComesIsFoundAtOnceWhileNoListIsInForce(t *testing.T) {
 		if took := time.Since(came); took > seekEvery+time.Second {
 			t.Errorf("protected %s after the server came", took)
 		}
-		cancel()
-		<-done
+		end()
 	})
 	inBubble(t, "TLS fails: only the steps count", func(t *testing.T) {
 		way := &route{err: errNoTLS}
-		u := awayUpdater(t, t.TempDir(), way, nil)
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); u.Run(ctx) }()
+		_, end := running(t, loadedUpdater(t, t.TempDir(), way))
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if _, tried := way.requests(); tried > 18 {
 			t.Errorf("%d tries in an hour", tried)
 		}
-		cancel()
-		<-done
+		end()
 	})
 }
 
@@ -247,9 +221,7 @@ func TestASearchThatWasNotSentIsNoFailureOfTheServer(t *testing.T) {
 			p := newProcess(t, dir, rules, script)
 			must(t, p.search(t))
 			must(t, p.search(t))
-			if got := heldSearch(newProcess(t, dir, rules, script).schedule); got.Away != (away{}) {
-				t.Errorf("after a success: %+v", got)
-			}
+			testkit.Equal(t, "after a success", savedSearch(t, dir).Away, away{})
 		})
 	}
 }
@@ -257,7 +229,7 @@ func TestASearchThatWasNotSentIsNoFailureOfTheServer(t *testing.T) {
 // Searches that were under way together count once; a back-off that runs stays.
 func TestSearchesThatWereNotSentTogetherCountOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := ownedSchedule(t, t.TempDir(), 0)
+		s := ownedSchedule(t, t.TempDir())
 		p := &pacedSearcher{schedule: s, rules: v5Rules, report: func(Event) {}}
 		until := time.Now().Add(time.Hour)
 		s.state.Search.Clock = Clock{NotBefore: until, Failures: 2}
@@ -268,7 +240,6 @@ func TestSearchesThatWereNotSentTogetherCountOnce(t *testing.T) {
 		if got := heldSearch(s); got.Away.Tries != 1 || !got.NotBefore.Equal(until) || got.Failures != 2 {
 			t.Errorf("%+v", got)
 		}
-		s.Flush()
 	})
 }
 
@@ -276,7 +247,7 @@ func TestSearchesThatWereNotSentTogetherCountOnce(t *testing.T) {
 func TestASearchFindsAServerThatIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		way := &route{err: errGone}
-		p := Pace(way, ownedSchedule(t, t.TempDir(), 0), v5Rules, func(Event) {})
+		p := Pace(way, ownedSchedule(t, t.TempDir()), v5Rules, func(Event) {})
 		for range 6 * 60 { // one a second, for some minutes
 			p.Search(t.Context(), nil)
 			time.Sleep(time.Second)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -20,13 +19,7 @@ import (
 // askedWith returns the schedule of a folder for somebody who asks with a key.
 func askedWith(t *testing.T, dir, key string) *Schedule {
 	t.Helper()
-	store, err := OpenStore(dir, Origin{Name: testOrigin, Asker: Asker(testOrigin, key)})
-	must(t, err)
-	s := newScheduleOf(t, store)
-	t.Cleanup(s.Flush)
-	s.random = func() float64 { return 0 }
-	must(t, errors.Join(s.own()))
-	return s
+	return ownedBy(t, dir, Origin{Name: testOrigin, Asker: Asker(testOrigin, key)})
 }
 
 var errForbidden = &StatusError{Code: http.StatusForbidden, Message: "API key not valid"}
@@ -35,7 +28,7 @@ func TestABackoffIsOfTheKeyThatFailed(t *testing.T) {
 	inBubble(t, "another key after a restart", func(t *testing.T) {
 		dir := t.TempDir()
 		wrong := askedWith(t, dir, "wrong")
-		must(t, begin(t, wrong, se).failed(time.Now(), 0, nil, nil, errForbidden))
+		failedWith(t, wrong, errForbidden)
 		wantDueIn(t, askedWith(t, dir, "wrong"), 15*time.Minute)
 		right := askedWith(t, dir, "right")
 		if due := right.due([]string{se}); due.After(time.Now()) {
@@ -47,7 +40,7 @@ func TestABackoffIsOfTheKeyThatFailed(t *testing.T) {
 	inBubble(t, "another key while it runs", func(t *testing.T) {
 		dir := t.TempDir()
 		s := askedWith(t, dir, "wrong")
-		must(t, begin(t, s, se).failed(time.Now(), 0, nil, nil, errForbidden))
+		failedWith(t, s, errForbidden)
 		must(t, s.Rekey(Asker(testOrigin, "right"), func() {}))
 		if due := s.due([]string{se}); due.After(time.Now()) {
 			t.Errorf("the right key is held back until %s", due)
@@ -104,8 +97,8 @@ func TestListsKeepTheirAgeWhenTheKeyChanges(t *testing.T) {
 func TestAScheduleWithoutAskerIsTakenOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		s := ownedSchedule(t, dir, 0) // as written before keys were told apart
-		must(t, begin(t, s, se).failed(time.Now(), 0, nil, nil, errTest))
+		s := ownedSchedule(t, dir) // as written before keys were told apart
+		failedWith(t, s, errTest)
 		wantDueIn(t, askedWith(t, dir, "key"), 15*time.Minute)
 	})
 }
@@ -115,7 +108,7 @@ func TestOtherAskersAreBounded(t *testing.T) {
 		dir := t.TempDir()
 		for i := range 3 * maxOthers {
 			s := askedWith(t, dir, fmt.Sprint("key", i))
-			must(t, begin(t, s, se).failed(time.Now(), 0, nil, nil, errForbidden))
+			failedWith(t, s, errForbidden)
 			if n := len(s.state.Others); n > maxOthers {
 				t.Fatalf("%d other askers are kept", n)
 			}
@@ -142,9 +135,9 @@ func TestAnAskerTellsKeysApartAndTellsNone(t *testing.T) {
 func TestAHoldSaysWhy(t *testing.T) {
 	inBubble(t, "back-off, over a restart", func(t *testing.T) {
 		dir, failed := t.TempDir(), time.Now()
-		s := ownedSchedule(t, dir, 0)
+		s := ownedSchedule(t, dir)
 		must(t, begin(t, s, se).failed(failed, 0, nil, nil, errForbidden))
-		for _, s := range []*Schedule{s, ownedSchedule(t, dir, 0)} {
+		for _, s := range []*Schedule{s, ownedSchedule(t, dir)} {
 			h := s.FetchHold([]string{se})
 			if h.Failures != 1 || h.Cause != "status 403 Forbidden: API key not valid" || !h.Failed.Equal(failed) || !h.Until.Equal(failed.Add(15*time.Minute)) {
 				t.Errorf("got %+v", h)
@@ -152,7 +145,7 @@ func TestAHoldSaysWhy(t *testing.T) {
 		}
 	})
 	inBubble(t, "a list that failed its checks", func(t *testing.T) {
-		s := ownedSchedule(t, t.TempDir(), 0)
+		s := ownedSchedule(t, t.TempDir())
 		now := time.Now()
 		rejected := []result{{list: List{Name: se}, kind: ListRejected, err: ErrChecksum}}
 		must(t, begin(t, s, se).answered(now, 0, clocks(rejected, now, s)))
@@ -162,17 +155,16 @@ func TestAHoldSaysWhy(t *testing.T) {
 	})
 	inBubble(t, "a crash", func(t *testing.T) {
 		dir := t.TempDir()
-		begin(t, ownedSchedule(t, dir, 0), se)
-		again := newScheduleOf(t, openStore(t, dir))
-		if h := again.FetchHold([]string{se}); h.Failures != 1 || !strings.Contains(h.Cause, "not answered yet") {
+		begin(t, ownedSchedule(t, dir), se)
+		if h := newScheduleOf(t, openStore(t, dir)).FetchHold([]string{se}); h.Failures != 1 || !strings.Contains(h.Cause, "not answered yet") {
 			t.Errorf("for an onlooker %+v", h)
 		}
-		if h := ownedSchedule(t, dir, 0).FetchHold([]string{se}); h.Failures != 1 || !strings.Contains(h.Cause, "the process ended") {
+		if h := ownedSchedule(t, dir).FetchHold([]string{se}); h.Failures != 1 || !strings.Contains(h.Cause, "the process ended") {
 			t.Errorf("for the next process %+v", h)
 		}
 	})
 	inBubble(t, "searches", func(t *testing.T) {
-		s := ownedSchedule(t, t.TempDir(), 0)
+		s := ownedSchedule(t, t.TempDir())
 		for range 3 {
 			must(t, searched(s, time.Now(), errTest))
 			time.Sleep(time.Second)
@@ -211,7 +203,7 @@ func TestANewTokenEndsTheBackoffOfTheExpiredOne(t *testing.T) {
 			inBubble(t, name+", "+way, func(t *testing.T) {
 				dir := t.TempDir()
 				s := askedWithToken(t, dir, "old")
-				must(t, begin(t, s, se).failed(time.Now(), 0, nil, nil, tc.err))
+				failedWith(t, s, tc.err)
 				for range searchStrikes {
 					must(t, searched(s, time.Now(), tc.err))
 					time.Sleep(time.Second)
@@ -278,22 +270,13 @@ var renewals = map[string]func(t *testing.T, s *Schedule, dir string) *Schedule{
 // askedWithToken is askedWith for a token.
 func askedWithToken(t *testing.T, dir, token string) *Schedule {
 	t.Helper()
-	store, err := OpenStore(dir, Origin{Name: testOrigin, Asker: Asker(testOrigin, ""), Token: token})
-	must(t, err)
-	s := newScheduleOf(t, store)
-	t.Cleanup(s.Flush)
-	s.random = func() float64 { return 0 }
-	must(t, errors.Join(s.own()))
-	return s
+	return ownedBy(t, dir, Origin{Name: testOrigin, Asker: Asker(testOrigin, ""), Token: token})
 }
 
-func TestANewTokenKeepsMinimumWaits(t *testing.T) {
-	inBubble(t, "", func(t *testing.T) {
-		s := askedWith(t, t.TempDir(), "")
-		must(t, begin(t, s, se).answered(time.Now(), time.Hour, nil))
-		must(t, s.Renew("new", func() {}))
-		wantDueIn(t, s, time.Hour)
-	})
+// failedWith is a fetch that fails.
+func failedWith(t *testing.T, s *Schedule, err error) {
+	t.Helper()
+	must(t, begin(t, s, se).failed(time.Now(), 0, nil, nil, err))
 }
 
 // The updater that ends with the old token and the one that begins with the new one are two
@@ -306,7 +289,7 @@ func TestARenewalBetweenTwoOwnersOfTheFileHolds(t *testing.T) {
 		inBubble(t, name, func(t *testing.T) {
 			dir := t.TempDir()
 			s := askedWithToken(t, dir, "old")
-			fail := func(s *Schedule) { must(t, begin(t, s, se).failed(time.Now(), 0, nil, nil, errForbidden)) }
+			fail := func(s *Schedule) { failedWith(t, s, errForbidden) }
 			fail(s)
 			s.disown()
 			time.Sleep(time.Second)
@@ -327,7 +310,7 @@ func TestARenewalBetweenTwoOwnersOfTheFileHolds(t *testing.T) {
 
 // A search that is noted as failed and under way has no answer that counts any more.
 func TestANewTokenTakesTheNoteOfASearchBack(t *testing.T) {
-	inBubble(t, "", func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := askedWithToken(t, t.TempDir(), "old")
 		s.changeSearch(func(a *asked) {
 			*a = a.noting(s.writer, 1, time.Now(), func(int) time.Duration { return 15 * time.Minute })
@@ -340,7 +323,6 @@ func TestANewTokenTakesTheNoteOfASearchBack(t *testing.T) {
 		if s.askerNow() == asker {
 			t.Error("Expected an answer about the old token not to count")
 		}
-		s.Flush()
 	})
 }
 
@@ -365,9 +347,8 @@ func TestWhatANewTokenEnds(t *testing.T) {
 			want.Fetch.Clock, want.Search.Clock = ended, ended
 			want.Lists[se] = ListClock{Clock: ended, AtOnce: 2, Rejected: true, Updated: now, Alone: true}
 		}
-		if s.renewedBy(test.to); !reflect.DeepEqual(s, want) {
-			t.Errorf("%s: %+v, want %+v", test.name, s, want)
-		}
+		s.renewedBy(test.to)
+		testkit.Equal(t, test.name, s, want)
 	}
 }
 
@@ -399,9 +380,7 @@ func TestAHoldIsOneSentence(t *testing.T) {
 		{Hold{Until: until, Budget: 2}, "the day's budget of 2 searches is spent"},
 		{Hold{Until: until, Budget: 100, Portion: AnHour}, "the 25 searches that one hour may take of the day's 100 are spent"},
 	} {
-		if got := test.hold.String(); got != testkit.LocalTimes(test.want) {
-			t.Errorf("%+v: %q, want %q", test.hold, got, test.want)
-		}
+		testkit.Equal(t, "the hold", test.hold.String(), testkit.LocalTimes(test.want))
 		if !test.hold.Active(until.Add(-1)) || test.hold.Active(until) {
 			t.Errorf("%+v does not end at %s", test.hold, until)
 		}
@@ -426,14 +405,8 @@ func TestAHoldIsToldByTheClockThatWasSetSince(t *testing.T) {
 		}
 	}
 	s.state.Search.Clock.NotBefore = testkit.ClockSet(now.Add(time.Hour), 10*time.Nanosecond) // as two clocks of a machine drift
-	if got := s.SearchHold().Until; got != s.state.Search.Clock.NotBefore {
-		t.Errorf("each report has another end, now %s", got)
-	}
+	testkit.Equal(t, "the end in another report", s.SearchHold().Until, s.state.Search.Clock.NotBefore)
 	set := behind(time.Hour + time.Second/3)
-	if one, other := say.ByClock(set, now), say.ByClock(set, testkit.ClockSet(now, 10*time.Nanosecond)); one != other {
-		t.Errorf("two reports have the ends %s and %s", one, other)
-	}
-	if hold := newScheduleOf(t, nil).SearchHold(); hold != (Hold{}) {
-		t.Errorf("without a hold: %+v", hold)
-	}
+	testkit.Equal(t, "the ends in two reports", say.ByClock(set, now), say.ByClock(set, testkit.ClockSet(now, 10*time.Nanosecond)))
+	testkit.Equal(t, "without a hold", newScheduleOf(t, nil).SearchHold(), Hold{})
 }

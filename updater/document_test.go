@@ -480,7 +480,7 @@ func TestWhatAFullDocumentSaysOutlivesARestart(t *testing.T) {
 		if n := saved(t, store.dir); n != 6 {
 			t.Errorf("%d are spent, want 6", n)
 		}
-		s := ownedSchedule(t, store.dir, 0)
+		s := ownedSchedule(t, store.dir)
 		s.mu.Lock()
 		other := scheduleState{clockSet: clockSet{Lists: map[string]ListClock{"": {}}}}
 		other.Lists = map[string]ListClock{full(size(s.state.join(other))): {}}

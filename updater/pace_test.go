@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"net/http"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -40,14 +41,6 @@ var (
 	errServer  = &StatusError{Code: http.StatusServiceUnavailable}
 )
 
-// paced is a paced searcher over a script, at random numbers that are all zero.
-func paced(t *testing.T, dir string, errs ...error) (*script, lookup.Searcher, *[]Event) {
-	schedule := ownedSchedule(t, dir, 0)
-	s := &script{errs: errs}
-	events := new([]Event)
-	return s, Pace(s, schedule, SearchRules{Backoff: Strikes}, func(e Event) { *events = append(*events, e) }), events
-}
-
 func TestPauseAfterFailedSearches(t *testing.T) {
 	type wait = time.Duration
 	tests := []struct {
@@ -75,63 +68,51 @@ func TestPauseAfterFailedSearches(t *testing.T) {
 	}
 	for _, test := range tests {
 		inBubble(t, test.name, func(t *testing.T) {
-			s := &script{errs: test.errs}
-			p := Pace(s, ownedSchedule(t, t.TempDir(), 0), SearchRules{Backoff: test.rule}, func(Event) {})
+			p := newProcess(t, t.TempDir(), SearchRules{Backoff: test.rule}, &script{errs: test.errs})
 			for i, wait := range test.want {
-				if _, err := p.Search(t.Context(), nil); err != test.errs[i] {
+				if err := p.search(t); err != test.errs[i] {
 					t.Fatalf("search %d: %v, want %v", i+1, err, test.errs[i])
 				}
-				checkPause(t, p, s, wait)
+				p.pauses(t, wait)
 			}
 		})
 	}
 }
 
-// checkPause fails unless nothing is sent for exactly so long.
-func checkPause(t *testing.T, p lookup.Searcher, s *script, wait time.Duration) {
+// pauses fails unless the process sends nothing for exactly so long.
+func (p *process) pauses(t *testing.T, wait time.Duration) {
 	t.Helper()
-	p.(*pacedSearcher).schedule.Flush()
-	if got := p.(*pacedSearcher).schedule.searchWait(time.Now()); max(0, got) != wait {
-		t.Fatalf("after search %d: a pause of %s, want %s", s.sent, got, wait)
+	if got := p.schedule.searchWait(time.Now()); max(0, got) != wait {
+		t.Fatalf("after search %d: a pause of %s, want %s", p.script.sent, got, wait)
 	}
 	if wait == 0 {
 		return
 	}
-	before, until := s.sent, time.Now().Add(wait)
-	for range 3 {
-		_, err := p.Search(t.Context(), nil)
-		if held, ok := errors.AsType[*HeldError](err); !ok || !held.Until.Equal(until) || !errors.Is(err, lookup.ErrBackoff) {
-			t.Errorf("in the pause: %#v, want one until %s", err, until)
+	until := time.Now().Add(wait)
+	for _, left := range []time.Duration{wait, wait / 2, 1} {
+		time.Sleep(time.Until(until) - left)
+		p.backsOff(t, "in the pause", left)
+		if held, ok := errors.AsType[*HeldError](p.search(t)); !ok || !held.Until.Equal(until) {
+			t.Errorf("in the pause: %#v, want one until %s", held, until)
 		}
-		time.Sleep((wait - 1) / 3)
-	}
-	time.Sleep(wait - 1 - (wait-1)/3*3)
-	if _, err := p.Search(t.Context(), nil); !errors.Is(err, lookup.ErrBackoff) || s.sent != before {
-		t.Errorf("just before its end: %v, %d sent", err, s.sent-before)
 	}
 	time.Sleep(1 * time.Nanosecond)
 }
 
 func TestSearchesAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p, events := paced(t, t.TempDir(), nil, context.Canceled, errLimited)
+		p := newProcess(t, t.TempDir(), v5Rules, &script{errs: []error{nil, context.Canceled, errLimited}})
 		for range 5 {
-			p.Search(t.Context(), nil)
+			p.search(t)
 		}
-		if s.sent != 3 || len(*events) != 2 {
-			t.Fatalf("%d sent, events %v", s.sent, *events)
-		}
-		for i, want := range []error{nil, errLimited} {
-			if e := (*events)[i]; e.Kind != Searched || e.Err != want {
-				t.Errorf("event %+v, want %v", e, want)
-			}
-		}
+		testkit.Equal(t, "sent", p.script.sent, 3)
+		testkit.Equal(t, "told", p.events, []Event{{Kind: Searched}, {Kind: Searched, Err: errLimited}})
 	})
 }
 
 func TestSearchesGoOnWithoutDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		schedule, _ := NewSchedule(unwritable(t))
+		schedule := newScheduleOf(t, unwritable(t))
 		schedule.own()
 		var mu sync.Mutex
 		kinds := make(map[Kind]int)
@@ -150,9 +131,7 @@ func TestSearchesGoOnWithoutDisk(t *testing.T) {
 			t.Errorf("after it: %v", err)
 		}
 		schedule.Flush()
-		if want := map[Kind]int{Searched: 2, StoreFailed: 2}; !maps.Equal(kinds, want) {
-			t.Errorf("events %v, want %v", kinds, want)
-		}
+		testkit.Equal(t, "events", kinds, map[Kind]int{Searched: 2, StoreFailed: 2})
 	})
 }
 
@@ -201,11 +180,11 @@ func TestAMinimumWaitForAllListsHoldsForAnAnswerThatWasNotRead(t *testing.T) {
 		}, 6 * time.Hour},
 	} {
 		inBubble(t, name, func(t *testing.T) {
-			s := ownedSchedule(t, t.TempDir(), 0)
+			s := ownedSchedule(t, t.TempDir())
 			answeredForAll(t, s, begin(t, s, se), test.wait, 0)
 			time.Sleep(test.wait)
 			if test.restart {
-				s = ownedSchedule(t, s.store.dir, 0)
+				s = ownedSchedule(t, s.store.dir)
 			}
 			test.end(t, s)
 			checkAllDue(t, s, test.want)
@@ -219,10 +198,9 @@ func TestASearchObeysTheRetryAfterOfAServerThatIsDownForHalfAnHour(t *testing.T)
 	for code, want := range map[int]time.Duration{429: 24 * time.Hour, 403: 24 * time.Hour, 500: 30 * time.Minute, 503: 30 * time.Minute, 599: 30 * time.Minute} {
 		for name, rule := range map[string]SearchBackoff{"strict": Strict, "strikes": Strikes} {
 			inBubble(t, fmt.Sprint(name, ", status ", code), func(t *testing.T) {
-				s := &script{errs: []error{&StatusError{Code: code, RetryAfter: math.MaxInt32 * time.Second}}}
-				p := Pace(s, ownedSchedule(t, t.TempDir(), 0), SearchRules{Backoff: rule}, func(Event) {})
-				p.Search(t.Context(), nil)
-				checkPause(t, p, s, want)
+				p := newProcess(t, t.TempDir(), SearchRules{Backoff: rule}, &script{errs: []error{&StatusError{Code: code, RetryAfter: math.MaxInt32 * time.Second}}})
+				p.search(t)
+				p.pauses(t, want)
 			})
 		}
 	}
@@ -247,10 +225,12 @@ func TestOfWaitsThatComeTogetherTheLongestHolds(t *testing.T) {
 		"none, after one":   {[]end{hour, {}}, time.Hour, 0},
 		"a Retry-After":     {[]end{{0, errServer}, {0, &StatusError{Code: 503, RetryAfter: 20 * time.Minute}}}, 20 * time.Minute, 1},
 		"a longer back-off": {[]end{{0, errServer}, {time.Minute, nil}}, 15 * time.Minute, 1},
+		"a refusal, a success and failures": {
+			append([]end{{0, &StatusError{Code: 429, RetryAfter: time.Hour}}, {}}, slices.Repeat([]end{{0, errDown}}, 10)...), time.Hour, 1,
+		},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			s := newScheduleOf(t, nil)
-			s.random = func() float64 { return 0 }
 			p := &pacedSearcher{schedule: s, rules: SearchRules{Backoff: Strict}}
 			sent := time.Now()
 			time.Sleep(time.Second)
@@ -269,7 +249,6 @@ func TestARefusalAfterASuccessBeginsABackoff(t *testing.T) {
 	for name, backoff := range map[string]SearchBackoff{"version 4": Strict, "version 5": Strikes, "Web Risk": ServiceLevel} {
 		inBubble(t, name, func(t *testing.T) {
 			s := newScheduleOf(t, nil)
-			s.random = func() float64 { return 0 }
 			p := &pacedSearcher{schedule: s, rules: SearchRules{Backoff: backoff}}
 			sent := time.Now()
 			time.Sleep(time.Second)
@@ -298,31 +277,20 @@ func TestRetryAfterIsObeyedForADayAtMost(t *testing.T) {
 	} {
 		err := fmt.Errorf("fetching: %w", &StatusError{Code: 503, RetryAfter: retryAfter})
 		inBubble(t, fmt.Sprint("lists, ", retryAfter), func(t *testing.T) {
-			dir := t.TempDir()
-			store := openStore(t, dir)
-			schedule, scheduleErr := NewSchedule(store)
-			must(t, scheduleErr)
-			schedule.random = func() float64 { return 0 }
-			source := failingSource{err}
-			u, newErr := New(Config{
-				Source: source, Database: new(lookup.Database), Schedule: schedule, Store: store, Lists: []string{se},
-				FirstContact: func() time.Duration { return 0 },
-			})
-			must(t, newErr)
+			u := newUpdater(t, failingSource{err}, newScheduleOf(t, openStore(t, t.TempDir())), se)
 			must(t, u.Once(t.Context()))
-			checkDue(t, schedule, want)
+			checkDue(t, u.cfg.Schedule, want)
 		})
 		for name, rule := range map[string]SearchBackoff{"strict": Strict, "strikes, refused": Strikes} {
 			inBubble(t, fmt.Sprint("searches, ", name, ", ", retryAfter), func(t *testing.T) {
-				s := &script{errs: []error{&StatusError{Code: 429, RetryAfter: retryAfter}}}
-				p := Pace(s, ownedSchedule(t, t.TempDir(), 0), SearchRules{Backoff: rule}, func(Event) {})
-				p.Search(t.Context(), nil)
-				checkPause(t, p, s, want)
+				p := newProcess(t, t.TempDir(), SearchRules{Backoff: rule}, &script{errs: []error{&StatusError{Code: 429, RetryAfter: retryAfter}}})
+				p.search(t)
+				p.pauses(t, want)
 			})
 		}
 	}
 	inBubble(t, "a minimum wait of a year", func(t *testing.T) {
-		s := ownedSchedule(t, t.TempDir(), 0)
+		s := ownedSchedule(t, t.TempDir())
 		answeredForAll(t, s, begin(t, s, se), year, 0)
 		checkAllDue(t, s, year)
 	})

@@ -1,7 +1,6 @@
 package updater
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"math"
@@ -21,12 +20,15 @@ const se = "se-4b"
 
 var errTest = errors.New("no answer in this test")
 
-// ownedSchedule returns the schedule of a folder as one that may write it, with random numbers that are all r.
-func ownedSchedule(t *testing.T, dir string, r float64) *Schedule {
+// ownedSchedule returns the schedule of a folder as one that may write it.
+func ownedSchedule(t *testing.T, dir string) *Schedule {
 	t.Helper()
-	s := newScheduleOf(t, openStore(t, dir))
-	t.Cleanup(s.Flush)
-	s.random = func() float64 { return r }
+	return ownedBy(t, dir, Origin{Name: testOrigin})
+}
+
+func ownedBy(t *testing.T, dir string, origin Origin) *Schedule {
+	t.Helper()
+	s := newScheduleOf(t, openStoreBy(t, dir, origin))
 	must(t, errors.Join(s.own()))
 	return s
 }
@@ -40,12 +42,23 @@ func heldSearch(s *Schedule) Clock {
 
 var must = testkit.Must
 
-// newScheduleOf returns the schedule of a store; nil: it is in memory.
+// newScheduleOf returns the schedule of a store, with random numbers that are all zero; nil: it is in memory.
 func newScheduleOf(t testing.TB, store *Store) *Schedule {
 	t.Helper()
 	s, err := NewSchedule(store)
 	must(t, err)
+	t.Cleanup(s.Flush)
+	s.random = func() float64 { return 0 }
 	return s
+}
+
+// newUpdater returns an Updater whose first contact is at once.
+func newUpdater(t testing.TB, source Source, schedule *Schedule, lists ...string) *Updater {
+	t.Helper()
+	u, err := New(Config{Source: source, Database: new(lookup.Database), Schedule: schedule, Store: schedule.store, Lists: lists,
+		FirstContact: func() time.Duration { return 0 }})
+	must(t, err)
+	return u
 }
 
 func begin(t *testing.T, s *Schedule, lists ...string) attempt {
@@ -87,7 +100,7 @@ func inBubble(t *testing.T, name string, test func(t *testing.T)) {
 
 func TestARejectedListBacksOffByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := ownedSchedule(t, t.TempDir(), 0)
+		s := ownedSchedule(t, t.TempDir())
 		for failures := 1; failures <= 9; failures++ {
 			results := []result{{list: List{Name: se}, kind: ListRejected, err: ErrChecksum}, {list: List{Name: "mw-4b"}, kind: ListUnchanged, wait: time.Minute}}
 			must(t, begin(t, s, se, "mw-4b").answered(time.Now(), 0, clocks(results, time.Now(), s)))
@@ -166,7 +179,7 @@ func searched(s *Schedule, sent time.Time, err error) (saveErr error) {
 func TestOnlyTheOwnerWritesTheSchedule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		first := ownedSchedule(t, dir, 0)
+		first := ownedSchedule(t, dir)
 		success(t, first, begin(t, first, se), time.Hour)
 		before := string(read(t, first))
 		second := newScheduleOf(t, openStore(t, dir))
@@ -181,122 +194,29 @@ func TestOnlyTheOwnerWritesTheSchedule(t *testing.T) {
 	})
 }
 
-// A router without a clock of its own boots hours behind; then the time comes
-// from the network, and the schedule is saved for another reason.
-func TestAClockThatIsSetForwardDoesNotCutAWaitOverTheNextRestart(t *testing.T) {
-	now := time.Now()
-	behind := time.Now().Add(-3 * time.Hour).Round(0) // the wall clock when the wait was set
-	set := behind.Add(5 * time.Hour)                  // as the wall showed it
-	state := scheduleState{clockSet: clockSet{Fetch: asked{Clock: Clock{NotBefore: now.Add(5 * time.Hour)}}}}
-	if set.Equal(state.Fetch.NotBefore.Round(0)) {
-		t.Fatal("the clock was not behind")
-	}
-	raw, err := encodeSchedule(state, now, moment{Saved: now})
-	must(t, err)
-	again, err := parseSchedule(raw, now.Round(0), moment{Saved: now.Round(0)})
-	must(t, err)
-	if wait := again.Fetch.NotBefore.Sub(now); wait < 5*time.Hour-time.Second || wait > 5*time.Hour+time.Second {
-		t.Errorf("%s to wait after the restart, want the 5 h that were left", wait)
-	}
-}
-
-func TestAScheduleThatWasTamperedWithIsNotBelieved(t *testing.T) {
-	for name, tamper := range map[string]func([]byte) []byte{
-		"nothing":        func([]byte) []byte { return nil },
-		"null":           func([]byte) []byte { return []byte("null") },
-		"an empty one":   func([]byte) []byte { return []byte("{}") },
-		"another digit":  func(b []byte) []byte { return bytes.Replace(b, []byte(`"wait":2`), []byte(`"wait":9`), 1) },
-		"its first half": func(b []byte) []byte { return b[:len(b)/2] },
-	} {
-		inBubble(t, name, func(t *testing.T) {
-			s := ownedSchedule(t, t.TempDir(), 0)
-			success(t, s, begin(t, s, se), 6*time.Hour)
-			must(t, writeSchedule(s.store, tamper(read(t, s))))
-			again, err := NewSchedule(openStore(t, s.store.dir))
-			if !errors.Is(err, ErrDamaged) {
-				t.Errorf("got %v, want that it is damaged", err)
-			}
-			wantDueIn(t, again, 30*time.Minute)
-			time.Sleep(time.Second)
-			if loadErr, saveErr := again.own(); loadErr != nil || saveErr != nil {
-				t.Errorf("once more: %v, %v", loadErr, saveErr)
-			}
-			checkDue(t, again, 30*time.Minute-time.Second)
-		})
-	}
-}
-
-func TestASuccessThatWasUnderWayDoesNotEndAWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newScheduleOf(t, nil)
-		s.random = func() float64 { return 0 }
-		sent := time.Now()
-		time.Sleep(time.Second)
-		must(t, searched(s, sent, &StatusError{Code: 429, RetryAfter: time.Hour}))
-		must(t, searched(s, sent, nil))
-		for range 10 { // failures that were under way too count once
-			must(t, searched(s, sent, errors.New("time-out")))
-		}
-		if wait := s.searchWait(time.Now()); wait != time.Hour || heldSearch(s).Failures != 1 {
-			t.Errorf("%s to wait after %d failures, want an hour after one", wait, heldSearch(s).Failures)
-		}
-		time.Sleep(time.Hour)
-		must(t, searched(s, time.Now(), nil))
-		if wait := s.searchWait(time.Now()); wait > 0 {
-			t.Errorf("%s to wait after a success", wait)
-		}
-	})
-}
-
-// In another process, which took the one that fetches for dead.
-func TestASuccessThatWasUnderWayEndsNoLaterFailure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := ownedSchedule(t, t.TempDir(), 0)
-		a := begin(t, s, se)
-		must(t, s.change(func(state *scheduleState) {
-			state.Fetch.Clock = state.Fetch.failed(time.Now(), time.Hour, 0).because(time.Now(), errTest)
-		}))
-		success(t, s, a, time.Minute)
-		if hold := s.FetchHold([]string{se}); hold.Failures != 1 || time.Until(hold.Until) != time.Hour {
-			t.Errorf("got %+v", hold)
-		}
-	})
-}
-
-func TestASuspendCountsAsTimePassed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newScheduleOf(t, nil)
-		success(t, s, begin(t, s, se), 6*time.Hour)
-		s.forward(5*time.Hour, s.searchClock())
-		wantDueIn(t, s, time.Hour)
-	})
-}
-
 // Also where nothing is fetched: without lists, and while another process fetches them.
-func TestASuspendCountsAsTimePassedForSearches(t *testing.T) {
+func TestASuspendCountsAsTimePassed(t *testing.T) {
 	for name, lists := range map[string][]string{"lists": {se}, "no lists": nil, "another process has the lock": {se}} {
 		inBubble(t, name, func(t *testing.T) {
 			store := openStore(t, t.TempDir())
 			if strings.HasPrefix(name, "another") {
-				other := openStoreOf(t, store.dir)
+				other := openStore(t, store.dir)
 				locked, err := other.tryLock()
 				if must(t, err); !locked {
 					t.Fatal("not locked")
 				}
 				defer other.unlock()
 			}
-			s, err := NewSchedule(store)
-			must(t, err)
-			s.changeSearch(func(a *asked) { a.Clock = a.failed(time.Now(), 6*time.Hour, 0) }, func(err error) { must(t, err) })
-			u, err := New(Config{Source: failingSource{errTest}, Database: new(lookup.Database), Schedule: s, Store: store, Lists: lists,
-				FirstContact: func() time.Duration { return 24 * time.Hour }})
-			must(t, err)
+			s := newScheduleOf(t, store)
+			success(t, s, begin(t, s, se), 6*time.Hour)
+			s.changeSearch(func(a *asked) { a.Clock = a.failed(time.Now(), 6*time.Hour, 0) }, noError(t))
+			u := newUpdater(t, failingSource{errTest}, s, lists...)
 			suspended, end := running(t, u)
 			time.Sleep(time.Hour - time.Millisecond) // while it sleeps
 			suspended.Store(int64(4 * time.Hour))
 			time.Sleep(30 * time.Minute)
-			if got := time.Until(s.SearchHold().Until).Round(time.Minute); got != 30*time.Minute {
-				t.Errorf("searches wait for %s, want 30 minutes", got)
+			for what, until := range map[string]time.Time{"searches": s.SearchHold().Until, "the list": s.due([]string{se})} {
+				testkit.Equal(t, what+" wait for", time.Until(until).Round(time.Minute), 30*time.Minute)
 			}
 			end()
 		})
@@ -341,24 +261,18 @@ func running(t *testing.T, u *Updater) (suspended *atomic.Int64, end func()) {
 func TestAWaitThatBeginsAfterAWakeUpLasts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScheduleOf(t, nil)
-		u, err := New(Config{Source: failingSource{errTest}, Database: new(lookup.Database), Schedule: s})
-		must(t, err)
-		suspended, end := running(t, u)
+		suspended, end := running(t, newUpdater(t, failingSource{errTest}, s))
 		time.Sleep(10 * time.Second)
 		suspended.Store(int64(8 * time.Hour))
 		time.Sleep(5 * time.Second)
-		s.changeSearch(func(a *asked) { a.Clock = a.failed(time.Now(), 20*time.Minute, 0) }, func(err error) { must(t, err) })
+		s.changeSearch(func(a *asked) { a.Clock = a.failed(time.Now(), 20*time.Minute, 0) }, noError(t))
 		time.Sleep(2 * time.Minute)
-		if got := time.Until(s.SearchHold().Until); got != 18*time.Minute {
-			t.Errorf("searches wait for %s, want 18 minutes", got)
-		}
+		testkit.Equal(t, "searches wait for", time.Until(s.SearchHold().Until), 18*time.Minute)
 		end()
 	})
 }
 
 func wantDueIn(t *testing.T, s *Schedule, want time.Duration) {
 	t.Helper()
-	if got := time.Until(s.due([]string{se})); got != want {
-		t.Errorf("due in %s, want %s", got, want)
-	}
+	testkit.Equal(t, "due in", time.Until(s.due([]string{se})), want)
 }

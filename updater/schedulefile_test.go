@@ -1,10 +1,12 @@
 package updater
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,7 +14,6 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
-	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // scheduleOf is a file of a schedule with that number of failures.
@@ -75,13 +76,12 @@ func TestWhichScheduleIsRead(t *testing.T) {
 			if !errors.Is(err, test.err) || err != nil && test.err == nil {
 				t.Errorf("got %v, want %v", err, test.err)
 			}
-			if got := s.state.Fetch.Failures; got != test.failures {
-				t.Errorf("got %d failures, want %d", got, test.failures)
-			}
+			testkit.Equal(t, "failures", s.state.Fetch.Failures, test.failures)
 		})
 	}
 }
 
+// In the spare folder only until the folder of the lists is well.
 func TestAScheduleIsSavedOrTheErrorSaysWhere(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -102,13 +102,18 @@ func TestAScheduleIsSavedOrTheErrorSaysWhere(t *testing.T) {
 		if (err == nil) != test.folder || err != nil && strings.Contains(err.Error(), "nor can it be saved elsewhere") != test.nowhere {
 			t.Errorf("%s: got %v", test.name, err)
 		}
+		if !test.folder && !test.nowhere {
+			must(t, errors.Join(os.Remove(dir), os.Mkdir(dir, 0o700)))
+			ownedSchedule(t, dir)
+			testkit.Equal(t, "what the spare folder holds", namesIn(t, spareFolder()), nil)
+		}
 	}
 }
 
 // An unreadable schedule is set aside by who may write, and left alone by who only looks. Both
 // wait for half an hour and say so.
 func TestAnUnreadableScheduleIsSetAside(t *testing.T) {
-	for name, test := range map[string]struct {
+	for reader, test := range map[string]struct {
 		read  func(store *Store) (*Schedule, error)
 		aside bool
 	}{
@@ -121,22 +126,30 @@ func TestAnUnreadableScheduleIsSetAside(t *testing.T) {
 			return s, err
 		}, true},
 	} {
-		inBubble(t, name, func(t *testing.T) {
-			store := openStore(t, t.TempDir())
-			path := filepath.Join(store.dir, scheduleFile)
-			must(t, os.WriteFile(path, []byte("{"), 0o600))
-			s, err := test.read(store)
-			if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "waiting 30m0s before the first request") {
-				t.Errorf("got %v", err)
-			}
-			wantDueIn(t, s, 30*time.Minute)
-			if hold := s.FetchHold([]string{se}); hold.Cause != errUnreadable.Error() {
-				t.Errorf("held by %q", hold.Cause)
-			}
-			if _, err := os.Stat(path + damagedSuffix); (err == nil) != test.aside {
-				t.Errorf("set aside: %t, want %t", err == nil, test.aside)
-			}
-		})
+		for content, tamper := range map[string]func([]byte) []byte{
+			"nothing":        func([]byte) []byte { return nil },
+			"null":           func([]byte) []byte { return []byte("null") },
+			"an empty one":   func([]byte) []byte { return []byte("{}") },
+			"another digit":  func(b []byte) []byte { return bytes.Replace(b, []byte(`"wait":2`), []byte(`"wait":9`), 1) },
+			"its first half": func(b []byte) []byte { return b[:len(b)/2] },
+		} {
+			inBubble(t, reader+", "+content, func(t *testing.T) {
+				before := ownedSchedule(t, t.TempDir())
+				success(t, before, begin(t, before, se), 6*time.Hour)
+				must(t, writeSchedule(before.store, tamper(read(t, before))))
+				s, err := test.read(openStore(t, before.store.dir))
+				if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "waiting 30m0s before the first request") {
+					t.Errorf("got %v", err)
+				}
+				wantDueIn(t, s, 30*time.Minute)
+				testkit.Equal(t, "held by", s.FetchHold([]string{se}).Cause, errUnreadable.Error())
+				testkit.Equal(t, "set aside", slices.Contains(namesIn(t, s.store.dir), scheduleFile+damagedSuffix), test.aside)
+				if time.Sleep(time.Second); test.aside {
+					must(t, errors.Join(s.own()))
+					checkDue(t, s, 30*time.Minute-time.Second)
+				}
+			})
+		}
 	}
 }
 
@@ -167,9 +180,7 @@ func TestWhatAFollowerOfAFolderTakesOver(t *testing.T) {
 				s.look()
 				s.state = mine.clone()
 			}
-			if got := s.look(); got != test.news {
-				t.Errorf("%s: news: %t, want %t", test.name, got, test.news)
-			}
+			testkit.Equal(t, test.name+": news", s.look(), test.news)
 			want := 1
 			if test.news && !strings.Contains(test.name, "another key") {
 				want = 2
@@ -277,15 +288,12 @@ func crash(t *testing.T, dir, spare string) (asked time.Time, ok bool) {
 	ctx, die := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer die()
 	found := t.TempDir()
-	u, err := New(Config{
-		Schedule: schedule, Store: store, Database: new(lookup.Database), Lists: []string{se},
-		Source: sourceOf(func() {
-			asked, ok = time.Now(), true
-			must(t, os.CopyFS(found, os.DirFS(spare)))
-			die()
-		}),
-	})
-	must(t, err)
+	u := newUpdater(t, sourceOf(func() {
+		asked, ok = time.Now(), true
+		must(t, os.CopyFS(found, os.DirFS(spare)))
+		die()
+	}), schedule, se)
+	u.cfg.FirstContact = firstContact
 	u.Load()
 	u.Run(ctx)
 	if ok {
@@ -303,27 +311,6 @@ func (s sourceOf) Fetch(ctx context.Context, _ []Want, _ func(int, *Update)) (ti
 	s()
 	<-ctx.Done()
 	return 0, ctx.Err()
-}
-
-func TestASpareScheduleIsDroppedWhenTheFolderIsWell(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		spare := t.TempDir()
-		t.Setenv("RUNTIME_DIRECTORY", spare)
-		store := unwritable(t)
-		s := newScheduleOf(t, store)
-		if _, saveErr := s.own(); saveErr == nil {
-			t.Fatal("the folder can be written")
-		}
-		must(t, os.Remove(store.dir))
-		must(t, os.Mkdir(store.dir, 0o700))
-		again := newScheduleOf(t, openStore(t, store.dir))
-		if _, saveErr := again.own(); saveErr != nil {
-			t.Fatal(saveErr)
-		}
-		if left, _ := os.ReadDir(spareFolder()); len(left) != 0 {
-			t.Errorf("the spare folder holds %v", left)
-		}
-	})
 }
 
 func TestASpareFolderOfSomebodyElseIsNotUsed(t *testing.T) {

@@ -5,25 +5,19 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-)
 
-// savedFailures returns how many failures of fetches are in the folder.
-func savedFailures(t *testing.T, s *Schedule) int {
-	t.Helper()
-	saved, _ := savedClocks(t, s.store, scheduleFile)
-	return saved.Fetch.held().Failures
-}
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
+)
 
 // The file has the last change, even if the write of an earlier one begins later.
 func TestAnEarlierChangeIsNotWrittenOverALaterOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := ownedSchedule(t, t.TempDir(), 0)
+		s := ownedSchedule(t, t.TempDir())
 		set := func(failures int) error {
 			return s.change(func(state *scheduleState) { state.Fetch.Failures = failures })
 		}
@@ -32,33 +26,34 @@ func TestAnEarlierChangeIsNotWrittenOverALaterOne(t *testing.T) {
 				go set(2)
 			}
 		})
-		must(t, set(1))
-		synctest.Wait()
-		if got := savedFailures(t, s); got != 2 {
-			t.Errorf("change %d is saved, want the second one", got)
-		}
-		must(t, set(3))
-		if got := savedFailures(t, s); got != 3 {
-			t.Errorf("change %d is saved, want the third one", got)
+		for _, first := range []int{1, 3} {
+			must(t, set(first))
+			synctest.Wait()
+			saved, _ := savedClocks(t, s.store, scheduleFile)
+			testkit.Equal(t, "the change that is saved", saved.Fetch.Failures, max(first, 2))
 		}
 	})
 }
 
+// The times of a file are by the clock that it is for.
 func TestEncodingLeavesAScheduleAsItIs(t *testing.T) {
 	now := time.Now()
-	state := scheduleState{clockSet: clockSet{Lists: map[string]ListClock{se: {Clock: Clock{NotBefore: now}}}}}
-	state.Others = map[string]clockSet{"other": {Lists: map[string]ListClock{se: {Clock: Clock{NotBefore: now}}}}}
-	_, err := encodeSchedule(state, now, moment{Saved: now.Add(time.Hour)})
+	set := clockSet{Lists: map[string]ListClock{se: {Clock: Clock{NotBefore: now}}}}
+	state := scheduleState{clockSet: set, Others: map[string]clockSet{"other": set.clone()}}
+	raw, err := encodeSchedule(state, now, moment{Saved: now.Add(time.Hour)})
 	must(t, err)
-	if own, other := state.Lists[se].NotBefore, state.Others["other"].Lists[se].NotBefore; own != now || other != now {
-		t.Errorf("its times have moved to %s and %s, want %s", own, other, now)
+	saved, err := savedState(raw)
+	must(t, err)
+	for who, sets := range map[string][2]clockSet{"own": {state.clockSet, saved.clockSet}, "other": {state.Others["other"], saved.Others["other"]}} {
+		testkit.Equal(t, "the time in memory, "+who, sets[0].Lists[se].NotBefore, now)
+		testkit.Equal(t, "the time in the file, "+who, sets[1].Lists[se].NotBefore.Sub(now.Round(0)), time.Hour)
 	}
 }
 
 // Until a damaged file is replaced, the clocks in memory hold, and other keys' clocks stay.
 func TestADamagedScheduleTakesNoOtherClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := ownedSchedule(t, t.TempDir(), 0)
+		s := ownedSchedule(t, t.TempDir())
 		until := time.Now().Add(2 * time.Hour)
 		s.state.Fetch.NotBefore = until
 		s.state.Lists[se] = ListClock{Clock: Clock{NotBefore: until.Add(time.Hour)}}
@@ -67,7 +62,7 @@ func TestADamagedScheduleTakesNoOtherClock(t *testing.T) {
 		if loadErr, saveErr := s.own(); loadErr == nil || saveErr != nil {
 			t.Fatal(loadErr, saveErr)
 		}
-		for name, s := range map[string]*Schedule{"in memory": s, "after a restart": ownedSchedule(t, s.store.dir, 0)} {
+		for name, s := range map[string]*Schedule{"in memory": s, "after a restart": ownedSchedule(t, s.store.dir)} {
 			if !s.state.Fetch.NotBefore.Equal(until) || !s.list(se).NotBefore.Equal(until.Add(time.Hour)) || !s.state.Others["other"].Fetch.NotBefore.Equal(until) {
 				t.Errorf("%s: %+v", name, s.state)
 			}
@@ -95,7 +90,7 @@ func TestNoSearchWaitsWhileTheScheduleIsRead(t *testing.T) {
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			dir := t.TempDir()
-			owner := ownedSchedule(t, dir, 0)
+			owner := ownedSchedule(t, dir)
 			must(t, owner.change(func(state *scheduleState) { state.Fetch.Failures = 3 }))
 			owner.changeSearch(fail(time.Now().Add(time.Hour)), noError(t))
 			owner.Flush()
@@ -119,7 +114,7 @@ func TestNoSearchWaitsWhileTheScheduleIsRead(t *testing.T) {
 // A back-off that is saved while the schedule is read is newer than what was read.
 func TestABackoffThatIsSavedDuringAReadStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, _ := searchesAfter(t, t.TempDir())
+		s := newScheduleOf(t, openStore(t, t.TempDir()))
 		s.changeSearch(fail(time.Now().Add(time.Minute)), noError(t))
 		s.Flush()
 		until := time.Now().Add(time.Hour)
@@ -142,7 +137,7 @@ func TestABackoffThatIsSavedDuringAReadStays(t *testing.T) {
 
 // Flush may wait while searches go on and change their clock.
 func TestChangesOfSearchesBeginWhileAnotherOneIsWaitedFor(t *testing.T) {
-	s, _ := searchesAfter(t, t.TempDir())
+	s := newScheduleOf(t, openStore(t, t.TempDir()))
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
@@ -153,9 +148,7 @@ func TestChangesOfSearchesBeginWhileAnotherOneIsWaitedFor(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if got := heldSearch(s).Failures; got != 200 {
-		t.Errorf("%d changes, want 200", got)
-	}
+	testkit.Equal(t, "changes", heldSearch(s).Failures, 200)
 }
 
 // A reload while a fetch is under way, which succeeds or is cancelled.
@@ -177,9 +170,7 @@ func TestAReloadDuringAFetchIsNoFailure(t *testing.T) {
 			if !second.resume() {
 				t.Error("there was nothing to catch up with")
 			}
-			if got, want := second.due([]string{se}), first.due([]string{se}); !got.Equal(want) {
-				t.Errorf("due in %s with %d failures, the one before in %s with %d", time.Until(got), second.state.Fetch.Failures, time.Until(want), first.state.Fetch.Failures)
-			}
+			testkit.Equal(t, "due", second.due([]string{se}), first.due([]string{se}))
 		})
 	}
 }
@@ -187,15 +178,11 @@ func TestAReloadDuringAFetchIsNoFailure(t *testing.T) {
 // A search that is cancelled may have been answered with a wait that was not read.
 func TestACancelledSearchKeepsTheLastWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		schedule := newScheduleOf(t, nil)
-		searcher := &script{errs: []error{nil, context.Canceled}, waits: []time.Duration{time.Hour}}
-		p := Pace(searcher, schedule, SearchRules{Backoff: Strict}, func(Event) {})
-		p.Search(t.Context(), nil)
+		p := newProcess(t, t.TempDir(), v5Rules, &script{errs: []error{nil, context.Canceled}, waits: []time.Duration{time.Hour}})
+		p.search(t)
 		time.Sleep(2 * time.Hour)
-		p.Search(t.Context(), nil) // cancelled
-		if wait := schedule.searchWait(time.Now()); wait != time.Hour {
-			t.Errorf("the next search may be sent in %s, want an hour", wait)
-		}
+		p.search(t) // cancelled
+		p.backsOff(t, "after it", time.Hour)
 	})
 }
 
@@ -210,10 +197,7 @@ func (s told) Advisory() (text string, known bool)                              
 func TestWhatAServerSaysOfItselfIsSavedWithTheSchedule(t *testing.T) {
 	dir := t.TempDir()
 	at := func(server, asker string) *Schedule {
-		store, err := OpenStore(dir, Origin{Name: server, Asker: asker})
-		must(t, err)
-		s := newScheduleOf(t, store)
-		return s
+		return newScheduleOf(t, openStoreBy(t, dir, Origin{Name: server, Asker: asker}))
 	}
 	save := func(s *Schedule) {
 		s.owned = true
@@ -222,36 +206,23 @@ func TestWhatAServerSaysOfItselfIsSavedWithTheSchedule(t *testing.T) {
 	before := at("http://relay", "one")
 	before.state.Fetch.Clock = Clock{NotBefore: time.Now().Add(time.Hour), Failures: 1}
 	save(before)
-	raw, err := readSmall(dir + "/schedule.json")
-	must(t, err)
-	if strings.Contains(string(raw), "advice") {
-		t.Errorf("Expected the form of the version before, got %s", raw)
-	}
+	testkit.WantNone(t, string(read(t, before)), "advice") // the form of the version before
 	s := at("http://relay", "one")
-	if got := s.Advisory(); got != "" || s.FetchHold([]string{"se-4b"}).Failures != 1 {
-		t.Errorf("Expected the wait and no advisory, got %q, %+v", got, s.FetchHold([]string{"se-4b"}))
-	}
-	s.advise(told{"https://advisory.example/"})
+	testkit.Equal(t, "failures", s.FetchHold([]string{se}).Failures, 1)
+	testkit.Equal(t, "without an advisory", s.Advisory(), "")
+	const text = "https://advisory.example/"
+	s.advise(told{text})
 	s.advise(told{"?"}) // it has not answered: what was known stays
 	save(s)
 	for _, asker := range []string{"one", "two", ""} {
-		if got := at("http://relay", asker).Advisory(); got != "https://advisory.example/" {
-			t.Errorf("Asker %q: got %q", asker, got)
-		}
+		testkit.Equal(t, "asker "+asker, at("http://relay", asker).Advisory(), text)
 	}
-	if got := at("http://other", "one").Advisory(); got != "" {
-		t.Errorf("Of another server: got %q", got)
-	}
-	next := newSchedule(nil)
-	last := newSchedule(nil)
-	last.advise(told{"https://advisory.example/"})
+	testkit.Equal(t, "of another server", at("http://other", "one").Advisory(), "")
+	next, last := newSchedule(nil), newSchedule(nil)
+	last.advise(told{text})
 	next.Follow(last)
-	if got := next.Advisory(); got != "https://advisory.example/" {
-		t.Errorf("After a reload, in memory: got %q", got)
-	}
+	testkit.Equal(t, "after a reload, in memory", next.Advisory(), text)
 	s.advise(told{""})
 	save(s)
-	if got := at("http://relay", "one").Advisory(); got != "" {
-		t.Errorf("Of a server that has none any more: got %q", got)
-	}
+	testkit.Equal(t, "of a server that has none any more", at("http://relay", "one").Advisory(), "")
 }

@@ -3,12 +3,15 @@ package updater
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -20,19 +23,27 @@ type process struct {
 	events   []Event
 }
 
-// newProcess returns a process whose first contact is over, with random numbers that
-// are all zero. It does not hold the folder.
+// newProcess returns a process whose first contact is over. It does not hold the folder.
 func newProcess(t *testing.T, dir string, rules SearchRules, s *script) *process {
 	t.Helper()
-	schedule := newScheduleOf(t, openStore(t, dir))
-	schedule.random = func() float64 { return 0 }
-	t.Cleanup(schedule.Flush)
+	return newProcessOf(t, newScheduleOf(t, openStore(t, dir)), rules, s)
+}
+
+func newProcessOf(t *testing.T, schedule *Schedule, rules SearchRules, s *script) *process {
+	t.Helper()
 	p := &process{schedule: schedule, script: s}
 	if rules.FirstContact == nil {
 		rules.FirstContact = func() time.Duration { return 0 }
 	}
 	p.searcher = Pace(s, schedule, rules, func(e Event) { p.events = append(p.events, e) })
 	return p
+}
+
+// during makes the process ask a searcher that does something while a search is under way, then answers that, with err.
+func (p *process) during(err error, do func()) *midway {
+	m := &midway{do: do, err: err}
+	p.searcher.(*pacedSearcher).searcher = m
+	return m
 }
 
 // search searches and waits for the disk.
@@ -50,9 +61,7 @@ func (p *process) backsOff(t *testing.T, who string, wait time.Duration) {
 	if err := p.search(t); !errors.Is(err, lookup.ErrBackoff) || p.script.sent != sent {
 		t.Errorf("%s: %v, %d sent, want it to back off", who, err, p.script.sent-sent)
 	}
-	if got := p.schedule.searchWait(time.Now()); got != wait {
-		t.Errorf("%s: %s to wait, want %s", who, got, wait)
-	}
+	testkit.Equal(t, who+" waits for", p.schedule.searchWait(time.Now()), wait)
 }
 
 var v4Rules, v5Rules = SearchRules{Backoff: Strict, Published: true}, SearchRules{Backoff: Strikes}
@@ -85,9 +94,7 @@ func TestProcessesWithOneFolderShareTheClockOfSearches(t *testing.T) {
 				time.Sleep(30 * time.Minute)
 				must(t, second.search(t))
 				must(t, first.search(t))
-				if n := first.schedule.SearchHold().Failures; n != 0 {
-					t.Errorf("after the success of the other one %d failures are counted", n)
-				}
+				testkit.Equal(t, "failures after the success of the other one", first.schedule.SearchHold().Failures, 0)
 			})
 		}
 	}
@@ -122,48 +129,29 @@ func (m *midway) Search(context.Context, []lookup.Prefix) (lookup.Answer, error)
 }
 
 func TestASearchThatMayBeToldToWaitIsNotedBeforeItIsSent(t *testing.T) {
-	// saved returns what a process that starts now knows.
-	saved := func(t *testing.T, dir string) Clock {
-		t.Helper()
-		schedule := newScheduleOf(t, openStore(t, dir))
-		return heldSearch(schedule)
-	}
 	inBubble(t, "a loop of crashes", func(t *testing.T) {
 		dir := t.TempDir()
 		t.Setenv("RUNTIME_DIRECTORY", t.TempDir())
 		for failures := 1; failures < 10; failures++ {
-			crashes := &midway{}
-			sent := 0
-			crashes.do = func() {
+			p, sent := newProcess(t, dir, v4Rules, nil), 0
+			p.during(errDown, func() {
 				sent++
-				if c := saved(t, dir); !c.Asking || c.Failures != failures || time.Until(c.NotBefore) != Backoff(failures, 0) {
+				if c := savedSearch(t, dir); !c.Asking || c.Failures != failures || time.Until(c.NotBefore) != Backoff(failures, 0) {
 					t.Errorf("search %d: %+v is on disk, want a back-off of %s", failures, c, Backoff(failures, 0))
 				}
-			}
-			schedule := newScheduleOf(t, openStore(t, dir))
-			schedule.random = func() float64 { return 0 }
-			rules := v4Rules
-			rules.FirstContact = func() time.Duration { return 0 }
-			p := Pace(crashes, schedule, rules, func(Event) {})
-			dead := filepath.Join(t.TempDir(), "dead") // what it writes later is lost
-			crashes.do, crashes.err = func(do func()) func() { return func() { do(); schedule.store.dir = dead } }(crashes.do), errors.New("dead")
-			p.Search(t.Context(), nil)
-			schedule.Flush()
-			if sent != 1 {
-				t.Fatalf("%d sent", sent)
-			}
-			if got := saved(t, dir); time.Until(got.NotBefore) != Backoff(failures, 0) {
-				t.Errorf("after the restart %s to wait, want %s", time.Until(got.NotBefore), Backoff(failures, 0))
-			}
+				p.schedule.store.dir = filepath.Join(t.TempDir(), "dead") // what it writes later is lost
+			})
+			p.search(t)
+			testkit.Equal(t, "sent", sent, 1)
+			testkit.Equal(t, "after the restart it waits for", time.Until(savedSearch(t, dir).NotBefore), Backoff(failures, 0))
 			time.Sleep(Backoff(failures, 0))
 		}
 	})
 	inBubble(t, "which are noted", func(t *testing.T) {
 		dir := t.TempDir()
 		var noted []bool
-		m := &midway{do: func() { noted = append(noted, saved(t, dir).Asking) }}
 		p := newProcess(t, dir, v4Rules, nil)
-		p.searcher.(*pacedSearcher).searcher = m
+		m := p.during(nil, func() { noted = append(noted, savedSearch(t, dir).Asking) })
 		for i, step := range []struct {
 			wait time.Duration
 			err  error
@@ -182,33 +170,22 @@ func TestASearchThatMayBeToldToWaitIsNotedBeforeItIsSent(t *testing.T) {
 			if err := p.search(t); err != step.err {
 				t.Fatal(i, err)
 			}
-			if noted[i] != step.want {
-				t.Errorf("search %d: noted: %t, want %t", i+1, noted[i], step.want)
-			}
-			if c := saved(t, dir); c.Asking {
-				t.Errorf("search %d: %+v after it", i+1, c)
-			}
+			testkit.Equal(t, fmt.Sprintf("search %d is noted, and so after it", i+1), []bool{noted[i], savedSearch(t, dir).Asking}, []bool{step.want, false})
 			time.Sleep(2 * time.Hour)
 		}
-		if n := p.schedule.SearchHold().Failures; n != 0 {
-			t.Errorf("%d failures at the end", n)
-		}
+		testkit.Equal(t, "failures at the end", p.schedule.SearchHold().Failures, 0)
 	})
 	inBubble(t, "version 5 publishes no rule", func(t *testing.T) {
 		dir := t.TempDir()
 		p := newProcess(t, dir, v5Rules, nil)
-		p.searcher.(*pacedSearcher).searcher = &midway{do: func() {
-			if got := namesIn(t, dir); len(got) != 0 {
-				t.Errorf("files %q", got)
-			}
-		}}
+		p.during(nil, func() { testkit.Equal(t, "files", namesIn(t, dir), nil) })
 		must(t, p.search(t))
 	})
 	inBubble(t, "another process is asking", func(t *testing.T) {
 		dir := t.TempDir()
 		second := newProcess(t, dir, v4Rules, good())
 		first := newProcess(t, dir, v4Rules, nil)
-		first.searcher.(*pacedSearcher).searcher = &midway{do: func() { second.backsOff(t, "meanwhile", 15*time.Minute) }}
+		first.during(nil, func() { second.backsOff(t, "meanwhile", 15*time.Minute) })
 		must(t, first.search(t))
 		must(t, second.search(t))
 	})
@@ -216,7 +193,7 @@ func TestASearchThatMayBeToldToWaitIsNotedBeforeItIsSent(t *testing.T) {
 		dir := t.TempDir()
 		p := newProcess(t, dir, v4Rules, &script{errs: []error{context.Canceled}})
 		p.search(t)
-		if c := saved(t, dir); c.Failures != 0 || c.Asking || c.NotBefore.After(time.Now()) {
+		if c := savedSearch(t, dir); c.Failures != 0 || c.Asking || c.NotBefore.After(time.Now()) {
 			t.Errorf("%+v is saved", c)
 		}
 	})
@@ -245,7 +222,7 @@ func TestTheFirstSearchWaitsForTheFirstContact(t *testing.T) {
 		}
 	}
 	inBubble(t, "version 4, after a start and after a suspend", func(t *testing.T) {
-		schedule, _ := NewSchedule(nil)
+		schedule := newScheduleOf(t, nil)
 		rules, s := v4Rules, good()
 		rules.FirstContact = draws()
 		p := Pace(s, schedule, rules, func(Event) {}).(*pacedSearcher)
@@ -264,7 +241,7 @@ func TestTheFirstSearchWaitsForTheFirstContact(t *testing.T) {
 		waits(t, p, s, drawn[2])
 	})
 	inBubble(t, "version 5", func(t *testing.T) {
-		schedule, _ := NewSchedule(nil)
+		schedule := newScheduleOf(t, nil)
 		rules := v5Rules
 		rules.FirstContact = func() time.Duration { t.Error("drawn"); return time.Hour }
 		if _, err := Pace(good(), schedule, rules, func(Event) {}).Search(t.Context(), nil); err != nil {
@@ -272,8 +249,7 @@ func TestTheFirstSearchWaitsForTheFirstContact(t *testing.T) {
 		}
 	})
 	inBubble(t, "a reload, which is no start", func(t *testing.T) {
-		first, _ := NewSchedule(nil)
-		second, _ := NewSchedule(nil)
+		first, second := newScheduleOf(t, nil), newScheduleOf(t, nil)
 		second.Follow(first)
 		rules := v4Rules
 		rules.FirstContact = func() time.Duration { return time.Minute }
@@ -282,16 +258,16 @@ func TestTheFirstSearchWaitsForTheFirstContact(t *testing.T) {
 		}
 	})
 	inBubble(t, "a reload to another protocol, which is another server", func(t *testing.T) {
-		last, _ := NewSchedule(nil)
+		last := newScheduleOf(t, nil)
 		Pace(good(), last, v5Rules, func(Event) {})
-		schedule, _ := NewSchedule(nil)
+		schedule := newScheduleOf(t, nil)
 		schedule.Succeed(last, nil, false)
 		rules, s := v4Rules, good()
 		rules.FirstContact = draws()
 		waits(t, Pace(s, schedule, rules, func(Event) {}), s, drawn[0])
 	})
 	inBubble(t, "another key, which is another client", func(t *testing.T) {
-		schedule, _ := NewSchedule(nil)
+		schedule := newScheduleOf(t, nil)
 		rules, s := v4Rules, good()
 		rules.FirstContact = draws()
 		p := Pace(s, schedule, rules, func(Event) {})
@@ -306,12 +282,12 @@ func TestTheFirstSearchWaitsForTheFirstContact(t *testing.T) {
 	inBubble(t, "reloads before the first contact of the process", func(t *testing.T) {
 		rules, s := v4Rules, good()
 		rules.FirstContact = draws()
-		schedule, _ := NewSchedule(nil)
+		schedule := newScheduleOf(t, nil)
 		p := Pace(s, schedule, rules, func(Event) {})
 		for range 3 {
 			time.Sleep(10 * time.Second)
 			last := schedule
-			schedule, _ = NewSchedule(nil)
+			schedule = newScheduleOf(t, nil)
 			schedule.Follow(last)
 			p = Pace(s, schedule, rules, func(Event) {})
 		}
@@ -320,7 +296,7 @@ func TestTheFirstSearchWaitsForTheFirstContact(t *testing.T) {
 	inBubble(t, "as the rule draws it", func(t *testing.T) {
 		least, most := time.Minute, time.Duration(0)
 		for range 200 {
-			schedule, _ := NewSchedule(nil)
+			schedule := newScheduleOf(t, nil)
 			p := Pace(good(), schedule, v4Rules, func(Event) {}).(*pacedSearcher)
 			wait := p.contactWait(time.Now())
 			least, most = min(least, wait), max(most, wait)
@@ -371,22 +347,20 @@ func TestNoWaitIsLostBetweenProcesses(t *testing.T) {
 			dir := t.TempDir()
 			var all []*Schedule
 			for range processes {
-				s := newScheduleOf(t, openStore(t, dir))
-				all = append(all, s)
+				all = append(all, newScheduleOf(t, openStore(t, dir)))
 			}
 			now := time.Now()
 			for i := range changes {
 				for p, s := range all {
-					s.changeSearch(fail(now.Add(time.Duration(i*processes+processes-p)*time.Minute)), func(err error) { t.Error(err) })
+					s.changeSearch(fail(now.Add(time.Duration(i*processes+processes-p)*time.Minute)), noError(t))
 					test.each(s)
 				}
 			}
 			for _, s := range all {
 				s.Flush()
 			}
-			again := newScheduleOf(t, openStore(t, dir))
 			wait := processes * changes * time.Minute
-			if got := heldSearch(again); got.Failures < changes || got.Failures > test.most || got.NotBefore.Sub(now).Round(time.Second) != wait {
+			if got := savedSearch(t, dir); got.Failures < changes || got.Failures > test.most || got.NotBefore.Sub(now).Round(time.Second) != wait {
 				t.Errorf("%d failures and a wait of %s are saved, want %d to %d and %s", got.Failures, got.NotBefore.Sub(now), changes, test.most, wait)
 			}
 		})
@@ -396,13 +370,11 @@ func TestNoWaitIsLostBetweenProcesses(t *testing.T) {
 func TestTheClockOfSearchesSurvivesAFolderThatCannotBeWritten(t *testing.T) {
 	t.Setenv("RUNTIME_DIRECTORY", t.TempDir())
 	store := unwritable(t)
-	s, _ := NewSchedule(store)
-	s.random = func() float64 { return 0 }
+	s := newScheduleOf(t, store)
 	if err := searched(s, time.Now(), errLimited); err == nil {
 		t.Error("no error")
 	}
-	again, _ := NewSchedule(openStoreOf(t, store.dir))
-	if wait := again.searchWait(time.Now()); wait < 14*time.Minute || wait > 15*time.Minute {
+	if wait := newScheduleOf(t, openStoreOf(t, store.dir)).searchWait(time.Now()); wait < 14*time.Minute || wait > 15*time.Minute {
 		t.Errorf("after a restart %s to wait, want 15 min", wait)
 	}
 }
@@ -420,9 +392,7 @@ func TestOnlookersDoNotWriteTheClockOfSearches(t *testing.T) {
 	s, err := ReadSchedule(openStore(t, dir))
 	must(t, err)
 	must(t, searched(s, time.Now(), errLimited))
-	if got := namesIn(t, dir); len(got) != 0 {
-		t.Errorf("files %q", got)
-	}
+	testkit.Equal(t, "files", namesIn(t, dir), nil)
 	if !s.SearchHold().Active(time.Now()) {
 		t.Error("it continues asking")
 	}
@@ -450,12 +420,7 @@ func TestAMinimumWaitOfSearchesAboveADayIsTold(t *testing.T) {
 		time.Sleep(24 * time.Hour)
 		must(t, p.search(t))
 		p.backsOff(t, "in the wait", 24*time.Hour+1)
-		var told []Event
-		for _, e := range p.events {
-			if e.Kind == LongWait {
-				told = append(told, e)
-			}
-		}
+		told := slices.DeleteFunc(p.events, func(e Event) bool { return e.Kind != LongWait })
 		if len(told) != 1 || told[0].Wait != 24*time.Hour+1 || !told[0].Due.Equal(time.Now().Add(24*time.Hour+1)) || told[0].List != "" {
 			t.Errorf("told %+v", told)
 		}
@@ -465,29 +430,16 @@ func TestAMinimumWaitOfSearchesAboveADayIsTold(t *testing.T) {
 // A process with another key writes the file, too. That must not hide the wait of this key
 // from the other processes that have it.
 func TestAnotherKeyInTheFolderHidesNoWait(t *testing.T) {
-	inBubble(t, "of searches", func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		ofKey := func(asker string, s *script) *process {
-			p := newProcess(t, dir, v4Rules, s)
-			store, err := OpenStore(dir, Origin{Name: testOrigin, Asker: asker})
-			must(t, err)
-			schedule := newScheduleOf(t, store)
-			schedule.random = p.schedule.random
-			t.Cleanup(schedule.Flush)
-			p.schedule = schedule
-			p.searcher = Pace(s, schedule, SearchRules{Backoff: Strict, Published: true, FirstContact: func() time.Duration { return 0 }}, func(Event) {})
-			return p
+		ofKey := func(asker string, err error) *process {
+			return newProcessOf(t, newScheduleOf(t, openStoreBy(t, dir, Origin{Name: testOrigin, Asker: asker})), v4Rules, &script{errs: []error{err}})
 		}
-		ours := ofKey("ours", good())
+		ours, refused, other := ofKey("ours", nil), ofKey("ours", errLimited), ofKey("other", errLimited)
 		must(t, ours.search(t))
-		refused, other := ofKey("ours", &script{errs: []error{errLimited}}), ofKey("other", &script{errs: []error{errLimited}})
-		if err := refused.search(t); err != errLimited {
-			t.Fatal(err)
-		}
+		testkit.Equal(t, "refused", refused.search(t), errLimited)
 		time.Sleep(time.Minute)
-		if err := other.search(t); err != errLimited {
-			t.Fatal(err)
-		}
+		testkit.Equal(t, "refused", other.search(t), errLimited)
 		ours.backsOff(t, "the process that has the key, too", 14*time.Minute)
 	})
 }
@@ -516,12 +468,8 @@ func TestSearchesThatChangeTheClock(t *testing.T) {
 		s := newSchedule(nil)
 		s.state.Search.Clock = Clock{Failures: test.failures, Wait: test.wait}
 		s.failed = test.failed
-		if got := s.searchWaits(test.sent); got != test.waits {
-			t.Errorf("%+v: a success changes the clock: %t", test, got)
-		}
-		if got := s.searchClock().mayWait(); got != test.mayWait {
-			t.Errorf("%+v: the next answer may have a wait: %t", test, got)
-		}
+		testkit.Equal(t, fmt.Sprintf("%+v: a success changes the clock, the next answer may have a wait", test),
+			[]bool{s.searchWaits(test.sent), s.searchClock().mayWait()}, []bool{test.waits, test.mayWait})
 		for _, err := range []error{nil, errTest} {
 			s.failed = test.failed
 			want := test.failed

@@ -5,26 +5,20 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// searchesAfter returns a schedule of a folder, and what a process that starts then knows of searches.
-func searchesAfter(t *testing.T, dir string) (s *Schedule, saved func() Clock) {
+// savedSearch returns what a process that starts now knows of searches.
+func savedSearch(t *testing.T, dir string) Clock {
 	t.Helper()
-	s = newScheduleOf(t, openStore(t, dir))
-	t.Cleanup(s.Flush)
-	return s, func() Clock {
-		t.Helper()
-		s.Flush()
-		return heldSearch(newScheduleOf(t, openStore(t, dir)))
-	}
+	return heldSearch(newScheduleOf(t, openStore(t, dir)))
 }
 
 func noError(t *testing.T) func(error) { return func(err error) { t.Error(err) } }
@@ -45,20 +39,12 @@ func TestWhatHappensDuringAWriteOfSearches(t *testing.T) {
 		"another key":     {func(t *testing.T, s *Schedule) { must(t, s.Rekey("new", func() {})) }, 0, 1},
 	} {
 		inBubble(t, name, func(t *testing.T) {
-			s, saved := searchesAfter(t, t.TempDir())
+			s := newScheduleOf(t, openStore(t, t.TempDir()))
 			must(t, s.Rekey("old", func() {}))
-			sync, done := s.store.disk.SyncFile, false
-			s.store.disk.SyncFile = func(f *os.File) error {
-				if !done {
-					done = true
-					test.do(t, s)
-				}
-				return sync(f)
-			}
+			onSync(s.store, func() { test.do(t, s) })
 			s.changeSearch(fail(time.Now().Add(time.Hour)), noError(t))
-			if got := saved().Failures; got != test.saved || s.state.Search.Failures != test.memory {
-				t.Errorf("%d failures are saved, %d in memory, want %d and %d", got, s.state.Search.Failures, test.saved, test.memory)
-			}
+			s.Flush()
+			testkit.Equal(t, "failures that are saved, and in memory", []int{savedSearch(t, s.store.dir).Failures, s.state.Search.Failures}, []int{test.saved, test.memory})
 			if s.searches.dirty || s.searches.saving != nil {
 				t.Error("it is not over")
 			}
@@ -67,6 +53,12 @@ func TestWhatHappensDuringAWriteOfSearches(t *testing.T) {
 			}
 		})
 	}
+}
+
+// onSync calls do when a store syncs its next file.
+func onSync(s *Store, do func()) {
+	sync, once := s.disk.SyncFile, sync.OnceFunc(do)
+	s.disk.SyncFile = func(f *os.File) error { once(); return sync(f) }
 }
 
 // Another process may write as soon as the file is replaced.
@@ -104,9 +96,7 @@ func TestAChangeBetweenDocumentAndFileReachesBoth(t *testing.T) {
 		raw, _ := v.Read("searches.json")
 		document, err := parseSchedule(raw, time.Now(), moment{Saved: time.Now()})
 		must(t, err)
-		if file.Search.Failures != 2 || document.Search.Failures != 2 || s.state.Search.Failures != 2 {
-			t.Errorf("%d failures in the file, %d in the document, %d in memory, want 2", file.Search.Failures, document.Search.Failures, s.state.Search.Failures)
-		}
+		testkit.Equal(t, "failures in the file, in the document, in memory", []int{file.Search.Failures, document.Search.Failures, s.state.Search.Failures}, []int{2, 2, 2})
 	})
 }
 
@@ -129,7 +119,7 @@ func (v *lateView) Swap(name string, old, next []byte) error {
 func TestADamagedFileOfSearchesShortensNoWait(t *testing.T) {
 	for _, wait := range []time.Duration{0, backoffUnit - 1, backoffUnit, backoffUnit + 1, time.Hour} {
 		inBubble(t, wait.String(), func(t *testing.T) {
-			s, _ := searchesAfter(t, t.TempDir())
+			s := newScheduleOf(t, openStore(t, t.TempDir()))
 			must(t, os.WriteFile(filepath.Join(s.store.dir, "searches.json"), []byte("{"), 0o600))
 			now := time.Now()
 			s.state.Search.Clock = Clock{NotBefore: now.Add(wait), Failures: 7}
@@ -137,12 +127,8 @@ func TestADamagedFileOfSearchesShortensNoWait(t *testing.T) {
 			if !errors.Is(err, errUnreadableSearches) || !errors.Is(err, ErrDamaged) {
 				t.Errorf("got %v", err)
 			}
-			if got, want := s.state.Search.NotBefore.Sub(now), max(wait, backoffUnit); got != want {
-				t.Errorf("a wait of %s became one of %s, want %s", wait, got, want)
-			}
-			if kept := s.state.Search.Failures == 7; kept != (wait >= backoffUnit) {
-				t.Errorf("a wait of %s: the clock is kept: %t", wait, kept)
-			}
+			testkit.Equal(t, "the wait becomes", s.state.Search.NotBefore.Sub(now), max(wait, backoffUnit))
+			testkit.Equal(t, "the clock is kept", s.state.Search.Failures == 7, wait >= backoffUnit)
 		})
 	}
 }
@@ -156,13 +142,9 @@ func TestASearchWaitsForTheScheduleBefore(t *testing.T) {
 			before.state.Search.Clock = Clock{NotBefore: now.Add(last), Failures: 2}
 			s.hand.follow(before)
 			s.state.Search.Clock = Clock{NotBefore: now.Add(own), Failures: 1}
-			want := max(own, last)
-			if got := s.searchWait(now); got != want {
-				t.Errorf("%s and %s before: a wait of %s", own, last, got)
-			}
 			hold := s.SearchHold()
-			if got := hold.Until.Sub(now); got != want || (hold.Failures == 2) != (last > own) {
-				t.Errorf("%s and %s before: held for %s: %s", own, last, got, hold)
+			if want, wait, got := max(own, last), s.searchWait(now), hold.Until.Sub(now); wait != want || got != want || (hold.Failures == 2) != (last > own) {
+				t.Errorf("%s and %s before: a wait of %s, held for %s: %s", own, last, wait, got, hold)
 			}
 		}
 	}
@@ -186,7 +168,7 @@ func (k *keyedSearcher) Search(ctx context.Context, _ []lookup.Prefix) (lookup.A
 // Between a look at the clock and the request the key may change: the clock was the old key's.
 func TestASearchCarriesTheKeyWhoseClockAllowedIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, _ := searchesAfter(t, t.TempDir())
+		s := newScheduleOf(t, openStore(t, t.TempDir()))
 		server := &keyedSearcher{key: "old"}
 		replace := func(key string) { must(t, s.Rekey(key, func() { server.key = key })) }
 		replace("new")
@@ -194,23 +176,13 @@ func TestASearchCarriesTheKeyWhoseClockAllowedIt(t *testing.T) {
 		s.Flush()
 		replace("old")
 		p := Pace(server, s, SearchRules{Backoff: Strict, Published: true, FirstContact: func() time.Duration { return 0 }}, func(Event) {})
-		sync, done := s.store.disk.SyncFile, false
-		s.store.disk.SyncFile = func(f *os.File) error {
-			if !done { // the search is noted, and not sent
-				done = true
-				replace("new")
-			}
-			return sync(f)
-		}
+		onSync(s.store, func() { replace("new") }) // the search is noted, and not sent
 		_, err := p.Search(t.Context(), []lookup.Prefix{"pref"})
 		must(t, err)
-		if !slices.Equal(server.sent, []string{"old"}) {
-			t.Errorf("sent with %q", server.sent)
-		}
+		testkit.Equal(t, "sent with", server.sent, []string{"old"})
 		if _, err := p.Search(t.Context(), []lookup.Prefix{"next"}); !errors.Is(err, lookup.ErrBackoff) {
 			t.Errorf("the new key is in back-off, got %v and %q", err, server.sent)
 		}
-		s.Flush()
 	})
 }
 
@@ -228,10 +200,9 @@ func onRead(s *Store, do func(calls int)) {
 func TestOneSearchAtATimeLooksAtTheFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		s, _ := searchesAfter(t, dir)
-		other, saved := searchesAfter(t, dir)
+		s, other := newScheduleOf(t, openStore(t, dir)), newScheduleOf(t, openStore(t, dir))
 		other.changeSearch(fail(time.Now().Add(time.Hour)), noError(t))
-		saved()
+		other.Flush()
 		s.searches.looking = make(chan struct{})
 		if s.lookAtSearches(); s.state.Search.Failures != 0 || s.searches.looking == nil {
 			t.Error("two look at once")
@@ -255,9 +226,7 @@ func TestOneSearchAtATimeLooksAtTheFile(t *testing.T) {
 				t.Errorf("the file is not read, or still being read: %+v", s.state.Search)
 			}
 		}
-		if reads != 1 {
-			t.Errorf("the file was read %d times, want once: it has not changed", reads)
-		}
+		testkit.Equal(t, "reads of a file that does not change", reads, 1)
 	})
 }
 
@@ -268,9 +237,7 @@ func TestASearchLooksAtTheSharedStore(t *testing.T) {
 	for range 2 {
 		store := openStore(t, t.TempDir())
 		store.Share(&view{medium: m})
-		s := newScheduleOf(t, store)
-		t.Cleanup(s.Flush)
-		all = append(all, s)
+		all = append(all, newScheduleOf(t, store))
 	}
 	all[0].changeSearch(fail(time.Now().Add(time.Hour)), noError(t))
 	all[0].Flush()
@@ -307,9 +274,7 @@ func TestADamagedFileOfSearchesCostsOneWait(t *testing.T) {
 				time.Sleep(10 * time.Minute)
 				again, _ := NewSchedule(openStore(t, dir))
 				again.Flush()
-				if wait := again.searchWait(time.Now()); wait != test.left {
-					t.Errorf("after 10 minutes and a restart %s to wait, want %s", wait, test.left)
-				}
+				testkit.Equal(t, "left after 10 minutes and a restart", again.searchWait(time.Now()), test.left)
 			})
 		})
 	}
@@ -337,7 +302,7 @@ func TestAFileThatCouldNotBeReadIsReadByTheNextLook(t *testing.T) {
 
 // slowSearches returns a schedule whose file of searches is not written before write is closed.
 func slowSearches(t *testing.T, dir string) (s *Schedule, write chan struct{}) {
-	s, write = ownedSchedule(t, dir, 0), make(chan struct{})
+	s, write = ownedSchedule(t, dir), make(chan struct{})
 	s.store.disk.SyncFile = func(f *os.File) error {
 		if strings.Contains(f.Name(), "search") {
 			<-write
@@ -355,24 +320,17 @@ func TestABackoffOutlastsAReloadWhileItIsSaved(t *testing.T) {
 		s.mu.Lock()
 		s.state.Others = map[string]clockSet{"other": {Search: asked{Clock: Clock{NotBefore: now.Add(2 * time.Hour)}}}}
 		s.mu.Unlock()
-		s.changeSearch(func(c *asked) { c.Clock = c.failed(now, time.Hour, 0) }, func(err error) { t.Error(err) })
+		s.changeSearch(func(c *asked) { c.Clock = c.failed(now, time.Hour, 0) }, noError(t))
 		synctest.Wait()
 		must(t, s.load(true))
-		if left := s.SearchHold().Until.Sub(now); left != time.Hour {
-			t.Errorf("searches pause for %s, want an hour", left)
-		}
+		testkit.Equal(t, "searches pause for", s.SearchHold().Until.Sub(now), time.Hour)
 		s.mu.Lock()
 		other := s.state.Others["other"].Search.NotBefore
 		s.mu.Unlock()
-		if left := other.Sub(now); left != 2*time.Hour {
-			t.Errorf("searches with another key pause for %s, want two hours", left)
-		}
+		testkit.Equal(t, "searches with another key pause for", other.Sub(now), 2*time.Hour)
 		close(write)
 		s.Flush()
-		again := newScheduleOf(t, s.store)
-		if left := again.SearchHold().Until.Sub(now); left != time.Hour {
-			t.Errorf("after a restart searches pause for %s, want an hour", left)
-		}
+		testkit.Equal(t, "after a restart searches pause for", newScheduleOf(t, s.store).SearchHold().Until.Sub(now), time.Hour)
 	})
 }
 
@@ -388,19 +346,17 @@ func TestTheEndOfASaveShortensNoWait(t *testing.T) {
 			s, write := slowSearches(t, dir)
 			if test.other > 0 {
 				other := newScheduleOf(t, openStore(t, dir))
-				other.changeSearch(func(c *asked) { c.Clock = c.failed(now, test.other, 0) }, func(err error) { t.Error(err) })
+				other.changeSearch(func(c *asked) { c.Clock = c.failed(now, test.other, 0) }, noError(t))
 				other.Flush()
 			}
-			s.changeSearch(func(c *asked) { c.Failures++ }, func(err error) { t.Error(err) })
+			s.changeSearch(func(c *asked) { c.Failures++ }, noError(t))
 			synctest.Wait()
 			last := newSchedule(nil)
 			last.state.Search.NotBefore = now.Add(2 * time.Hour)
 			s.meetLast(last)
 			close(write)
 			s.Flush()
-			if left := s.SearchHold().Until.Sub(now); left != test.want {
-				t.Errorf("searches pause for %s, want %s", left, test.want)
-			}
+			testkit.Equal(t, "searches pause for", s.SearchHold().Until.Sub(now), test.want)
 		})
 	}
 }

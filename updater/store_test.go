@@ -20,7 +20,6 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
-	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 const (
@@ -30,7 +29,12 @@ const (
 
 func openStore(t testing.TB, dir string) *Store {
 	t.Helper()
-	s, err := OpenStore(dir, Origin{Name: testOrigin})
+	return openStoreBy(t, dir, Origin{Name: testOrigin})
+}
+
+func openStoreBy(t testing.TB, dir string, origin Origin) *Store {
+	t.Helper()
+	s, err := OpenStore(dir, origin)
 	must(t, err)
 	return s
 }
@@ -194,19 +198,16 @@ func TestAReloadDoesNotGoBackToWhatWasLastSaved(t *testing.T) {
 			t.Errorf("now that it can be written the folder has %q, %v", saved.Version, err)
 		}
 		next.release()
-		next.cfg.Schedule.Flush()
 	})
 }
 
 // startAfter returns an Updater that has loaded its list, and follows another one unless that is nil.
 func startAfter(t *testing.T, last *Updater, store *Store, fetch single) *Updater {
 	t.Helper()
-	schedule := newScheduleOf(t, store)
+	u := newUpdater(t, fetch, newScheduleOf(t, store), se)
 	if last != nil {
-		schedule.Follow(last.cfg.Schedule)
+		u.cfg.Schedule.Follow(last.cfg.Schedule)
 	}
-	u, err := New(Config{Source: fetch, Database: new(lookup.Database), Schedule: schedule, Store: store, Lists: []string{se}})
-	must(t, err)
 	u.Load()
 	return u
 }
@@ -227,7 +228,6 @@ func TestAReloadTakesTheYoungerListOfTwoFolders(t *testing.T) {
 			next := startAfter(t, u, before, nil)
 			testkit.Equal(t, fmt.Sprintf("saved %s from now, after %s: the version in force", saved, name), string(next.lists[se].Version), want)
 			u.release()
-			u.cfg.Schedule.Flush()
 		}
 	}
 }
