@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -47,9 +47,14 @@ func newSpender(t *testing.T, dir string, perDay int) *spender {
 	if dir != "" {
 		store = quick(openStoreOf(t, dir))
 	}
-	ledger, err := NewLedger(store)
+	return spenderOf(newLedger(t, store), perDay)
+}
+
+func newLedger(t *testing.T, store *Store) *Ledger {
+	t.Helper()
+	l, err := NewLedger(store)
 	must(t, err)
-	return spenderOf(ledger, perDay)
+	return l
 }
 
 // quick returns the store without the waits for the disk.
@@ -75,12 +80,7 @@ func (s *spender) report(e Event) {
 func (s *spender) told(kind Kind) (all []Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, e := range s.events {
-		if e.Kind == kind {
-			all = append(all, e)
-		}
-	}
-	return all
+	return slices.DeleteFunc(slices.Clone(s.events), func(e Event) bool { return e.Kind != kind })
 }
 
 func (s *spender) search(t *testing.T) error {
@@ -205,16 +205,12 @@ func TestASearchIsInTheFileBeforeItIsSent(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if n := saved(t, dir); n != before+10 { // a crash: a hundredth is lost at most
-				t.Errorf("restart %d: %d are spent, want %d", restart, n, before+10)
-			}
+			testkit.Equal(t, "spent after a crash, by which a hundredth is lost at most", saved(t, dir), before+10)
 		}
 		s := newSpender(t, dir, perDay)
 		must(t, s.search(t))
 		must(t, s.ledger.Flush())
-		if n := saved(t, dir); n != 201 {
-			t.Errorf("after a proper end %d are spent, want 201", n)
-		}
+		testkit.Equal(t, "spent after a proper end", saved(t, dir), 201)
 		must(t, s.search(t)) // it can be used afterwards
 	})
 }
@@ -234,27 +230,23 @@ func TestWhatWasNotSentIsGivenBack(t *testing.T) {
 				if disk {
 					dir = t.TempDir()
 				}
-				s := newSpender(t, dir, 10)
+				s := newSpender(t, dir, 5)
 				s.err = test.err
 				want := 0
 				if test.counts {
 					want = 5
 				}
 				for range 5 {
-					if err := s.search(t); err != test.err {
-						t.Error(err)
-					}
+					testkit.Equal(t, "the error", s.search(t), test.err)
 				}
 				must(t, s.ledger.Flush())
-				if got := s.ledger.Spent(time.Now()); got != want {
-					t.Errorf("%d are spent, want %d", got, want)
+				testkit.Equal(t, "spent", s.ledger.Spent(time.Now()), want)
+				testkit.Equal(t, "told that all is spent", len(s.told(BudgetSpent)), want/5)
+				if disk {
+					testkit.Equal(t, "spent by the file", saved(t, dir), want)
 				}
-				if disk && saved(t, dir) != want {
-					t.Errorf("the file says %d, want %d", saved(t, dir), want)
-				}
-				if s.err = nil; s.drain(t) != 10-want {
-					t.Errorf("%d are spent at the end, want 10", s.ledger.Spent(time.Now()))
-				}
+				s.err = nil
+				testkit.Equal(t, "searches that are left", s.drain(t), 5-want)
 			})
 		}
 	}
@@ -262,9 +254,7 @@ func TestWhatWasNotSentIsGivenBack(t *testing.T) {
 		s := newSpender(t, t.TempDir(), 10)
 		ahead := s.ledger.Limit(&midway{do: func() { time.Sleep(25 * time.Hour); s.search(t) }, err: lookup.ErrBackoff}, 10, s.report)
 		ahead.Search(t.Context(), nil)
-		if got := s.ledger.Spent(time.Now()); got != 1 {
-			t.Errorf("%d are spent, want 1", got)
-		}
+		testkit.Equal(t, "spent", s.ledger.Spent(time.Now()), 1)
 	})
 }
 
@@ -306,13 +296,9 @@ func TestAClockThatJumpsRenewsNoBudget(t *testing.T) {
 					}
 				}
 			}
-			if total != 100 {
-				t.Errorf("%d were sent, want 100", total)
-			}
+			testkit.Equal(t, "sent", total, 100)
 			set("2026-11-24")
-			if got := s.drain(t); got != 100 {
-				t.Errorf("the next day allows %d, want 100", got)
-			}
+			testkit.Equal(t, "the next day allows", s.drain(t), 100)
 		})
 	}
 }
@@ -345,12 +331,8 @@ func TestMidnightBetweenTwoProcesses(t *testing.T) {
 		must(t, err)
 		must(t, os.WriteFile(store.budgetPath(), raw, 0o600))
 		unlock()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		if got := 1 + s.drain(t); got != 97 {
-			t.Errorf("%d searches, want what the other process has left, 97", got)
-		}
+		must(t, <-done)
+		testkit.Equal(t, "searches, as the other process has left", 1+s.drain(t), 97)
 	})
 }
 
@@ -362,9 +344,7 @@ func TestProcessesWhoseDaysBeginApartHaveABudgetEachDay(t *testing.T) {
 			relay := func() *spender {
 				store := quick(openStore(t, t.TempDir()))
 				store.Share(&view{medium: shared})
-				ledger, err := NewLedger(store)
-				must(t, err)
-				return spenderOf(ledger, 100)
+				return spenderOf(newLedger(t, store), 100)
 			}
 			early, late := relay(), relay()
 			early.ledger.clock = func() time.Time { return time.Now().Add(ahead) }
@@ -385,66 +365,36 @@ func TestProcessesWhoseDaysBeginApartHaveABudgetEachDay(t *testing.T) {
 	}
 }
 
-// A search that is held is given back: the budget is not spent by it, but by the next one.
-func TestASearchThatIsHeldSpendsNoBudget(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSpender(t, t.TempDir(), 1)
-		held := s.ledger.Limit(&midway{do: func() {}, err: lookup.ErrBackoff}, 1, s.report)
-		if _, err := held.Search(t.Context(), nil); !errors.Is(err, lookup.ErrBackoff) {
-			t.Fatal(err)
-		}
-		if left := s.ledger.Remaining(1, time.Now()); len(s.events) != 0 || left != 1 {
-			t.Errorf("told %+v, and %d are left", s.events, left)
-		}
-		s.search(t)
-		if len(s.events) != 1 || s.events[0].Kind != BudgetSpent {
-			t.Errorf("told %+v, want that it is spent", s.events)
-		}
-	})
-}
-
+// A budget that one search takes from less than 80 % to its end is not low.
 func TestABudgetIsReportedOnceADay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, first := newSpender(t, t.TempDir(), 10), NextDay(time.Now())
-		for range 3 {
-			for range 30 {
-				s.search(t)
+	type told struct {
+		kind  Kind
+		spent int
+	}
+	for perDay, want := range map[int][]told{
+		10: {{BudgetLow, 8}, {BudgetSpent, 10}, {BudgetRenewed, 1}, {BudgetLow, 8}, {BudgetSpent, 10}, {BudgetRenewed, 1}, {BudgetLow, 8}, {BudgetSpent, 10}},
+		2:  {{BudgetSpent, 2}, {BudgetRenewed, 1}, {BudgetSpent, 2}, {BudgetRenewed, 1}, {BudgetSpent, 2}},
+	} {
+		inBubble(t, fmt.Sprint(perDay), func(t *testing.T) {
+			s, midnight := newSpender(t, t.TempDir(), perDay), NextDay(time.Now())
+			for range 3 {
+				for range 30 {
+					s.search(t)
+				}
+				time.Sleep(24 * time.Hour)
 			}
-			time.Sleep(24 * time.Hour)
-		}
-		type told struct {
-			kind          Kind
-			spent, budget int
-		}
-		want := []told{
-			{BudgetLow, 8, 10}, {BudgetSpent, 10, 10},
-			{BudgetRenewed, 1, 10}, {BudgetLow, 8, 10}, {BudgetSpent, 10, 10},
-			{BudgetRenewed, 1, 10}, {BudgetLow, 8, 10}, {BudgetSpent, 10, 10},
-		}
-		var got []told
-		for i, e := range s.events {
-			got = append(got, told{e.Kind, e.Spent, e.Budget})
-			if midnight := first.AddDate(0, 0, (i+1)/3); !e.Due.Equal(midnight) {
-				t.Errorf("event %d says %s, want %s", i+1, e.Due, midnight)
+			var got []told
+			for _, e := range s.events {
+				if got = append(got, told{e.Kind, e.Spent}); e.Kind == BudgetRenewed {
+					midnight = midnight.AddDate(0, 0, 1)
+				}
+				if !e.Due.Equal(midnight) || e.Budget != perDay {
+					t.Errorf("%+v, want %s", e, midnight)
+				}
 			}
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("told %v, want %v", got, want)
-		}
-	})
-}
-
-// A budget that one search takes from less than 80 % to its end has no line that says "when all are spent".
-func TestASpentBudgetIsNotLow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSpender(t, t.TempDir(), 2)
-		for range 3 {
-			s.search(t)
-		}
-		if len(s.events) != 1 || s.events[0].Kind != BudgetSpent {
-			t.Errorf("told %+v, want that the budget is spent", s.events)
-		}
-	})
+			testkit.Equal(t, "told", got, want)
+		})
+	}
 }
 
 func TestWhoOnlyLooksChangesNothing(t *testing.T) {
@@ -459,14 +409,9 @@ func TestWhoOnlyLooksChangesNothing(t *testing.T) {
 		if l.Spent(time.Now()) != 1 || l.Remaining(1000, time.Now()) != 999 || l.Hold(1000, time.Now()) != (Hold{}) || l.Hold(1, time.Now()).Budget != 1 {
 			t.Errorf("%d spent, %d left", l.Spent(time.Now()), l.Remaining(1000, time.Now()))
 		}
-		if got := l.Spent(time.Now().Add(48 * time.Hour)); got != 0 {
-			t.Errorf("%d spent in two days", got)
-		}
-		must(t, spenderOf(l, 1000).search(t))
-		must(t, l.Flush())
-		if after := snapshotOf(t, dir); !maps.Equal(before, after) {
-			t.Errorf("%v, want %v", after, before)
-		}
+		testkit.Equal(t, "spent in two days", l.Spent(time.Now().Add(48*time.Hour)), 0)
+		must(t, errors.Join(spenderOf(l, 1000).search(t), l.Flush()))
+		testkit.Equal(t, "the folder", snapshotOf(t, dir), before)
 	})
 }
 
@@ -474,9 +419,7 @@ func snapshotOf(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
 	for _, name := range namesIn(t, dir) {
-		raw, err := os.ReadFile(filepath.Join(dir, name))
-		must(t, err)
-		all[name] = string(raw)
+		all[name] = testkit.Read(t, filepath.Join(dir, name))
 	}
 	return all
 }
@@ -495,14 +438,11 @@ func TestACountMovesWithItsProcess(t *testing.T) {
 			for range 5 {
 				must(t, s.search(t))
 			}
-			if got := s.ledger.Spent(time.Now()); got != want {
-				t.Errorf("%d are spent, want %d", got, want)
-			}
+			testkit.Equal(t, "spent", s.ledger.Spent(time.Now()), want)
 		}
 		move := func(store *Store) {
 			t.Helper()
-			must(t, s.ledger.Flush())
-			must(t, s.ledger.Move(store))
+			must(t, errors.Join(s.ledger.Flush(), s.ledger.Move(store)))
 		}
 		spend(5)
 		move(quick(openStore(t, first)))
@@ -511,9 +451,7 @@ func TestACountMovesWithItsProcess(t *testing.T) {
 		spend(15)
 		move(quick(openStore(t, second))) // where 10 are spent already
 		spend(30)
-		if n := saved(t, first); n != 15 {
-			t.Errorf("the first folder says %d, want 15", n)
-		}
+		testkit.Equal(t, "spent by the first folder", saved(t, first), 15)
 		move(nil)
 		spend(35)
 	})
@@ -528,20 +466,14 @@ func TestWithoutALimitSearchesAreCountedAndNeverWait(t *testing.T) {
 		for range 120 {
 			must(t, s.search(t))
 		}
-		if time.Since(begun) != 0 {
-			t.Errorf("120 searches took %s", time.Since(begun))
-		}
+		testkit.Equal(t, "120 searches take", time.Since(begun), 0)
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		if n := saved(t, dir); n < 50 {
 			t.Errorf("the file says %d, want at least 50", n)
 		}
 		must(t, s.ledger.Flush())
-		if n, m := saved(t, dir), s.ledger.Spent(time.Now()); n != 120 || m != 120 {
-			t.Errorf("the file says %d, the ledger %d, want 120", n, m)
-		}
-		if len(s.events) != 0 {
-			t.Errorf("told %+v", s.events)
-		}
+		testkit.Equal(t, "spent by the file and the ledger", []int{saved(t, dir), s.ledger.Spent(time.Now())}, []int{120, 120})
+		testkit.Equal(t, "told", s.events, nil)
 	})
 }

@@ -98,9 +98,7 @@ func TestTheNextDayBeginsAtMidnightWherever(t *testing.T) {
 			}
 			now, err := time.Parse(time.RFC3339, test.now)
 			must(t, err)
-			if got := midnightAfter(now.In(zone)).Format(time.RFC3339); got != test.want {
-				t.Errorf("after %s comes %s, want %s", test.now, got, test.want)
-			}
+			testkit.Equal(t, "midnight", midnightAfter(now.In(zone)).Format(time.RFC3339), test.want)
 		})
 	}
 }
@@ -122,8 +120,7 @@ func TestThePartOfTheBudgetIsRenewedEachDayWithoutTheSharedStore(t *testing.T) {
 		store := quick(openStore(t, t.TempDir()))
 		v := &view{medium: newMedium()}
 		store.Share(v)
-		l, err := NewLedger(store)
-		must(t, err)
+		l := newLedger(t, store)
 		const known = 92
 		first := takeAll(t, l, known)
 		v.away = errTest
@@ -133,9 +130,7 @@ func TestThePartOfTheBudgetIsRenewedEachDayWithoutTheSharedStore(t *testing.T) {
 		}
 		for day := 2; day < 5; day++ {
 			time.Sleep(24 * time.Hour)
-			if got := takeAll(t, l, 100); got != 100/partAlone {
-				t.Errorf("day %d: %d searches, want %d", day, got, 100/partAlone)
-			}
+			testkit.Equal(t, fmt.Sprint("searches on day ", day), takeAll(t, l, 100), 100/partAlone)
 			now := time.Now()
 			if h := l.Hold(100, now); !h.Active(now) || h.Portion != OneAlone || l.Remaining(100, now) != 0 {
 				t.Errorf("day %d: searches are refused, and %d are left until %+v", day, l.Remaining(100, now), h)
@@ -143,9 +138,7 @@ func TestThePartOfTheBudgetIsRenewedEachDayWithoutTheSharedStore(t *testing.T) {
 		}
 		v.away = nil
 		time.Sleep(lookAgainAfter)
-		if got := takeAll(t, l, 100); got != 100-100/partAlone {
-			t.Errorf("%d searches when it is back, want the rest", got)
-		}
+		testkit.Equal(t, "searches when it is back: the rest", takeAll(t, l, 100), 100-100/partAlone)
 	})
 }
 
@@ -159,8 +152,7 @@ func TestWhoAsksWhatIsLeftLearnsWhatIsRefused(t *testing.T) {
 			v := &view{medium: newMedium()}
 			store := quick(openStore(t, t.TempDir()))
 			store.Share(v)
-			l, err := NewLedger(store)
-			must(t, err)
+			l := newLedger(t, store)
 			if chance.IntN(2) == 0 {
 				l.Spread()
 			}
@@ -194,9 +186,7 @@ func TestWhoAsksWhatIsLeftLearnsWhatIsRefused(t *testing.T) {
 
 func TestNoHourTakesMoreThanAQuarterOfTheBudget(t *testing.T) {
 	for _, test := range []struct{ perDay, hour int }{{1, 1}, {19, 19}, {21, 20}, {80, 20}, {81, 21}, {100, 25}, {200, 50}, {10_000, 2500}, {1 << 30, 1 << 28}} {
-		if got := HourOf(test.perDay); got != test.hour {
-			t.Errorf("of %d an hour takes %d, want %d", test.perDay, got, test.hour)
-		}
+		testkit.Equal(t, fmt.Sprint("an hour of ", test.perDay), HourOf(test.perDay), test.hour)
 	}
 	for _, disk := range []bool{true, false} {
 		for seed := range uint64(10) {
@@ -237,17 +227,13 @@ func TestNoHourTakesMoreThanAQuarterOfTheBudget(t *testing.T) {
 	}
 }
 
-// A day with enough to ask for spends the whole budget, a quarter of it an hour.
+// A day with enough to ask for spends the whole budget, a quarter of it an hour. At midnight an hour begins anew.
 func TestASpreadBudgetIsSpentOverTheDay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpender(t, t.TempDir(), 100)
 		s.ledger.Spread()
-		total := 0
-		for hour := range 5 {
-			n := s.drain(t)
-			if total += n; hour < 4 && n != 25 || hour == 4 && n != 0 {
-				t.Errorf("hour %d: %d searches", hour, n)
-			}
+		for hour, want := range []int{25, 25, 25, 25, 0} {
+			testkit.Equal(t, fmt.Sprint("searches in hour ", hour), s.drain(t), want)
 			if h := s.ledger.Hold(100, time.Now()); hour < 3 {
 				if h.Portion != AnHour || time.Until(h.Until) > time.Hour+slot {
 					t.Errorf("hour %d: %+v", hour, h)
@@ -255,28 +241,12 @@ func TestASpreadBudgetIsSpentOverTheDay(t *testing.T) {
 				time.Sleep(time.Until(h.Until))
 			}
 		}
-		if total != 100 {
-			t.Errorf("%d searches, want all", total)
-		}
-	})
-}
-
-func TestAtMidnightAnHourBeginsAnew(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSpender(t, t.TempDir(), 100)
-		s.ledger.Spread()
-		midnight := midnightAfter(time.Now().Local())
+		midnight := midnightAfter(time.Now().Local()).AddDate(0, 0, 1)
 		time.Sleep(time.Until(midnight) - 10*time.Minute)
-		if got := s.drain(t); got != 25 {
-			t.Errorf("%d searches, want 25", got)
-		}
-		if h := s.ledger.Hold(100, time.Now()); !h.Until.Equal(midnight) {
-			t.Errorf("%+v, want until %s", h, midnight)
-		}
+		testkit.Equal(t, "searches late the next day", s.drain(t), 25)
+		testkit.Equal(t, "held until", s.ledger.Hold(100, time.Now()).Until, midnight)
 		time.Sleep(time.Until(midnight))
-		if a := s.ledger.Allowance(100, time.Now()); a.Now != 25 || a.Left != 100 {
-			t.Errorf("after midnight %+v", a)
-		}
+		testkit.Equal(t, "after midnight", s.ledger.Allowance(100, time.Now()), Allowance{Left: 100, Now: 25})
 	})
 }
 
@@ -286,9 +256,7 @@ func TestAnHourSurvivesAClockThatJumps(t *testing.T) {
 	for name, jump := range map[string]time.Duration{"ahead": 73 * 365 * 24 * time.Hour, "an hour ahead": time.Hour, "back": -90 * time.Minute} {
 		var r recent
 		r = r.plus(10, now.Add(jump)).plus(5, now)
-		if got := r.sum(now); got != 5 {
-			t.Errorf("%s: %d count, want 5", name, got)
-		}
+		testkit.Equal(t, name+": those that count", r.sum(now), 5)
 		if until := r.frees(5, now); until.Sub(now) > time.Hour+slot {
 			t.Errorf("%s: until %s", name, until)
 		}
@@ -305,9 +273,7 @@ func TestASearchEndsWhenTheClockIsSetBackAfterAReservation(t *testing.T) {
 			must(t, s.search(t))
 		}
 		time.Sleep(2 * time.Minute)
-		if got := s.drain(t); got != 5 {
-			t.Errorf("%d more searches in this hour, want 5", got)
-		}
+		testkit.Equal(t, "more searches in this hour", s.drain(t), 5)
 		s.ledger.clock = func() time.Time { return time.Now().Add(-2 * time.Minute) }
 		for range 5 {
 			saved, _, _ := s.ledger.tryTake(1000, s.report)

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
-	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // medium is a Shared in memory. Each process has a view of its own on it.
@@ -33,18 +33,17 @@ type medium struct {
 }
 
 func newMedium() *medium {
-	return &medium{documents: make(map[string][]byte), heads: make(map[string]Head), files: make(map[string][]byte), changes: make(map[string][]byte)}
+	return &medium{documents: map[string][]byte{}, heads: map[string]Head{}, files: map[string][]byte{}, changes: map[string][]byte{}}
 }
 
 // view is one process with a medium.
 type view struct {
 	*medium
-	away   error                 // of all calls
-	cut    time.Time             // when it was cut off; zero: never
-	ended  []context.CancelFunc  // of what Held has returned
-	settle time.Duration         // after Held
-	own    func(calls int) error // of swaps of the process that may fetch; nil: none
-	n      int                   // calls of own
+	away   error                // of all calls
+	cut    time.Time            // when it was cut off; zero: never
+	ended  []context.CancelFunc // of what Held has returned
+	settle time.Duration        // after Held
+	own    error                // of swaps of the process that may fetch
 }
 
 const (
@@ -119,10 +118,8 @@ func (v *view) Leased() Medium { return leasedView{v} }
 type leasedView struct{ *view }
 
 func (v leasedView) Swap(name string, old, next []byte) error {
-	if v.n++; v.own != nil {
-		if err := v.own(v.n); err != nil {
-			return err
-		}
+	if v.own != nil {
+		return v.own
 	}
 	v.mu.Lock()
 	held := v.holder == v.view
@@ -175,11 +172,24 @@ func sharing(t *testing.T, m *medium, fetch func() (*Update, error)) (*Updater, 
 	store := openStore(t, t.TempDir())
 	v := &view{medium: m}
 	store.Share(v)
-	schedule := newScheduleOf(t, store)
-	t.Cleanup(schedule.Flush)
-	u, err := New(Config{Source: single(fetch), Database: new(lookup.Database), Schedule: schedule, Store: store, Lists: []string{se}})
+	return newUpdater(t, single(fetch), newScheduleOf(t, store), se), v
+}
+
+// leads gives the right to fetch to one Updater, so that the other one follows it.
+func leads(t *testing.T, leader, follower *Updater) {
+	t.Helper()
+	must(t, leader.acquire(t.Context()))
+	if locked, err := follower.cfg.Store.tryLock(); locked || err != nil {
+		t.Fatal("two have the right to fetch")
+	}
+}
+
+// contentOf returns a list of these entries.
+func contentOf(t testing.TB, version string, values ...uint32) List {
+	t.Helper()
+	l, _, err := Apply(List{Name: se}, fullOf(version, values...), 1000)
 	must(t, err)
-	return u, v
+	return l
 }
 
 // single is a Source with one list.
@@ -195,56 +205,42 @@ func (f single) Fetch(_ context.Context, _ []Want, take func(int, *Update)) (tim
 
 // fullOf returns an update to a content.
 func fullOf(version string, values ...uint32) *Update {
-	var raw []byte
-	for _, v := range values {
-		raw = binary.BigEndian.AppendUint32(raw, v)
-	}
+	raw, _ := binary.Append(nil, binary.BigEndian, values) // numbers of a fixed size have no error
 	sum := sha256.Sum256(raw)
 	return &Update{Version: []byte(version), Checksum: sum[:], MinimumWait: time.Hour, Additions: []Entries{{Width: 4, Count: len(values), Reader: bytes.NewReader(raw)}}}
 }
 
 func TestNoRequestThatTheSharedStoreDoesNotConfirm(t *testing.T) {
-	fenced := errors.New("fenced")
 	for name, test := range map[string]struct {
-		own  func(calls int) error
-		want int
+		own   error // of the shared store
+		later bool  // a process that was cut off reports a later clock just before the request
+		want  int
 	}{
-		"confirmed": {nil, 1},
-		"refused":   {func(int) error { return fenced }, 0},
-		"alone":     {func(int) error { return ErrAlone }, 1},
+		"confirmed":     {nil, false, 1},
+		"refused":       {errors.New("fenced"), false, 0},
+		"alone":         {ErrAlone, false, 1},
+		"a later clock": {nil, true, 0},
 	} {
-		asked := 0
-		u, v := sharing(t, newMedium(), func() (*Update, error) { asked++; return fullOf("1", 1, 2), nil })
+		m, asked := newMedium(), 0
+		u, v := sharing(t, m, func() (*Update, error) { asked++; return fullOf("1", 1, 2), nil })
 		u.sleep = func(context.Context, time.Duration) error { return nil }
 		must(t, u.acquire(t.Context()))
-		v.own, v.n = test.own, 0
+		v.own = test.own
 		before := u.cfg.Schedule.list(se)
-		u.update(t.Context())
-		if asked != test.want {
-			t.Errorf("%s: %d requests, want %d", name, asked, test.want)
+		if test.later {
+			other, _ := sharing(t, m, nil)
+			other.cfg.Schedule.mu.Lock()
+			other.cfg.Schedule.state.Fetch.Clock = Clock{NotBefore: time.Now().Add(time.Hour), Wait: time.Hour}
+			other.cfg.Schedule.mu.Unlock()
+			other.cfg.Schedule.look()
 		}
-		if hold := u.cfg.Schedule.FetchHold([]string{se}); test.want == 0 && (hold.Failures != 0 || u.cfg.Schedule.list(se) != before) {
-			t.Errorf("%s: it counts as a failure: %v", name, hold)
+		u.update(t.Context())
+		testkit.Equal(t, name+": requests", asked, test.want)
+		hold := u.cfg.Schedule.FetchHold([]string{se})
+		if test.want == 0 && (hold.Failures != 0 || u.cfg.Schedule.list(se) != before || test.later && time.Until(hold.Until) < 59*time.Minute) {
+			t.Errorf("%s: it counts as a failure, or there is no wait: %+v", name, hold)
 		}
 		u.release()
-	}
-}
-
-// A process that was cut off reports a later clock just before the request.
-func TestALaterClockOfAnotherProcessStopsARequest(t *testing.T) {
-	m := newMedium()
-	u, _ := sharing(t, m, func() (*Update, error) { t.Error("a request is sent"); return nil, errTest })
-	u.sleep = func(context.Context, time.Duration) error { return nil }
-	other, _ := sharing(t, m, nil)
-	must(t, u.acquire(t.Context()))
-	defer u.release()
-	other.cfg.Schedule.mu.Lock()
-	other.cfg.Schedule.state.Fetch.Clock = Clock{NotBefore: time.Now().Add(time.Hour), Wait: time.Hour}
-	other.cfg.Schedule.mu.Unlock()
-	other.cfg.Schedule.look()
-	u.update(t.Context())
-	if wait := time.Until(u.cfg.Schedule.due([]string{se})); wait < 59*time.Minute {
-		t.Errorf("a wait of %s, want an hour", wait)
 	}
 }
 
@@ -253,11 +249,8 @@ func TestAFollowerTakesOverListsAndClocks(t *testing.T) {
 		m, next := newMedium(), fullOf("1", 1, 2, 3)
 		leader, _ := sharing(t, m, func() (*Update, error) { return next, nil })
 		follower, _ := sharing(t, m, func() (*Update, error) { t.Error("the follower asks"); return nil, errTest })
-		must(t, leader.acquire(t.Context()))
+		leads(t, leader, follower)
 		defer leader.release()
-		if locked, err := follower.cfg.Store.tryLock(); locked || err != nil {
-			t.Fatal("two have the right to fetch")
-		}
 		for i, content := range []*Update{next, fullOf("2", 1, 3, 4, 9)} {
 			next = content
 			leader.cfg.Schedule.forward(2*time.Hour, leader.cfg.Schedule.searchClock()) // the wait is over
@@ -267,8 +260,7 @@ func TestAFollowerTakesOverListsAndClocks(t *testing.T) {
 			if got.Checksum != want.Checksum || !bytes.Equal(got.Version, want.Version) || !want.held() {
 				t.Errorf("content %d: got version %q, want %q", i, got.Version, want.Version)
 			}
-			saved, err := follower.cfg.Store.ReadList(se)
-			if err != nil || saved.Checksum != want.Checksum {
+			if saved, err := follower.cfg.Store.ReadList(se); err != nil || saved.Checksum != want.Checksum {
 				t.Errorf("content %d: the folder has %q, %v", i, saved.Version, err)
 			}
 			due, wantDue := follower.cfg.Schedule.due([]string{se}), leader.cfg.Schedule.due([]string{se})
@@ -276,11 +268,8 @@ func TestAFollowerTakesOverListsAndClocks(t *testing.T) {
 				t.Errorf("content %d: the follower would ask %s after the leader", i, d)
 			}
 		}
-		if m.pulled != 1 {
-			t.Errorf("%d whole files were read, want the first only: then the difference", m.pulled)
-		}
-		again := newScheduleOf(t, follower.cfg.Store)
-		if wait := time.Until(again.due([]string{se})); wait < 59*time.Minute {
+		testkit.Equal(t, "whole files that were read, then the difference", m.pulled, 1)
+		if wait := time.Until(newScheduleOf(t, follower.cfg.Store).due([]string{se})); wait < 59*time.Minute {
 			t.Errorf("the folder of the follower has a wait of %s, want an hour", wait)
 		}
 	})
@@ -327,15 +316,10 @@ func TestAContentFromTheFutureGivesWay(t *testing.T) {
 		at := time.Now().Add(saved)
 		must(t, os.Chtimes(follower.cfg.Store.listPath(se), at, at))
 		follower.Load()
-		must(t, leader.acquire(t.Context()))
-		if locked, err := follower.cfg.Store.tryLock(); locked || err != nil {
-			t.Fatal("two have the right to fetch")
-		}
+		leads(t, leader, follower)
 		leader.update(t.Context())
 		follower.follow()
-		if got := follower.lists[se]; string(got.Version) != "2" {
-			t.Errorf("saved %s from now: version %q, want 2", saved, got.Version)
-		}
+		testkit.Equal(t, "the version", string(follower.lists[se].Version), "2")
 		leader.release()
 	}
 }
@@ -355,15 +339,10 @@ func TestAContentThatCannotBeSavedIsNotTakenForAnOldOne(t *testing.T) {
 			}
 			time.Sleep(2 * time.Hour) // no wait is left
 			next = fullOf(strconv.Itoa(i), 1, 2, uint32(i+3))
-			must(t, leader.acquire(t.Context()))
-			if locked, err := follower.cfg.Store.tryLock(); locked || err != nil {
-				t.Fatal("two have the right to fetch")
-			}
+			leads(t, leader, follower)
 			leader.update(t.Context())
 			follower.follow()
-			if got := follower.lists[se]; string(got.Version) != strconv.Itoa(i) {
-				t.Errorf("content %d: the other one has version %q", i, got.Version)
-			}
+			testkit.Equal(t, "the version of the other one", string(follower.lists[se].Version), strconv.Itoa(i))
 			follower.cfg.Store.unlock()
 			leader.release()
 			broken.cfg.Store.disk.SyncFile = func(*os.File) error { return errTest }
@@ -384,41 +363,37 @@ func TestAFollowerRefuses(t *testing.T) {
 		leader.release()
 		return m
 	}
-	for name, spoil := range map[string]func(m *medium){
-		"a damaged file":      func(m *medium) { m.files[se][len(m.files[se])/2] ^= 1 },
-		"half a file":         func(m *medium) { m.files[se] = m.files[se][:len(m.files[se])/2] },
-		"another checksum":    func(m *medium) { h := m.heads[se]; h.Checksum = make([]byte, 32); m.heads[se] = h },
-		"the file of another": func(m *medium) { h := m.heads[se]; h.Version = []byte("x"); m.heads[se] = h },
-		"entries of another sum": func(m *medium) {
-			l, _, err := Apply(List{Name: se}, fullOf("2", 5, 6), 100)
-			must(t, err)
+	have := contentOf(t, "1", 7, 8)
+	head := func(change func(h *Head)) func(*Updater, *medium) {
+		return func(_ *Updater, m *medium) { h := m.heads[se]; change(&h); m.heads[se] = h }
+	}
+	older := head(func(h *Head) { h.Received = time.Now().Add(-time.Hour) })
+	for name, spoil := range map[string]func(u *Updater, m *medium){
+		"a damaged file":      func(_ *Updater, m *medium) { m.files[se][len(m.files[se])/2] ^= 1 },
+		"half a file":         func(_ *Updater, m *medium) { m.files[se] = m.files[se][:len(m.files[se])/2] },
+		"another checksum":    head(func(h *Head) { h.Checksum = make([]byte, 32) }),
+		"the file of another": head(func(h *Head) { h.Version = []byte("x") }),
+		"entries of another sum": func(u *Updater, m *medium) {
+			l := contentOf(t, "2", 5, 6)
 			l.Checksum = [32]byte(m.heads[se].Checksum)
 			var file bytes.Buffer
-			must(t, openStore(t, t.TempDir()).listFile(l)(&file))
+			must(t, u.cfg.Store.listFile(l)(&file))
 			m.files[se] = file.Bytes()
 		},
-		"too many entries":     func(*medium) {},
-		"an older content":     func(m *medium) { h := m.heads[se]; h.Received = time.Now().Add(-time.Hour); m.heads[se] = h },
-		"a damaged difference": func(m *medium) { m.changes[se] = []byte("garbage"); m.files[se] = nil },
+		"too many entries": func(u *Updater, _ *medium) { u.cfg.MaxEntries = 2 },
+		"an older content": older,
+		"a damaged difference": func(u *Updater, m *medium) {
+			head(func(h *Head) { h.From = have.Checksum[:] })(u, m)
+			m.changes[se], m.files[se] = []byte("garbage"), nil
+		},
 	} {
-		m := good()
-		spoil(m)
+		m, told := good(), 0
 		follower, _ := sharing(t, m, nil)
-		have, _, err := Apply(List{Name: se}, fullOf("1", 7, 8), 100)
-		must(t, err)
 		follower.lists[se] = have
 		must(t, follower.save(have))
 		must(t, os.Chtimes(follower.cfg.Store.listPath(se), time.Time{}, time.Now().Add(-time.Minute)))
-		told := 0
-		follower.cfg.Report = func(e Event) { told++ }
-		if name == "too many entries" {
-			follower.cfg.MaxEntries = 2
-		}
-		if name == "a damaged difference" {
-			h := m.heads[se]
-			h.From = have.Checksum[:]
-			m.heads[se] = h
-		}
+		follower.cfg.Report = func(Event) { told++ }
+		spoil(follower, m)
 		if follower.pull() || (follower.pullTrouble == "") != (name == "an older content") || !bytes.Equal(follower.lists[se].Version, []byte("1")) {
 			t.Errorf("%s: it is taken over", name)
 		}
@@ -427,15 +402,13 @@ func TestAFollowerRefuses(t *testing.T) {
 		}
 	}
 	m := good()
-	h := m.heads[se]
-	h.Received = time.Now().Add(-time.Hour)
-	m.heads[se] = h
+	older(nil, m)
 	follower, _ := sharing(t, m, nil)
 	if !follower.pull() || follower.pullTrouble != "" {
 		t.Errorf("a good content is refused: %s", follower.pullTrouble)
 	}
-	if got := follower.received(se); got.Sub(h.Received).Abs() > time.Second {
-		t.Errorf("received at %s, want %s", got, h.Received)
+	if got, want := follower.received(se), m.heads[se].Received; got.Sub(want).Abs() > time.Second {
+		t.Errorf("received at %s, want %s", got, want)
 	}
 }
 
@@ -444,9 +417,8 @@ func TestAListOfThePredecessorIsNotShared(t *testing.T) {
 	for _, takenOver := range []bool{true, false} {
 		m := newMedium()
 		leader, _ := sharing(t, m, nil)
-		l, _, err := Apply(List{Name: se}, fullOf("1", 7, 8), 100)
-		must(t, err)
 		must(t, leader.acquire(t.Context()))
+		l := contentOf(t, "1", 7, 8)
 		l.TakenOver = takenOver
 		leader.lists[se] = l
 		leader.shareLists()
@@ -469,10 +441,7 @@ func TestTheDifferenceLeadsFromOneContentToTheOther(t *testing.T) {
 	}
 	for range 300 {
 		from, to := content(), content()
-		base, _, err := Apply(List{Name: se}, fullOf("1", from...), 1000)
-		must(t, err)
-		target, _, err := Apply(List{Name: se}, fullOf("2", to...), 1000)
-		must(t, err)
+		base, target := contentOf(t, "1", from...), contentOf(t, "2", to...)
 		raw := difference(base.Set, target.Set, 1<<20)
 		if raw == nil {
 			if len(from)+len(to) > 0 {
@@ -487,11 +456,7 @@ func TestTheDifferenceLeadsFromOneContentToTheOther(t *testing.T) {
 			t.Fatalf("from %v to %v: %v", from, to, err)
 		}
 	}
-	wide := prefixset.NewBuilder(0)
-	must(t, wide.Add(make([]byte, 8), 8))
-	narrow := prefixset.NewBuilder(0)
-	must(t, narrow.Add(make([]byte, 4), 4))
-	if difference(wide.Set(), narrow.Set(), 1<<20) != nil {
+	if difference(heldList(t, "x-8b", 0).Set, heldList(t, se, 0).Set, 1<<20) != nil {
 		t.Error("a difference of entries of several widths")
 	}
 }
@@ -506,15 +471,11 @@ func TestADifferenceWithAbsurdCountsIsRefused(t *testing.T) {
 		"both are 0 in 32 bits":           {32, 1 << 30, 1 << 27},
 		"a width beyond 31 bits":          {1<<32 - 4, 0, 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			var raw []byte
-			for _, n := range counts {
-				raw = binary.BigEndian.AppendUint32(raw, n)
-			}
-			if u, err := parseDifference(raw, Head{}); err == nil {
-				t.Errorf("%d removals and %d bytes of additions are taken over", u.Removals.Count, u.added())
-			}
-		})
+		raw, err := binary.Append(nil, binary.BigEndian, counts)
+		must(t, err)
+		if u, err := parseDifference(raw, Head{}); err == nil {
+			t.Errorf("%s: %d removals and %d bytes of additions are taken over", name, u.Removals.Count, u.added())
+		}
 	}
 }
 
@@ -524,8 +485,7 @@ func FuzzParseDifference(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 1, 2, 3, 4})
 	f.Add([]byte{0, 0, 0, 4, 255, 255, 255, 255, 0, 0, 0, 1})
 	f.Add([]byte{0, 0, 0, 4, 0, 0, 0, 0, 64, 0, 0, 0})
-	base, _, err := Apply(List{Name: se}, fullOf("1", 1, 2, 3), 1000)
-	must(f, err)
+	base := contentOf(f, "1", 1, 2, 3)
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		u, err := parseDifference(raw, Head{Version: []byte("2"), Checksum: make([]byte, 32)})
 		if err != nil {
@@ -540,8 +500,6 @@ func FuzzParseDifference(f *testing.F) {
 // A network file system that does not answer has no locks either. Only errors of this process pass for sure.
 func TestAFileSystemThatTimesOutIsNotWaitedFor(t *testing.T) {
 	for err, want := range map[error]bool{syscall.EMFILE: true, syscall.ENFILE: true, syscall.ETIMEDOUT: false, syscall.ENOLCK: false} {
-		if got := temporary(&os.PathError{Op: "open", Path: lockFile, Err: err}); got != want {
-			t.Errorf("%v: temporary: %t", err, got)
-		}
+		testkit.Equal(t, err, temporary(&os.PathError{Op: "open", Path: lockFile, Err: err}), want)
 	}
 }
