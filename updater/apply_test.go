@@ -3,11 +3,11 @@ package updater
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"io"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"testing/iotest"
 
@@ -55,18 +55,14 @@ type change struct {
 	result   []byte // what the checksum is made from, an entry for each
 }
 
-func (c change) update(width int) *Update {
-	sum := sha256.Sum256(entries(width, c.result...))
+func (c change) update() *Update {
+	sum := sha256.Sum256(entries(4, c.result...))
 	u := &Update{Version: []byte("new"), Partial: c.partial, Checksum: sum[:]}
 	if c.removals != nil {
-		var raw []byte
-		for _, index := range c.removals {
-			raw = binary.BigEndian.AppendUint32(raw, index)
-		}
-		u.Removals = Entries{Width: 4, Count: len(c.removals), Reader: bytes.NewReader(raw)}
+		u.Removals = indices(c.removals...)
 	}
 	if c.add != nil {
-		u.Additions = []Entries{{Width: width, Count: len(c.add), Reader: bytes.NewReader(entries(width, c.add...))}}
+		u.Additions = []Entries{{Width: 4, Count: len(c.add), Reader: bytes.NewReader(entries(4, c.add...))}}
 	}
 	return u
 }
@@ -74,10 +70,13 @@ func (c change) update(width int) *Update {
 var listNames = map[int]string{4: "se-4b", 8: "x-8b", 16: "x-16b", 32: "gc-32b"}
 
 func TestApplyRejects(t *testing.T) {
-	three := []byte{10, 20, 30}
+	const a, b, c, ab = "aaaa", "bbbb", "cccc", "aaaab"
+	three, ac, long := []byte{10, 20, 30}, []byte("ac"), strings.Repeat("b", 33)
 	broken := errors.New("broken")
+	short, unread := streamOf(b), Entries{Width: 5, Count: 1, Reader: iotest.ErrReader(broken)}
+	short.Count = 2
 	with := func(c change, alter func(*Update)) *Update {
-		u := c.update(4)
+		u := c.update()
 		alter(u)
 		return u
 	}
@@ -125,6 +124,19 @@ func TestApplyRejects(t *testing.T) {
 		{"fewer removals than counted", three, with(change{partial: true, removals: []uint32{0}, result: []byte{20, 30}}, func(u *Update) { u.Removals.Count = 2 }), ErrMalformed},
 		{"additions that cannot be read", three, with(change{add: three}, func(u *Update) { u.Additions[0].Reader = iotest.ErrReader(broken) }), broken},
 		{"removals that cannot be read", three, with(change{partial: true, removals: []uint32{0}}, func(u *Update) { u.Removals.Reader = iotest.ErrReader(broken) }), broken},
+		{"one entry too many in two streams", nil, updateTo(model{a, ab, b, "bbbbb", c}, false, Entries{}, streamOf(a, b, c), streamOf(ab, "bbbbb")), ErrMalformed},
+		{"an entry in two streams", ac, updateTo(model{a, b, c}, false, Entries{}, streamOf(a, b), streamOf(b, c)), ErrMalformed},
+		{"the first entry in two streams", ac, updateTo(model{a}, false, Entries{}, streamOf(a), streamOf(a)), ErrMalformed},
+		{"the last entry in two streams, another width between", ac, updateTo(model{a, ab, c}, false, Entries{}, streamOf(a, c), streamOf(ab), streamOf(c)), ErrMalformed},
+		{"an entry in two streams, added to a list", ac, updateTo(model{a, b, c}, true, Entries{}, streamOf(b), streamOf(b)), ErrMalformed},
+		{"an entry that is held, in the second stream", ac, updateTo(model{a, ab, c}, true, Entries{}, streamOf(ab), streamOf(c)), ErrMalformed},
+		{"an entry that is removed, in two streams", ac, updateTo(model{a, c}, true, indices(1), streamOf(c), streamOf(c)), ErrMalformed},
+		{"a stream that descends beside one that does not", ac, updateTo(model{a, b, c}, false, Entries{}, streamOf(a), streamOf(c, b)), ErrMalformed},
+		{"entries of three bytes", ac, updateTo(model{"aaa", b}, false, Entries{}, streamOf("aaa"), streamOf(b)), ErrMalformed},
+		{"entries of 33 bytes", ac, updateTo(model{a, long}, false, Entries{}, streamOf(a), streamOf(long)), ErrMalformed},
+		{"a stream that is shorter than it says", ac, updateTo(model{a, b}, false, Entries{}, streamOf(a), short), ErrMalformed},
+		{"a stream that cannot be read", ac, updateTo(model{a}, false, Entries{}, streamOf(a), unread), ErrMalformed},
+		{"a removal in a full update of two streams", ac, updateTo(model{a, ab}, false, indices(0), streamOf(a), streamOf(ab)), ErrMalformed},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

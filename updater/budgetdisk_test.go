@@ -7,16 +7,16 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func TestADamagedCountSpendsNothingBeforeTheNextDay(t *testing.T) {
 	for name, raw := range map[string]string{"empty": "", "cut": `{"day":"2000-01-01","spe`} {
-		inBubble(t, name, func(t *testing.T) {
-			dir := t.TempDir()
-			file := filepath.Join(dir, "budget.json")
-			must(t, os.WriteFile(file, []byte(raw), 0o600))
-			another := filepath.Join(t.TempDir(), "of another")
-			must(t, errors.Join(os.WriteFile(another, []byte("x"), 0o600), os.Symlink(another, file+damagedSuffix)))
+		inCount(t, name, func(t *testing.T, dir, file string) {
+			testkit.Write(t, dir, "budget.json", raw)
+			another := testkit.Write(t, t.TempDir(), "of another", "x")
+			must(t, os.Symlink(another, file+damagedSuffix))
 			for range 3 { // restarts
 				l, err := NewLedger(quick(openStore(t, dir)))
 				if _, statErr := os.Stat(file + damagedSuffix); statErr != nil && !errors.Is(err, ErrDamaged) {
@@ -32,112 +32,86 @@ func TestADamagedCountSpendsNothingBeforeTheNextDay(t *testing.T) {
 				if got := s.drain(t); got != 0 || l.Remaining(10, time.Now()) != 0 || !l.Hold(10, time.Now()).Active(time.Now()) {
 					t.Errorf("%d searches, %d left, %v", got, l.Remaining(10, time.Now()), l.Hold(10, time.Now()))
 				}
-				if n := len(s.told(LoadFailed)); n != 0 {
-					t.Errorf("told %d times what NewLedger has returned", n)
-				}
-				if n := len(s.told(BudgetSpent)); n != 1 {
-					t.Errorf("told %d times that it is spent", n)
-				}
+				testkit.Equal(t, "told what NewLedger has returned, and that it is spent", []int{len(s.told(LoadFailed)), len(s.told(BudgetSpent))}, []int{0, 1})
 			}
-			if kept, err := os.ReadFile(file + damagedSuffix); err != nil || string(kept) != raw {
-				t.Errorf("kept %q, %v", kept, err)
-			}
-			if text, err := os.ReadFile(another); err != nil || string(text) != "x" {
-				t.Errorf("a link in the place of the copy led to %q, %v", text, err)
-			}
+			testkit.Equal(t, "kept", testkit.Read(t, file+damagedSuffix), raw)
+			testkit.Equal(t, "where a link in the place of the copy led to", testkit.Read(t, another), "x")
 			time.Sleep(24 * time.Hour)
-			if got := newSpender(t, dir, 10).drain(t); got != 10 {
-				t.Errorf("the next day allows %d, want 10", got)
-			}
+			testkit.Equal(t, "the next day allows", newSpender(t, dir, 10).drain(t), 10)
 		})
 	}
-	inBubble(t, "and the disk hangs", func(t *testing.T) {
-		dir := t.TempDir()
-		must(t, os.WriteFile(filepath.Join(dir, "budget.json"), nil, 0o600))
+	inCount(t, "and the disk hangs", func(t *testing.T, dir, _ string) {
+		testkit.Write(t, dir, "budget.json", "")
 		store := quick(openStore(t, dir))
 		hung := make(chan struct{})
 		defer func() { close(hung); synctest.Wait() }() // so that nothing writes while the directory is removed
 		store.disk.SyncFile = func(*os.File) error { <-hung; return nil }
 		l, err := NewLedger(store)
-		if err == nil {
-			t.Error("no error")
+		if left := l.Remaining(10, time.Now()); err == nil || left != 0 {
+			t.Errorf("%d are left, %v", left, err)
 		}
-		if left := l.Remaining(10, time.Now()); left != 0 {
-			t.Errorf("%d are left", left)
-		}
-		if got := spenderOf(l, 10).drain(t); got != 0 {
-			t.Errorf("%d searches", got)
-		}
+		testkit.Equal(t, "searches", spenderOf(l, 10).drain(t), 0)
 		look, err := ReadLedger(store)
 		if err == nil || !look.Hold(10, time.Now()).Active(time.Now()) {
 			t.Errorf("who looks sees %v, %v", look.Hold(10, time.Now()), err)
 		}
 	})
-	inBubble(t, "while it runs", func(t *testing.T) {
-		dir := t.TempDir()
+	inCount(t, "while it runs", func(t *testing.T, dir, _ string) {
 		s := newSpender(t, dir, 10)
 		must(t, s.search(t))
-		must(t, os.WriteFile(filepath.Join(dir, "budget.json"), nil, 0o600))
-		if got := s.drain(t); got != 0 {
-			t.Errorf("%d searches", got)
-		}
+		testkit.Write(t, dir, "budget.json", "")
+		testkit.Equal(t, "searches", s.drain(t), 0)
 		if events := s.told(LoadFailed); len(events) != 1 || events[0].List != BudgetFile || !errors.Is(events[0].Err, ErrDamaged) {
 			t.Errorf("told %+v", events)
 		}
 	})
-	inBubble(t, "a link to nothing", func(t *testing.T) {
-		dir := t.TempDir()
-		must(t, os.Symlink(filepath.Join(dir, "none"), filepath.Join(dir, "budget.json")))
-		l, err := NewLedger(quick(openStore(t, dir)))
-		if !errors.Is(err, errUnknownCount) {
-			t.Errorf("got %v", err)
-		}
-		if got := spenderOf(l, 10).drain(t); got != 0 {
-			t.Errorf("%d searches", got)
-		}
+	inCount(t, "a link to nothing", func(t *testing.T, dir, file string) {
+		must(t, os.Symlink(filepath.Join(dir, "none"), file))
+		testkit.Equal(t, "searches", ofUnknownCount(t, dir).drain(t), 0)
 	})
 	for name, started := range map[string]bool{"not to be read for a moment": true, "not to be read at the start": false} {
-		inBubble(t, name, func(t *testing.T) {
-			dir := t.TempDir()
-			file := filepath.Join(dir, "budget.json")
-			s := newSpender(t, dir, 10)
+		inCount(t, name, func(t *testing.T, dir, file string) {
+			s, left := newSpender(t, dir, 10), 9
 			must(t, s.search(t))
 			must(t, errors.Join(s.ledger.Flush(), os.Rename(file, file+".away"), os.Symlink(file, file))) // a loop
-			left := 9
 			if !started {
-				l, err := NewLedger(quick(openStore(t, dir)))
-				if s = spenderOf(l, 10); !errors.Is(err, errUnknownCount) {
-					t.Errorf("got %v", err)
-				}
-				left = 0
+				s, left = ofUnknownCount(t, dir), 0
 			}
-			if got := s.drain(t); got != left {
-				t.Errorf("%d searches, want %d", got, left)
-			}
+			testkit.Equal(t, "searches", s.drain(t), left)
 			must(t, os.Rename(file+".away", file))
 			time.Sleep(lookAgainAfter)
-			if got := s.drain(t); got != 9-left {
-				t.Errorf("%d searches of a file that can be read again, want %d", got, 9-left)
-			}
+			testkit.Equal(t, "searches of a file that can be read again", s.drain(t), 9-left)
 			synctest.Wait() // for the write
-			if n := saved(t, dir); n != 10 {
-				t.Errorf("the file says %d, want 10", n)
-			}
+			testkit.Equal(t, "spent by the file", saved(t, dir), 10)
 		})
 	}
-	inBubble(t, "it is from yesterday", func(t *testing.T) {
-		dir := t.TempDir()
-		file := filepath.Join(dir, "budget.json")
-		must(t, os.WriteFile(file, nil, 0o600))
+	inCount(t, "it is from yesterday", func(t *testing.T, dir, file string) {
+		testkit.Write(t, dir, "budget.json", "")
 		must(t, os.Chtimes(file, time.Time{}, NextDay(time.Now()).AddDate(0, 0, -1).Add(-time.Second)))
 		l, err := NewLedger(quick(openStore(t, dir)))
 		if err == nil {
 			t.Error("no error")
 		}
-		if got := spenderOf(l, 10).drain(t); got != 10 {
-			t.Errorf("%d searches, want 10", got)
-		}
+		testkit.Equal(t, "searches", spenderOf(l, 10).drain(t), 10)
 	})
+}
+
+// inCount runs a test in a bubble with a folder and the path of its count.
+func inCount(t *testing.T, name string, test func(t *testing.T, dir, file string)) {
+	inBubble(t, name, func(t *testing.T) {
+		dir := t.TempDir()
+		test(t, dir, filepath.Join(dir, "budget.json"))
+	})
+}
+
+// ofUnknownCount returns a process that finds a count which it cannot read.
+func ofUnknownCount(t *testing.T, dir string) *spender {
+	t.Helper()
+	l, err := NewLedger(quick(openStore(t, dir)))
+	if !errors.Is(err, errUnknownCount) {
+		t.Errorf("got %v", err)
+	}
+	return spenderOf(l, 10)
 }
 
 func TestSearchesDoNotWaitForAHungDisk(t *testing.T) {
@@ -149,9 +123,7 @@ func TestSearchesDoNotWaitForAHungDisk(t *testing.T) {
 		s.ledger.store.disk.SyncFile = func(*os.File) error { <-hung; return nil }
 		begun := time.Now()
 		must(t, s.search(t))
-		if took := time.Since(begun); took != diskPatience {
-			t.Errorf("the first search took %s, want %s", took, diskPatience)
-		}
+		testkit.Equal(t, "the first search takes", time.Since(begun), diskPatience)
 		begun = time.Now()
 		if got := 2 + s.drain(t); got != 10 || time.Since(begun) != 0 {
 			t.Errorf("%d searches in %s, want the budget at once", got, time.Since(begun))
@@ -164,13 +136,9 @@ func TestSearchesDoNotWaitForAHungDisk(t *testing.T) {
 		}
 		close(hung)
 		synctest.Wait()
-		if n := len(s.told(Stored)); n != 1 {
-			t.Errorf("told %d times that the disk works again", n)
-		}
+		testkit.Equal(t, "told that the disk works again", len(s.told(Stored)), 1)
 		must(t, s.ledger.Flush())
-		if n := saved(t, dir); n != 10 {
-			t.Errorf("the file says %d, want 10", n)
-		}
+		testkit.Equal(t, "spent by the file", saved(t, dir), 10)
 	})
 }
 
@@ -209,13 +177,9 @@ func TestADiskThatHangsOverMidnight(t *testing.T) {
 		}
 		close(hung)
 		synctest.Wait()
-		if got := s.drain(t); got != 4 {
-			t.Errorf("%d more searches of the new day, want 4", got)
-		}
+		testkit.Equal(t, "more searches of the new day", s.drain(t), 4)
 		must(t, s.ledger.Flush())
-		if n := saved(t, dir); n != 10 {
-			t.Errorf("the file says %d, want 10", n)
-		}
+		testkit.Equal(t, "spent by the file", saved(t, dir), 10)
 	})
 }
 
@@ -225,20 +189,14 @@ func TestAnotherProcessThatKeepsTheLock(t *testing.T) {
 		unlock, err := openStore(t, dir).lockDocument("budget.json")
 		must(t, err)
 		s := newSpender(t, dir, 10)
-		if got := s.drain(t); got != 10 {
-			t.Errorf("%d searches, want 10", got)
-		}
+		testkit.Equal(t, "searches", s.drain(t), 10)
 		synctest.Wait() // for the report
-		if n := len(s.told(StoreFailed)); n != 1 {
-			t.Errorf("told %d times", n)
-		}
+		testkit.Equal(t, "told", len(s.told(StoreFailed)), 1)
 		unlock()
 		time.Sleep(lookAgainAfter)
 		s.drain(t)
 		synctest.Wait() // for the write
-		if n := saved(t, dir); n != 10 {
-			t.Errorf("later the file says %d, want 10", n)
-		}
+		testkit.Equal(t, "spent by the file later", saved(t, dir), 10)
 	})
 }
 
@@ -276,9 +234,7 @@ func TestADiskThatCannotBeWrittenIsToldOfByUses(t *testing.T) {
 		s.ledger.noteUses()
 		synctest.Wait()
 		s.drain(t)
-		if n := len(s.told(StoreFailed)); n != 1 {
-			t.Errorf("told %d times", n)
-		}
+		testkit.Equal(t, "told", len(s.told(StoreFailed)), 1)
 	})
 }
 
@@ -290,13 +246,8 @@ func TestABudgetSurvivesAFolderThatCannotBeWritten(t *testing.T) {
 		for range 5 {
 			must(t, first.search(t))
 		}
-		if n := len(first.told(StoreFailed)); n != 1 {
-			t.Errorf("told %d times that the folder cannot be written", n)
-		}
 		second := newSpender(t, store.dir, 1000)
-		if n := second.ledger.Spent(time.Now()); n != 10 {
-			t.Errorf("after a crash %d are spent, want 10", n)
-		}
+		testkit.Equal(t, "spent after a crash", second.ledger.Spent(time.Now()), 10)
 		sent := 5
 		for range 10 {
 			sent += second.drain(t) + first.drain(t)
@@ -304,9 +255,7 @@ func TestABudgetSurvivesAFolderThatCannotBeWritten(t *testing.T) {
 		if sent > 1000 || sent < 990 {
 			t.Errorf("%d were sent by both, want the budget", sent)
 		}
-		if n := len(first.told(StoreFailed)) + len(second.told(StoreFailed)); n != 2 {
-			t.Errorf("told %d times that the folder cannot be written, want once in each process", n)
-		}
+		testkit.Equal(t, "told by each that the folder cannot be written", []int{len(first.told(StoreFailed)), len(second.told(StoreFailed))}, []int{1, 1})
 	})
 }
 
@@ -327,12 +276,8 @@ func TestAFileThatMayNotBeReadIsNotTakenForNone(t *testing.T) {
 	if !errors.Is(err, errUnknownCount) {
 		t.Errorf("the count: %v", err)
 	}
-	if n := spenderOf(l, 1000).drain(t); n != 0 {
-		t.Errorf("%d are sent", n)
-	}
-	if n := saved(t, store.dir); n != 1000 {
-		t.Errorf("then %d are spent, want all", n)
-	}
+	testkit.Equal(t, "sent", spenderOf(l, 1000).drain(t), 0)
+	testkit.Equal(t, "spent then: all", saved(t, store.dir), 1000)
 }
 
 // As one on a bad sector, which stays unreadable. It is replaced when the day of its count has ended.
@@ -345,21 +290,12 @@ func TestACountThatCanNeverBeReadEndsWithItsDay(t *testing.T) {
 	file := filepath.Join(dir, "budget.json")
 	must(t, os.Symlink(unreadable, file))
 	now := time.Now()
-	l, err := NewLedger(quick(openStore(t, dir)))
-	if !errors.Is(err, errUnknownCount) {
-		t.Fatalf("got %v", err)
-	}
-	l.clock = func() time.Time { return now }
-	s := spenderOf(l, 10)
-	if n := s.drain(t); n != 0 {
-		t.Errorf("%d searches of an unknown count", n)
-	}
-	l.clock = func() time.Time { return now.AddDate(0, 0, 2) } // it may be tomorrow by now
-	must(t, s.search(t))
-	must(t, l.Flush())
-	raw, err := os.ReadFile(file)
-	must(t, err)
-	if days, err := parseBudget(raw); err != nil || days.spent() != 1 {
+	s := ofUnknownCount(t, dir)
+	s.ledger.clock = func() time.Time { return now }
+	testkit.Equal(t, "searches of an unknown count", s.drain(t), 0)
+	s.ledger.clock = func() time.Time { return now.AddDate(0, 0, 2) } // it may be tomorrow by now
+	must(t, errors.Join(s.search(t), s.ledger.Flush()))
+	if days, err := parseBudget([]byte(testkit.Read(t, file))); err != nil || days.spent() != 1 {
 		t.Errorf("the file says %+v, %v", days, err)
 	}
 }

@@ -3,6 +3,7 @@ package updater
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -40,10 +42,8 @@ func lattice[T any](t *testing.T, copies func(chance *rand.Rand) []T, join func(
 	t.Helper()
 	same := func(seed int, law string, a, b T) {
 		one, err := json.Marshal(a)
-		must(t, err)
-		other, err := json.Marshal(b)
-		must(t, err)
-		if !bytes.Equal(one, other) {
+		other, otherErr := json.Marshal(b)
+		if must(t, errors.Join(err, otherErr)); !bytes.Equal(one, other) {
 			t.Fatalf("history %d: the join is not %s:\n%s\n%s", seed, law, one, other)
 		}
 	}
@@ -126,11 +126,7 @@ type copyOfCount struct {
 }
 
 func (c copyOfCount) join(other copyOfCount) copyOfCount {
-	heard := maps.Clone(c.heard)
-	for w, n := range other.heard {
-		heard[w] = max(heard[w], n)
-	}
-	return copyOfCount{c.days.join(other.days), heard}
+	return copyOfCount{c.days.join(other.days), joined(c.heard, other.heard, func(a, b int) int { return max(a, b) })}
 }
 
 // countModel is the model: all on one date, or the clock would forgive.
@@ -149,9 +145,6 @@ type countModel struct {
 
 func newCountModel(chance *rand.Rand) *countModel {
 	m := &countModel{chance: chance, now: time.Date(2026, 11, 20, 12, 0, 0, 0, time.Local)}
-	for i := range m.media {
-		m.media[i] = copyOfCount{heard: make(map[string]int)}
-	}
 	for i := range m.names {
 		m.start(i)
 	}
@@ -187,7 +180,7 @@ func (m *countModel) step() {
 	case 1: // a step of the clock, within the date
 		m.now = time.Date(2026, 11, 20, m.chance.IntN(24), 0, 0, 0, time.Local)
 	case 2: // a medium brings back an old copy
-		m.media[m.chance.IntN(2)] = copyOfCount{heard: make(map[string]int)}
+		m.media[m.chance.IntN(2)] = copyOfCount{}
 	case 3, 4, 5: // searches, on one medium before they are sent, or in memory where none can be reached
 		n := 1 + m.chance.IntN(5)
 		m.own[i] += n
@@ -439,10 +432,7 @@ func (m *clockModel) answer(p *modelProcess) {
 // Who writes a medium may name other writers and lists in each copy. What is known does not grow past a bound, with which
 // it can still be read from its file.
 func TestCopiesThatNameEverMoreTakeNoMemory(t *testing.T) {
-	l, err := NewLedger(nil)
-	must(t, err)
-	s, err := NewSchedule(nil)
-	must(t, err)
+	l, s := newLedger(t, nil), newScheduleOf(t, nil)
 	day, long := dateOf(time.Now()), strings.Repeat("x", 100_000)
 	for i := range 100 {
 		name := fmt.Sprint(long, i)
@@ -467,19 +457,15 @@ func TestWhatAFullDocumentSaysOutlivesARestart(t *testing.T) {
 		day, until := dateOf(time.Now()), time.Now().Add(time.Hour)
 		full := func(size int) string { return strings.Repeat("x", maxJoined-size-20) }
 		size := func(value any) int { raw, err := json.Marshal(value); must(t, err); return len(raw) }
-		l, err := NewLedger(store)
-		must(t, err)
+		l := newLedger(t, store)
 		copyOf := func(name string) budgetDays {
 			return budgetDays{Day: day, Spent: map[string]int{day: 5}, Parts: map[string]map[string]part{day: {name: {Change: 1, Spent: 1}}}}
 		}
 		l.mu.Lock()
 		l.meet(copyOf(full(size(copyOf("")))), inShared)
 		l.mu.Unlock()
-		must(t, spenderOf(l, 100).search(t))
-		must(t, l.Flush())
-		if n := saved(t, store.dir); n != 6 {
-			t.Errorf("%d are spent, want 6", n)
-		}
+		must(t, errors.Join(spenderOf(l, 100).search(t), l.Flush()))
+		testkit.Equal(t, "spent", saved(t, store.dir), 6)
 		s := ownedSchedule(t, store.dir)
 		s.mu.Lock()
 		other := scheduleState{clockSet: clockSet{Lists: map[string]ListClock{"": {}}}}

@@ -86,11 +86,7 @@ func (m *worldModel) start(i int) {
 	w := &modelWriter{view: &view{medium: m.shared}, store: quick(openStore(m.t, m.dirs[i]))}
 	w.store.boot = func() (string, time.Duration) { return "boot", time.Since(m.begun) }
 	w.store.Share(w.view)
-	var err error
-	w.schedule = newScheduleOf(m.t, w.store)
-	w.schedule.random = func() float64 { return 0 }
-	w.ledger, err = NewLedger(w.store)
-	must(m.t, err)
+	w.schedule, w.ledger = newScheduleOf(m.t, w.store), newLedger(m.t, w.store)
 	rules := SearchRules{Backoff: Strict, Published: true, FirstContact: func() time.Duration { return 0 }}
 	w.search = w.ledger.Limit(Pace(modelServer{m, w}, w.schedule, rules, func(Event) {}), modelBudget, func(Event) {})
 	m.writers[i] = w

@@ -24,14 +24,12 @@ func FuzzApply(f *testing.F) {
 	f.Add([]byte("aaaabbbb"), []byte(nil), []byte("aaaabbbbbccccc"), byte(1), false)
 	f.Fuzz(func(t *testing.T, old, removed, added []byte, cut byte, partial bool) {
 		held := newModel(pieces(old, 4))
-		u := &Update{Version: []byte("new"), Partial: partial}
 		var kept model
+		var indexes []uint32
 		if partial {
-			var all []uint32
 			for _, i := range removed {
-				all = append(all, uint32(i))
+				indexes = append(indexes, uint32(i))
 			}
-			u.Removals = indices(all...)
 			for i, e := range held {
 				if !bytes.Contains(removed, []byte{byte(i)}) || i > 255 {
 					kept = append(kept, e)
@@ -40,15 +38,15 @@ func FuzzApply(f *testing.F) {
 		}
 		split := min(int(cut), len(added))
 		var all []string
+		var streams []Entries
 		for i, part := range [][]byte{added[:split], added[split:]} {
 			if entries := pieces(part, 4+i); len(entries) > 0 {
-				u.Additions = append(u.Additions, streamOf(entries...))
+				streams = append(streams, streamOf(entries...))
 				all = append(all, entries...)
 			}
 		}
 		want := newModel(append(slices.Clone(kept), all...))
-		sum := want.checksum()
-		u.Checksum = sum[:]
+		u := updateTo(want, partial, indices(indexes...), streams...)
 		l, changed, err := Apply(held.list(t), u, 1000)
 		switch {
 		case err == nil:
