@@ -160,3 +160,30 @@ func TestClientsAreToldByTheirAddress(t *testing.T) {
 		watched().Heard(none, SignOf("dns.google."))
 	}
 }
+
+func BenchmarkHeard(b *testing.B) {
+	block := watched()
+	for kind, qname := range map[string]string{"ordinary": "www.static.example.com.", "likeness": "mail.google.com.", "resolver": "dns.google."} {
+		b.Run(kind, func(b *testing.B) {
+			alone(b)
+			from := clientAt(1)
+			b.ReportAllocs()
+			for b.Loop() {
+				block.Heard(from, SignOf(qname))
+			}
+		})
+	}
+}
+
+// BenchmarkSweep is what happens once a minute, with 10,000 clients that have all asked.
+func BenchmarkSweep(b *testing.B) {
+	d, block := alone(b).devices, watched()
+	for n := 1; b.Loop(); n++ {
+		b.StopTimer()
+		for i := range 10_000 {
+			block.Heard(clientAt(i), SignOf("www.example.com."))
+		}
+		b.StartTimer()
+		d.sweep(everyZone, d.began.Add(time.Duration(n)*time.Minute))
+	}
+}
