@@ -1,7 +1,6 @@
 package status
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -63,12 +62,9 @@ func TestTheDayCountsHowThreatsWereStopped(t *testing.T) {
 	r.Unconfirmed(now.Add(-2 * time.Hour))
 	r.Unconfirmed(now.Add(-13 * time.Hour)) // yesterday
 	d := r.Day(20, now)
-	if d.Threats != (Threats{InTime: 2, Unconfirmed: 2, Second: 2}) || d.Blocked != 4 {
-		t.Errorf("%+v", d)
-	}
-	if got, want := d.InWords(), "2 confirmed in time; 2 passed because they could not be confirmed; 2 blocked on the second query"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
+	testkit.Equal(t, "threats", d.Threats, Threats{InTime: 2, Unconfirmed: 2, Second: 2})
+	testkit.Equal(t, "blocked", d.Blocked, 4)
+	testkit.Equal(t, "words", d.InWords(), "2 confirmed in time; 2 passed because they could not be confirmed; 2 blocked on the second query")
 }
 
 func TestStatusSaysWhatWasListedTooLate(t *testing.T) {
@@ -77,24 +73,18 @@ func TestStatusSaysWhatWasListedTooLate(t *testing.T) {
 	for i := range 5 {
 		r.Late = append(r.Late, Late{Name: fmt.Sprintf("n%d.example", i), Client: "192.168.1.20", Devices: 1, Asked: now.Add(-10 * time.Minute), Listed: now, Threat: "phishing"})
 	}
-	var text bytes.Buffer
-	(&Printer{W: &text}).Short(&r)
-	testkit.WantParts(t, text.String(), "Threats  0 confirmed in time; 1 passed because it could not be confirmed; 0 blocked on the second query\n",
+	short := printed(&r, (*Printer).Short)
+	testkit.WantParts(t, short, "Threats  0 confirmed in time; 1 passed because it could not be confirmed; 0 blocked on the second query\n",
 		"Late     192.168.1.20 asked for n0.example at 10:04, listed as phishing at 10:14\n", "n2.example")
-	testkit.WantNone(t, text.String(), "n3.example")
-	text.Reset()
-	(&Printer{W: &text}).Long(&r)
-	testkit.Equal(t, "late names", strings.Count(text.String(), "  Late     "), 5)
+	testkit.WantNone(t, short, "n3.example") // no more than three
+	testkit.Equal(t, "late names", strings.Count(printed(&r, (*Printer).Long), "  Late     "), 5)
 }
 
 func TestSearchesCostMoney(t *testing.T) {
 	s := Service{Title: "Web Risk", Spent: 12, Budget: 200, Left: 188, Paid: true}
-	if got, want := s.Cost(), "Today 12 searches, 0.60 US-$ of at most 10.00"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-	if s.Paid = false; s.Cost() != "" {
-		t.Errorf("a service that is free: %q", s.Cost())
-	}
+	testkit.Equal(t, "cost", s.Cost(), "Today 12 searches, 0.60 US-$ of at most 10.00")
+	s.Paid = false
+	testkit.Equal(t, "of a service that is free", s.Cost(), "")
 	for n, want := range map[int]string{0: "0.00", 1: "0.05", 20: "1.00", 1_000_000_000: "50000000.00"} {
 		testkit.Equal(t, n, Dollars(n), want)
 	}
@@ -229,30 +219,26 @@ func TestADayCountsFromMidnight(t *testing.T) {
 	var r Recent
 	day := time.Date(2026, 11, 22, 22, 30, 0, 0, time.Local)
 	r.Blocked(Blocked{Name: "a.example"}, day)
-	if d := r.Day(10, day); d.Blocked != 1 || d.Checked != 10 || d.Hours[23] != (Pair{10, 1}) {
-		t.Errorf("%+v", d)
+	want := func(checked int64, at time.Time, day, hour, before Pair) {
+		t.Helper()
+		d := r.Day(checked, at)
+		testkit.Equal(t, at, []Pair{{d.Checked, d.Blocked}, d.Hours[23], d.Hours[21]}, []Pair{day, hour, before})
 	}
-	next := day.Add(2 * time.Hour)
+	want(10, day, Pair{10, 1}, Pair{10, 1}, Pair{})
+	next := day.Add(2 * time.Hour) // after midnight
 	r.Blocked(Blocked{Name: "a.example"}, next)
-	if d := r.Day(15, next); d.Blocked != 1 || d.Checked != 5 || d.Hours[23] != (Pair{5, 1}) || d.Hours[21] != (Pair{10, 1}) {
-		t.Errorf("After midnight %+v", d)
-	}
-	if d := r.Day(15, day.Add(48*time.Hour)); d.Blocked != 0 || d.Checked != 0 {
-		t.Errorf("Two days later %+v", d)
-	}
+	want(15, next, Pair{5, 1}, Pair{5, 1}, Pair{10, 1})
+	want(15, day.Add(48*time.Hour), Pair{}, Pair{}, Pair{})
 	r.Day(1<<31-1, day.Add(72*time.Hour))
-	if d := r.Day(1<<31+1, day.Add(96*time.Hour)); d.Checked != 2 {
-		t.Errorf("After more names than 32 bits have %+v", d)
-	}
+	want(1<<31+1, day.Add(96*time.Hour), Pair{2, 0}, Pair{2, 0}, Pair{}) // after more names than 32 bits have
 }
 
 // A day may have 25 hours, and all of them are today's.
 func TestTheDayOnWhichClocksAreSetBackIsWhole(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	testkit.Must(t, err)
-	local := time.Local
+	defer func(old *time.Location) { time.Local = old }(time.Local)
 	time.Local = berlin
-	t.Cleanup(func() { time.Local = local })
 	var r Recent
 	first, last := time.Date(2026, 10, 25, 0, 30, 0, 0, berlin), time.Date(2026, 10, 25, 23, 30, 0, 0, berlin)
 	r.Blocked(Blocked{Name: "a.example"}, first)

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -100,20 +99,11 @@ func TestJudge(t *testing.T) {
 		{"its protocol has ended", func(r *Report) { r.Services[0].Ending, r.Services[0].Ended = "It has ended", true }, InPart, part, "It has ended."},
 		{"clients are led away", func(r *Report) { r.Blocks[0].Led = true }, Protected, full, "keep_clients off: resolver.arpa is forwarded"},
 		{"no list yet", func(r *Report) {
-			r.Services[0].Lists = []List{{Name: "se-4b"}}
-			r.Services[0].Fetch = Hold{}
-			r.Blocks[0].Own = nil
+			r.Services[0].Lists, r.Services[0].Fetch, r.Blocks[0].Own = []List{{Name: "se-4b"}}, Hold{}, nil
 		}, NotProtected, "NOT protected: no list of Safe Browsing v5 is in force", "Wait a minute"},
-		{"all lists are empty", func(r *Report) {
-			for i := range r.Services[0].Lists {
-				r.Services[0].Lists[i].Entries = 0
-			}
-		}, NotProtected, "NOT protected: the lists of Safe Browsing v5 are empty", "For now the server block for . blocks only the 2 names of its own lists."},
+		{"all lists are empty", func(r *Report) { r.Services[0].Lists[0].Entries = 0 }, NotProtected, "NOT protected: the lists of Safe Browsing v5 are empty", "For now the server block for . blocks only the 2 names of its own lists."},
 		{"all lists are empty, and own lists have many names", func(r *Report) {
-			for i := range r.Services[0].Lists {
-				r.Services[0].Lists[i].Entries = 0
-			}
-			r.Blocks[0].Own[0].Entries = 5000
+			r.Services[0].Lists[0].Entries, r.Blocks[0].Own[0].Entries = 0, 5000
 		}, InPart, "Protected in part, by own lists", "The lists of Safe Browsing v5 are empty: it blocks nothing."},
 		{"the key is wrong", func(r *Report) {
 			r.Services[0].Lists = []List{{Name: "se-4b"}, {Name: "mw-4b"}}
@@ -135,18 +125,16 @@ func TestJudge(t *testing.T) {
 				where = append(where, c.String())
 			}
 		}
-		if r.State != tc.state || r.Headline != tc.headline || !strings.Contains(strings.Join(where, "\n"), testkit.LocalTimes(tc.says)) {
-			t.Errorf("%s: Expected %v %q and a sentence with %q, got %v %q %q", tc.name, tc.state, tc.headline, tc.says, r.State, r.Headline, where)
-		}
+		testkit.Equal(t, tc.name, r.State, tc.state)
+		testkit.Equal(t, tc.name, r.Headline, tc.headline)
+		testkit.WantParts(t, strings.Join(where, "\n"), testkit.LocalTimes(tc.says))
 	}
 }
 
 func TestListsSayWhatCannotBeUsed(t *testing.T) {
 	r := healthy()
 	r.Blocks[0].Own[0].Trouble, r.Blocks[0].Own[0].Nothing = "the server answered status 503", "is empty"
-	var text strings.Builder
-	(&Printer{W: &text}).Lists(&r)
-	testkit.WantParts(t, text.String(), "  cannot be used: the server answered status 503\n", "  blocks nothing: it is empty\n")
+	testkit.WantParts(t, printed(&r, (*Printer).Lists), "  cannot be used: the server answered status 503\n", "  blocks nothing: it is empty\n")
 }
 
 func TestAReportIsTheSameAfterJSON(t *testing.T) {
@@ -156,27 +144,26 @@ func TestAReportIsTheSameAfterJSON(t *testing.T) {
 	testkit.Must(t, err)
 	var got Report
 	testkit.Must(t, json.Unmarshal(text, &got))
-	var want, have strings.Builder
-	(&Printer{W: &want, Tool: "x"}).Long(&r)
-	(&Printer{W: &have, Tool: "x"}).Long(&got)
-	if want.String() != have.String() || !strings.Contains(have.String(), "a.example") {
-		t.Errorf("%s\nwant\n%s", have.String(), want.String())
-	}
+	testkit.Equal(t, "text", printed(&got, (*Printer).Long), printed(&r, (*Printer).Long))
+	testkit.WantParts(t, printed(&got, (*Printer).Long), "a.example")
+}
+
+// printed is what is printed of a report, without colours.
+func printed(r *Report, print func(*Printer, *Report)) string {
+	var b strings.Builder
+	print(&Printer{W: &b, Tool: "safebrowsing"}, r)
+	return b.String()
 }
 
 func TestTextIsSafeForATerminalAndColouredOnOneOnly(t *testing.T) {
 	r := healthy()
 	r.Names = []Blocked{{Name: "a\x1b[2J$(reboot).example", List: "se-4b", Last: now}}
-	var text, coloured strings.Builder
-	(&Printer{W: &text, Tool: "safebrowsing"}).Short(&r)
-	(&Printer{W: &coloured, Tool: "safebrowsing", Colour: true}).Short(&r)
-	if got := text.String(); strings.Contains(got, "\x1b") || !strings.Contains(got, "a%1B[2J") || strings.Contains(got, "allow -for") || strings.Contains(got, "safebrowsing why") {
-		t.Errorf("%q", got)
+	text, coloured := printed(&r, (*Printer).Short), printed(&r, func(p *Printer, r *Report) { p.Colour = true; p.Short(r) })
+	testkit.WantNone(t, text, "\x1b", "allow -for", "safebrowsing why")
+	testkit.WantParts(t, text, "a%1B[2J", "3 phishing, 0 malware (fetched 1h0m ago); 2 on your own lists")
+	if !strings.HasPrefix(coloured, "\x1b[32;1mProtected by") || strings.Contains(coloured, "\x1b[2J") {
+		t.Errorf("%q", coloured)
 	}
-	if got := coloured.String(); !strings.HasPrefix(got, "\x1b[32;1mProtected by") || strings.Contains(got, "\x1b[2J") {
-		t.Errorf("%q", got)
-	}
-	testkit.WantParts(t, text.String(), "3 phishing, 0 malware (fetched 1h0m ago); 2 on your own lists")
 }
 
 // fixed is a source whose report does not change.
@@ -186,6 +173,11 @@ func (f fixed) Report() Report { return f.report }
 
 func (f fixed) Why(h lookup.Host) Why {
 	return Why{Answers: []Answer{{Zones: ".", Verdict: VerdictBlocked, Text: h.String() + " is blocked", Note: "<b>list</b>"}}}
+}
+
+// pageOf is the page of a report.
+func pageOf(r Report) string {
+	return request(handler(fixed{r}), "GET", "127.0.0.1", "/").Body.String()
 }
 
 func request(h http.Handler, method, host, target string) *httptest.ResponseRecorder {
@@ -270,39 +262,31 @@ func TestABlockedNameHasWhyCountAndACommand(t *testing.T) {
 		{Name: "a\u202eb.example&x=1", List: "mw-4b", N: 1, Last: now},
 	}
 	r.Services[0].Costly = []Costly{{"`reboot`.example", 3}, {"dear.example", 2}}
-	page := func() string { return request(handler(fixed{r}), "GET", "127.0.0.1", "/").Body.String() }
-	got := page()
+	got := pageOf(r)
 	testkit.WantParts(t, got,
 		`<a href="/?host=`+long+`#ask" title="Why?">`+long, "<code>sudo safebrowsing allow -for 1h "+long+"</code>", "1,234×<br><span class=\"soft\">since 11:00 UTC", "an alias of evil.example",
 		`href="/?host=%24%28reboot%29.example#ask"`, "%26x%3d1#ask", "<code>sudo safebrowsing allow -for 1h dear.example</code>")
 	testkit.WantNone(t, got, "1h $", "1h `", "\u202e", "Asked by")
-	if r.Names[1].Client = "192.0.2.7"; !strings.Contains(page(), "Asked by") || !strings.Contains(page(), "192.0.2.7") {
-		t.Error("Expected who asked, where names are logged")
-	}
-	if r.Named = false; strings.Contains(page(), "shop.example") {
-		t.Error("Expected no names where the Corefile does not show them")
-	}
+	r.Names[1].Client = "192.0.2.7" // where names are logged
+	testkit.WantParts(t, pageOf(r), "Asked by", "192.0.2.7")
+	r.Named = false // the Corefile does not show them
+	testkit.WantNone(t, pageOf(r), "shop.example")
 	for r.Named = true; len(r.Names) <= maxShown; {
 		r.Names = append(r.Names, Blocked{Name: fmt.Sprintf("n%d.example", len(r.Names)), Last: now})
 	}
-	if got := page(); !strings.Contains(got, "n99.example") || strings.Contains(got, "n100.example") {
-		t.Error("Expected the last 100 names")
-	}
+	testkit.WantParts(t, pageOf(r), "n99.example")
+	testkit.WantNone(t, pageOf(r), "n100.example")
 }
 
 // Devices that may not be protected are told where people look first, and what came from a network is escaped.
 func TestDevicesThatLeftAreTold(t *testing.T) {
 	r := healthy()
 	shown := func() (page, short, long string) {
-		var s, l strings.Builder
-		(&Printer{W: &s, Tool: "x"}).Short(&r)
-		(&Printer{W: &l, Tool: "x"}).Long(&r)
-		return request(handler(fixed{r}), "GET", "127.0.0.1", "/").Body.String(), s.String(), l.String()
+		return pageOf(r), printed(&r, (*Printer).Short), printed(&r, (*Printer).Long)
 	}
 	page, short, long := shown()
-	if strings.Contains(page, "use other resolvers") || strings.Contains(short+long, "Devices") {
-		t.Errorf("Expected nothing about devices, got %s\n%s", page, long)
-	}
+	testkit.WantNone(t, page, "use other resolvers")
+	testkit.WantNone(t, short+long, "Devices")
 	r.Devices = Devices{Left: 1, Also: 2, Told: []Device{
 		{Client: "192.168.1.20", Resolver: "dns.google", Asked: 40, Last: now, Since: now.Add(-2 * time.Hour), Left: true},
 		{Client: "<script>\u202e\x1b[2J", Resolver: "dns.quad9.net", Asked: 1, Last: now, Since: now},
@@ -313,15 +297,16 @@ func TestDevicesThatLeftAreTold(t *testing.T) {
 	testkit.WantParts(t, page, sum+".</p>", "<li>"+left+"</li>", "&lt;script&gt;", also)
 	testkit.WantParts(t, short, "  Devices  "+sum, left)
 	testkit.WantParts(t, long, "  Devices  "+sum, left, also)
-	if strings.Contains(short, also) || strings.Contains(page, "<script") || strings.ContainsAny(page+short+long, "\u202e\x1b") || strings.Count(long, sum) != 1 {
-		t.Errorf("%s\n%s\n%s", page, short, long)
-	}
+	testkit.WantNone(t, short, also)
+	testkit.WantNone(t, page, "<script")
+	testkit.WantNone(t, page+short+long, "\u202e", "\x1b")
+	testkit.Equal(t, "said", strings.Count(long, sum), 1)
 	r.Devices = Devices{Also: 1}
 	page, short, long = shown()
 	const too = "1 device asks for public encrypted resolvers, and for other names, too"
-	if strings.Contains(short, "Devices") || !strings.Contains(long, "  Devices  "+too) || !strings.Contains(page, "<p>"+too+".</p>") {
-		t.Errorf("%s\n%s\n%s", page, short, long)
-	}
+	testkit.WantNone(t, short, "Devices")
+	testkit.WantParts(t, long, "  Devices  "+too)
+	testkit.WantParts(t, page, "<p>"+too+".</p>")
 }
 
 func TestDevicesInWords(t *testing.T) {
@@ -343,9 +328,7 @@ func TestDevicesInWords(t *testing.T) {
 		d.BackAfter(now): "A device, which asked for dns.google only, asks for other names again, after 4h0m",
 		d.Forgotten():    "A device, which asked for dns.google only, asks for nothing any more since 2026-11-22T11:00:00Z",
 	} {
-		if want = testkit.LocalTimes(want); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
+		testkit.Equal(t, "device", got, testkit.LocalTimes(want))
 	}
 }
 
@@ -358,24 +341,20 @@ func TestOneCauseIsSaidOnce(t *testing.T) {
 		r.Services[0].Lists[i].InForce = false
 	}
 	r.Judge()
-	if all := fmt.Sprint(r.Causes, r.Notes); strings.Count(all, why.Why) != 1 {
-		t.Errorf("Expected the cause once in %s", all)
+	body := pageOf(r)
+	for _, text := range []string{fmt.Sprint(r.Causes, r.Notes), body} {
+		testkit.Equal(t, "times in "+text, strings.Count(text, why.Why), 1)
 	}
-	body := request(handler(fixed{r}), "GET", "127.0.0.1", "/").Body.String()
-	if strings.Count(body, why.Why) != 1 || strings.Contains(body, "confirmed at once") {
-		t.Errorf("Expected the cause once in\n%s", body)
-	}
-	if want := "Until " + clock(why.Until, now) + "."; !strings.Contains(body, want) {
-		t.Errorf("Expected %q in\n%s", want, body)
-	}
+	testkit.WantNone(t, body, "confirmed at once")
+	testkit.WantParts(t, body, "Until "+clock(why.Until, now)+".")
 }
 
 func TestThePageHasTheDayAndItsLine(t *testing.T) {
 	r := healthy()
 	r.Today = Day{Checked: 12400, Blocked: 31}
-	testkit.WantNone(t, request(handler(fixed{r}), "GET", "127.0.0.1", "/").Body.String(), "<svg")
+	testkit.WantNone(t, pageOf(r), "<svg")
 	r.Today.Hours[22], r.Today.Hours[23] = Pair{12000, 30}, Pair{400, 1}
-	body := request(handler(fixed{r}), "GET", "127.0.0.1", "/").Body.String()
+	body := pageOf(r)
 	testkit.WantParts(t, body,
 		"<strong>31</strong> of 12,400 questions blocked", `<polyline points="10,40.0 `, " 450,2.0 470,38.7\"/>",
 		"12,400 questions, at most 12,000 in an hour, and 31 blocked, at most 30 in an hour", ": 30 of 12,000 questions blocked</title>", `y="48" width="17" height="24"`)
@@ -413,10 +392,8 @@ func TestStatusJSONIsTheReport(t *testing.T) {
 }
 
 func TestTimesOfThePageAreLocalAndUTC(t *testing.T) {
-	berlin := time.FixedZone("CET", 3600)
-	old := time.Local
-	time.Local = berlin
-	defer func() { time.Local = old }()
+	defer func(old *time.Location) { time.Local = old }(time.Local)
+	time.Local = time.FixedZone("CET", 3600)
 	for at, want := range map[time.Time]string{
 		now:                      "13:00 CET (12:00 UTC)",
 		now.Add(-13 * time.Hour): "00:00 CET (23:00 UTC)",
@@ -424,9 +401,8 @@ func TestTimesOfThePageAreLocalAndUTC(t *testing.T) {
 	} {
 		testkit.Equal(t, at, clock(at, now), want)
 	}
-	if time.Local = time.UTC; clock(now, now) != "12:00 UTC" {
-		t.Errorf("got %q", clock(now, now))
-	}
+	time.Local = time.UTC
+	testkit.Equal(t, "in UTC", clock(now, now), "12:00 UTC")
 }
 
 func TestAPageIsSharedAndEndsWithItsLastHolder(t *testing.T) {
@@ -439,17 +415,10 @@ func TestAPageIsSharedAndEndsWithItsLastHolder(t *testing.T) {
 		t.Fatalf("Expected the page that is open, got %v, %v", other, err)
 	}
 	first()
-	first() // counts once
-	response, err := http.Get("http://" + at.String() + "/")
-	testkit.Must(t, err)
-	body, err := io.ReadAll(response.Body)
-	response.Body.Close()
-	if err != nil || !strings.Contains(string(body), "Protected by") {
-		t.Errorf("Expected the page of the first source, got %v %s", err, body)
-	}
-	if _, _, err := new(Pages).Open(at.String(), fixed{}); err == nil {
-		t.Error("Expected an address in use to be an error")
-	}
+	first()                                                                          // counts once
+	testkit.WantParts(t, testkit.Body(t, "http://"+at.String()+"/"), "Protected by") // of the first source
+	_, _, err = new(Pages).Open(at.String(), fixed{})
+	testkit.WantError(t, err)
 	second()
 	if conn, err := net.Dial("tcp", at.String()); err == nil {
 		conn.Close()
