@@ -30,9 +30,8 @@ func TestEndpointsAreReadInTheirOrder(t *testing.T) {
 	c, err := stanza(t, "safebrowsing {\napi_key K\ndb off\nendpoint https://b.example/ https://a.example:8443/x http://10.0.0.1\ntls "+ca+"\n}")
 	testkit.Must(t, err)
 	testkit.Equal(t, "endpoints", settings(c).Endpoints(), []string{"https://b.example", "https://a.example:8443/x", "http://10.0.0.1"})
-	if !strings.HasPrefix(c.CA, "-----BEGIN CERTIFICATE") || settings(c).Google() {
-		t.Errorf("Got %q, google %v", c.CA, settings(c).Google())
-	}
+	testkit.WantParts(t, c.CA, "-----BEGIN CERTIFICATE")
+	testkit.Equal(t, "Google", settings(c).Google(), false)
 	client, err := settings(c).Client("K", new(lookup.Database), nil)
 	if _, ok := client.(*protocol.Failover); !ok || err != nil {
 		t.Errorf("Expected a client of several endpoints, got %T, %v", client, err)
@@ -81,9 +80,8 @@ func TestFlagsBecomeTheLineOfTLS(t *testing.T) {
 		}
 	}
 	for _, flag := range []string{"cert", "cert,key,ca"} {
-		if line, err := TLSLine(flag, ""); err == nil || !strings.Contains(err.Error(), "two files with a comma") {
-			t.Errorf("-endpoint-cert %s: Expected to be told of two files, got %q, %v", flag, line, err)
-		}
+		_, err := TLSLine(flag, "")
+		testkit.WantError(t, err, "two files with a comma")
 	}
 }
 
@@ -126,10 +124,7 @@ func TestEndpointsThatAreNotOneServiceOfOnesOwnAreRefused(t *testing.T) {
 		{"api_key K\ntls " + ca, "tls is for a server of your own"},
 		{"api_key K\nendpoint https://safebrowsing.googleapis.com\ntls " + cert + " " + key, "tls is for a server of your own"},
 	} {
-		_, err := stanza(t, "safebrowsing {\ndb off\n"+tc.text+"\n}")
-		if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.HasPrefix(err.Error(), "Testfile:") || strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("%q: Expected an error with place and %q, without a secret, got %v", tc.text, tc.want, err)
-		}
+		refused(t, "safebrowsing {\ndb off\n"+tc.text+"\n}", tc.want)
 	}
 }
 
@@ -140,9 +135,7 @@ func serverBlocks(t *testing.T, corefile string) []caddyfile.ServerBlock {
 	cert, key := testkit.CertificateAt(t, t.TempDir(), net.IPv4(192, 168, 1, 2), "*.home.example", "dns.home.example")
 	none, _ := testkit.Certificate(t, t.TempDir())
 	text := strings.NewReplacer("$TLS", "tls "+cert+" "+key, "$NAMELESS", "tls "+none+" "+key, "$KEY", "tls "+key+" "+key, "$US", "safebrowsing {\nendpoint http://127.0.0.1:1\n}").Replace(corefile)
-	blocks, err := caddyfile.Parse("Corefile", strings.NewReader(text), nil)
-	testkit.Must(t, err)
-	return blocks
+	return corefileOf(t, text)
 }
 
 func TestEncryptedServerBlocksWithThePluginAreDesignated(t *testing.T) {
@@ -186,9 +179,7 @@ func TestEncryptedServerBlocksWithThePluginAreDesignated(t *testing.T) {
 			if !strings.Contains(warnings, tc.trouble) || (warnings == "") != (tc.trouble == "") {
 				t.Errorf("Expected a warning %q, got %q", tc.trouble, warnings)
 			}
-			if off := (&Config{Block: Block{Keep: KeepNothing}}).Undesignated(all); off != nil {
-				t.Errorf("Expected no warning with keep_clients off, got %q", off)
-			}
+			testkit.Equal(t, "with keep_clients off", (&Config{Block: Block{Keep: KeepNothing}}).Undesignated(all), nil)
 		})
 	}
 }
@@ -210,9 +201,8 @@ func TestACertificateWithoutTheAddressThatClientsAskIsFound(t *testing.T) {
 	} {
 		blocks := serverBlocks(t, tc.plain+"\ntls://. {\n$TLS\n$US\n}")
 		asked, e := PlainAddresses(blocks, machine), EncryptedOf(blocks)[0]
-		if got := e.Lacks(asked); !slices.Equal(asked, tc.want) || !slices.Equal(got, tc.lacks) {
-			t.Errorf("%s: Expected %v, lacking %v, got %v and %v", tc.plain, tc.want, tc.lacks, asked, got)
-		}
+		testkit.Equal(t, tc.plain, asked, tc.want)
+		testkit.Equal(t, tc.plain, e.Lacks(asked), tc.lacks)
 	}
 }
 
@@ -287,8 +277,8 @@ func TestServiceAndGooglesWordsFollowFromProtocolAndServer(t *testing.T) {
 		{webRisk + "endpoint http://127.0.0.1:1", "http://127.0.0.1:1", "Web Risk", ""},
 	} {
 		c, err := stanza(t, "safebrowsing {\napi_key K\ndb off\n"+tc.text+"\n}")
-		if err != nil || settings(c).Address() != tc.address || settings(c).Google() != (tc.advisory != "") || c.Reply.Service != tc.service || settings(c).Dialect().ProviderAt(c.Endpoint).Advisory != tc.advisory {
-			t.Errorf("%q: Expected %q of %s with %q, got %q of %s with %q, %v", tc.text, tc.service, tc.address, tc.advisory, c.Reply.Service, settings(c).Address(), settings(c).Dialect().ProviderAt(c.Endpoint).Advisory, err)
-		}
+		testkit.Must(t, err)
+		testkit.Equal(t, tc.text, []string{settings(c).Address(), c.Reply.Service, settings(c).Dialect().ProviderAt(c.Endpoint).Advisory}, []string{tc.address, tc.service, tc.advisory})
+		testkit.Equal(t, tc.text, settings(c).Google(), tc.advisory != "")
 	}
 }

@@ -58,13 +58,11 @@ func TestWhatCannotBeAKeyIsRefusedWithWhatToWrite(t *testing.T) {
 	} {
 		quoted := `"` + strings.ReplaceAll(key, `"`, `\"`) + `"`
 		_, err := stanza(t, "safebrowsing {\napi_key "+quoted+"\n}")
-		if err == nil || !strings.HasPrefix(err.Error(), "Testfile:2 - ") || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), key) {
-			t.Errorf("%s: got %v, want %q", key, err, want)
-		}
+		testkit.WantError(t, err, "Testfile:2 - ", want)
 		file := writeFile(t, t.TempDir(), "f", key+"\n")
-		if _, err := say.ReadKey(file); err == nil || !strings.Contains(err.Error(), file+" holds ") || strings.Contains(err.Error(), key) {
-			t.Errorf("%s in a file: got %v", key, err)
-		}
+		_, fileErr := say.ReadKey(file)
+		testkit.WantError(t, fileErr, file+" holds ")
+		testkit.WantNone(t, fmt.Sprint(err, fileErr), key)
 		t.Setenv(KeyVariable, key)
 		if _, _, err := KeyOfProcess(); err == nil || !strings.Contains(err.Error(), "$"+KeyVariable+" holds ") || len(key) > 25 && strings.Contains(err.Error(), key) {
 			t.Errorf("%s in the environment: got %v", key, err)
@@ -115,16 +113,12 @@ func TestACredentialThatCannotBeReadIsAnError(t *testing.T) {
 	testkit.Must(t, os.Mkdir(filepath.Join(dir, Credential), 0o700))
 	t.Setenv("CREDENTIALS_DIRECTORY", dir)
 	t.Setenv(KeyVariable, "FROMENV")
-	if _, err := stanza(t, "safebrowsing"); err == nil || !strings.Contains(err.Error(), "Testfile:1") || !strings.Contains(err.Error(), "$CREDENTIALS_DIRECTORY") {
-		t.Errorf("Expected an error with the place and the directory, got %v", err)
-	}
+	refused(t, "safebrowsing", "Testfile:1", "$CREDENTIALS_DIRECTORY")
 }
 
 func TestPropertiesOfEarlierVersionsAreRefusedWithWhatToWrite(t *testing.T) {
 	for word := range removed {
-		if _, err := stanza(t, "safebrowsing {\napi_key K\n"+word+" x\n}"); err == nil || !strings.Contains(err.Error(), word+" is no longer a property: ") || !strings.Contains(err.Error(), ":3") {
-			t.Errorf("%s: Expected an error about line 3 that says what to write, got %v", word, err)
-		}
+		refused(t, "safebrowsing {\napi_key K\n"+word+" x\n}", word+" is no longer a property: ", ":3")
 	}
 }
 
@@ -228,9 +222,7 @@ func TestAServerBlockWithoutAPortListensWhereTheFlagSays(t *testing.T) {
 			}
 		}
 	}
-	if tls := ListeningOf(corefileOf(t, "tls://. {\nwhoami\n}\n")[0]).Listeners; tls[0].Port != "853" {
-		t.Errorf("the flag is for plain DNS only, got %v", tls)
-	}
+	testkit.Equal(t, "the flag is for plain DNS only", ListeningOf(corefileOf(t, "tls://. {\nwhoami\n}\n")[0]).Listeners[0].Port, "853")
 }
 
 // A server block that is bound to an interface leaves the other addresses of the machine to others, such as systemd-resolved.
@@ -275,7 +267,7 @@ func TestAViewThatNoClientGetsToIsSaid(t *testing.T) {
 }
 
 func TestForwardTargetsAreThoseGivenByName(t *testing.T) {
-	got := ForwardTargets(corefileOf(t, `. {
+	testkit.Equal(t, "targets", ForwardTargets(corefileOf(t, `. {
     forward . tls://dns.example.org:853 9.9.9.9%dns.quad9.net https://doh.example.org [2001:db8::1]:53 {
         tls_servername name.example.org
         except lan.example.org
@@ -287,8 +279,5 @@ example.net {
     grpc . grpc.example.org:443
     hosts not.example.org
 }
-`))
-	if want := []string{"dns.example.org", "doh.example.org", "second.example.org", "grpc.example.org"}; !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
+`)), []string{"dns.example.org", "doh.example.org", "second.example.org", "grpc.example.org"})
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"net/netip"
 	"reflect"
 	"regexp"
@@ -85,10 +86,7 @@ func TestWhatIsProbablyAMistakeIsAWarning(t *testing.T) {
 
 func TestKeyFromTheEnvironmentIsNotSentInClearText(t *testing.T) {
 	t.Setenv(KeyVariable, "SECRET")
-	_, err := stanza(t, "safebrowsing {\nendpoint http://sb.example.org\n}")
-	if err == nil || !strings.Contains(err.Error(), "Testfile:2 - ") || !strings.Contains(err.Error(), "in clear text") || strings.Contains(err.Error(), "SECRET") {
-		t.Errorf("Expected to be refused, got %v", err)
-	}
+	refused(t, "safebrowsing {\nendpoint http://sb.example.org\n}", "Testfile:2 - ", "in clear text")
 }
 
 func TestNoFolderForTheListsIsAWarning(t *testing.T) {
@@ -108,9 +106,8 @@ func TestUntilOfTheCorefileIsInTheZoneOfTheMachine(t *testing.T) {
 	c, err := stanza(t, "safebrowsing {\n"+listing(t)+"\nallow a.example until 2097-01-31 *.b.example until 2097-01-31T18:00 c.example until 2097-01-31T18:00:00+05:00\n}")
 	testkit.Must(t, err)
 	for i, want := range []string{"2097-02-01T05:00:00Z", "2097-01-31T23:00:00Z", "2097-01-31T13:00:00Z"} {
-		if got := c.Hosts[i]; got.Until.UTC().Format(time.RFC3339) != want || got.Below != (i == 1) {
-			t.Errorf("%d: Expected %v, got %+v", i, want, got)
-		}
+		testkit.Equal(t, i, c.Hosts[i].Until.UTC().Format(time.RFC3339), want)
+		testkit.Equal(t, i, c.Hosts[i].Below, i == 1)
 	}
 	if want := "Testfile:3: a.example is allowed until 2097-02-01 00:00:00 EST"; len(c.Notes) != 4 || c.Notes[0] != want {
 		t.Errorf("Expected %q, got %q", want, c.Notes)
@@ -189,13 +186,10 @@ func TestEachPropertyIsReadIntoSettingsOrBlock(t *testing.T) {
 func TestWhatAStanzaSaysIsWhatTheEngineTakes(t *testing.T) {
 	testkit.Equal(t, "protocols", protocol.DialectNames(), Protocols)
 	for _, d := range protocol.Dialects() {
-		if got := serviceOf(d.Name); got != d.Service || d.Tokens != (d.Name == webRisk) {
-			t.Errorf("%s: Expected %s, tokens %v, got %s", d, d.Service, d.Tokens, got)
-		}
+		testkit.Equal(t, d, serviceOf(d.Name), d.Service)
+		testkit.Equal(t, d, d.Name == webRisk, d.Tokens)
 	}
-	if maxMaxEntries != updater.DefaultMaxEntries {
-		t.Errorf("Expected at most %d entries, got %d", updater.DefaultMaxEntries, maxMaxEntries)
-	}
+	testkit.Equal(t, "most entries", maxMaxEntries, updater.DefaultMaxEntries)
 }
 
 // stanza parses properties as they stand between the braces.
@@ -208,6 +202,17 @@ func stanza(t *testing.T, text string) (Config, error) {
 		err = settings(cfg).Check(cfg.Secret, cfg.Online, &cfg)
 	}
 	return cfg, err
+}
+
+// refused wants an error about a stanza that says where and what, and no secret.
+func refused(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	_, err := stanza(t, text)
+	testkit.WantError(t, err, parts...)
+	if err != nil && !strings.HasPrefix(err.Error(), "Testfile:") {
+		t.Errorf("%q: Expected a place in %v", text, err)
+	}
+	testkit.WantNone(t, fmt.Sprint(err), "s3cret", "SECRET")
 }
 
 // Its zones are its name in status, in metrics and in what is remembered.
@@ -369,15 +374,7 @@ func TestParseRefusesWithFileLineAndAdvice(t *testing.T) {
 		{"api_key K\nbudget 5\nprotocol webrisk\nendpoint https://safebrowsing.googleapis.com", "does not speak protocol webrisk"},
 	}
 	for _, tc := range tests {
-		_, err := stanza(t, "safebrowsing {\n"+tc.text+"\n}")
-		if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.HasPrefix(err.Error(), "Testfile:") {
-			t.Errorf("%q: Expected an error with place and %q, got %v", tc.text, tc.want, err)
-		}
-		if err != nil && strings.Contains(err.Error(), "SECRET") {
-			t.Errorf("%q: The error tells the key: %v", tc.text, err)
-		}
+		refused(t, "safebrowsing {\n"+tc.text+"\n}", tc.want)
 	}
-	if _, err := stanza(t, "safebrowsing {\napi_key K\n}\nsafebrowsing {\napi_key K\n}"); err == nil || !strings.Contains(err.Error(), "more than once in this server block") {
-		t.Errorf("Expected an error for a second stanza, got %v", err)
-	}
+	refused(t, "safebrowsing {\napi_key K\n}\nsafebrowsing {\napi_key K\n}", "more than once in this server block")
 }

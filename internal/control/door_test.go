@@ -2,13 +2,13 @@ package control
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -73,19 +73,30 @@ func (protecting) Confirm(context.Context, block.Question) (block.Confirmed, err
 // opened is a door in a folder. Call closed once, or never.
 func opened(t *testing.T, d *Doors, folder string) (path string, closed func()) {
 	t.Helper()
-	path, release, err := d.Open(folder, protecting{})
+	return openedTo(t, d, folder, protecting{})
+}
+
+func openedTo(t *testing.T, d *Doors, folder string, s Server) (path string, closed func()) {
+	t.Helper()
+	path, release, err := d.Open(folder, s)
 	testkit.Must(t, err)
 	t.Cleanup(release)
 	return path, release
 }
 
+// asking is a client of a server that protects.
+func asking(t *testing.T) *Client {
+	t.Helper()
+	folder := t.TempDir()
+	opened(t, new(Doors), folder)
+	client, err := Find(t.Context(), []string{folder})
+	testkit.Must(t, err)
+	return client
+}
+
 func wantOpen(t *testing.T, path string, want bool) {
 	t.Helper()
-	client, err := Find(t.Context(), []string{filepath.Dir(path)})
-	var r status.Report
-	if err == nil {
-		_, err = client.Get(t.Context(), "/status", nil, &r)
-	}
+	r, err := Report(t.Context(), []string{filepath.Dir(path)})
 	testkit.Equal(t, fmt.Sprint(path, " ", err), err == nil && r.Headline == "Protected by Safe Browsing v5", want)
 }
 
@@ -119,9 +130,6 @@ func TestEachProcessHasItsDoorAndOneLeftBehindIsReplaced(t *testing.T) {
 	}
 	close1()
 	wantOpen(t, second, true)
-	if _, err := os.Lstat(second); err != nil {
-		t.Error(err)
-	}
 	close2()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: first, Net: "unix"})
 	testkit.Must(t, err)
@@ -129,9 +137,7 @@ func TestEachProcessHasItsDoorAndOneLeftBehindIsReplaced(t *testing.T) {
 	l.Close() // as a process that was killed
 	wantOpen(t, first, false)
 	third, _ := opened(t, new(Doors), folder)
-	if third != first {
-		t.Errorf("%s, want %s", third, first)
-	}
+	testkit.Equal(t, "door", third, first)
 	wantOpen(t, third, true)
 }
 
@@ -193,13 +199,10 @@ func TestACallThatChangesSomethingIsLoggedWithWhoAsked(t *testing.T) {
 		t.Skip("the kernel does not tell who asks")
 	}
 	lines := testkit.Capture(t)
-	path, _ := opened(t, new(Doors), t.TempDir())
-	client, err := Find(t.Context(), []string{filepath.Dir(path)})
-	testkit.Must(t, err)
+	client := asking(t)
 	var v any
-	if _, err := client.Post(t.Context(), "/pause", order{For: "10m", Zone: "a\n[ERROR] forged"}, &v); err != nil {
-		t.Fatal(err)
-	}
+	_, err := client.Post(t.Context(), "/pause", order{For: "10m", Zone: "a\n[ERROR] forged"}, &v)
+	testkit.Must(t, err)
 	testkit.WantParts(t, lines.Only(t, "asked over the control socket for pause"), "[INFO]", fmt.Sprintf("(uid %d)", os.Getuid()), `"for":"10m"`, `\n[ERROR] forged`)
 	if _, err := client.Get(t.Context(), "/status", nil, &v); err != nil || len(lines.About("control socket")) != 1 {
 		t.Errorf("to read is logged, too: %q, %v", lines.About(""), err)
@@ -209,21 +212,17 @@ func TestACallThatChangesSomethingIsLoggedWithWhoAsked(t *testing.T) {
 // A question about prefixes is longer than a change may be, and changes nothing.
 func TestAQuestionAboutManyPrefixesIsAnsweredAndNotLogged(t *testing.T) {
 	lines := testkit.Capture(t)
-	path, _ := opened(t, new(Doors), t.TempDir())
-	client, err := Find(t.Context(), []string{filepath.Dir(path)})
-	testkit.Must(t, err)
+	client := asking(t)
 	q := block.Question{Prefixes: make([]byte, 4*block.MaxPrefixes)}
 	for range block.MaxHosts {
 		q.Hosts = append(q.Hosts, strings.Repeat("a", 253))
 	}
-	var l block.Listings
-	if _, err := client.Post(t.Context(), "/listed", q, &l); err != nil || l.PerSearch != len(q.Prefixes) {
-		t.Errorf("%+v, %v", l, err)
-	}
-	var c block.Confirmed
-	if _, err := client.Post(t.Context(), "/confirm", block.Question{}, &c); err != nil || len(lines.About("control socket")) != 0 {
-		t.Errorf("%v, %q", err, lines.About(""))
-	}
+	l, err := client.Listings(t.Context(), q)
+	testkit.Must(t, err)
+	testkit.Equal(t, "prefixes", l.PerSearch, len(q.Prefixes))
+	_, err = client.Confirm(t.Context(), block.Question{})
+	testkit.Must(t, err)
+	testkit.Equal(t, "the log", lines.About("control socket"), nil)
 }
 
 // send writes bytes to a door and returns what comes back within the time.
@@ -303,9 +302,7 @@ func TestACallRefusesWhatItWouldNotHeed(t *testing.T) {
 	} {
 		w := httptest.NewRecorder()
 		handler(protecting{}).ServeHTTP(w, httptest.NewRequest("POST", call.path, strings.NewReader(call.body)))
-		if w.Code != http.StatusBadRequest {
-			t.Errorf("%s %s: status %d, %s", call.path, call.body, w.Code, w.Body)
-		}
+		testkit.Equal(t, call, w.Code, http.StatusBadRequest)
 	}
 }
 
@@ -342,12 +339,7 @@ func TestManyConnectionsAreBounded(t *testing.T) {
 	}
 	begun := time.Now()
 	testkit.Until(t, "the door to answer again", func() bool {
-		client, err := Find(t.Context(), []string{folder})
-		if err != nil {
-			return false
-		}
-		var r status.Report
-		_, err = client.Get(t.Context(), "/status", nil, &r)
+		_, err := Report(t.Context(), []string{folder})
 		return err == nil
 	})
 	if took := time.Since(begun); took > 3*headerTimeout {
@@ -357,13 +349,9 @@ func TestManyConnectionsAreBounded(t *testing.T) {
 
 // No value of a call has a field for a secret, and what looks like one is masked.
 func TestWhatLooksLikeAKeyIsMasked(t *testing.T) {
-	path, _ := opened(t, new(Doors), t.TempDir())
-	conn := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, path) }}}
-	response, err := conn.Get("http://door/why?name=" + testkit.Key + ".example")
-	testkit.Must(t, err)
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil || testkit.Leaks(string(text), testkit.Key) || !json.Valid(text) {
+	var v any
+	text, err := asking(t).Get(t.Context(), "/why", url.Values{"name": {testkit.Key + ".example"}}, &v) // valid JSON
+	if err != nil || testkit.Leaks(string(text), testkit.Key) {
 		t.Errorf("%s, %v", text, err)
 	}
 }
@@ -454,10 +442,8 @@ func TestNoListIsChangedUnlessAllNamesAreHosts(t *testing.T) {
 		names   []string
 		changes int
 	}{{[]string{"a.example", "b.example"}, 2}, {[]string{"a.example", "b.example", "c..example"}, 0}} {
-		d, folder, changes := new(Doors), filepath.Join(t.TempDir(), "db"), 0
-		_, release, err := d.Open(folder, changing{changes: &changes})
-		testkit.Must(t, err)
-		t.Cleanup(release)
+		folder, changes := filepath.Join(t.TempDir(), "db"), 0
+		openedTo(t, new(Doors), folder, changing{changes: &changes})
 		c := Command{Word: "allow", Tool: "x", Names: test.names, Folders: []string{folder}}
 		if err := c.Run(t.Context(), io.Discard); (err == nil) != (test.changes > 0) || changes != test.changes {
 			t.Errorf("%q: %v, %d changes", test.names, err, changes)
@@ -470,9 +456,7 @@ func TestWhatTakesNoNamesRefusesThem(t *testing.T) {
 	opened(t, new(Doors), folder)
 	for _, word := range []string{"status", "lists", "blocked", "resume"} {
 		c := Command{Word: word, Tool: "x", Names: []string{"evil.example"}, Folders: []string{folder}}
-		if err := c.Run(t.Context(), io.Discard); err == nil || !strings.Contains(err.Error(), word+" takes no ") {
-			t.Errorf("%s: %v", word, err)
-		}
+		testkit.WantError(t, c.Run(t.Context(), io.Discard), word+" takes no ")
 	}
 }
 
@@ -480,9 +464,8 @@ func TestWhatTakesNoNamesRefusesThem(t *testing.T) {
 func TestCredentialsOfAPackageAreFoundWithoutAKey(t *testing.T) {
 	for corefile, want := range map[string]string{packageFolder + "/Corefile": packageFolder, t.TempDir() + "/Corefile": ""} {
 		t.Setenv("CREDENTIALS_DIRECTORY", "")
-		if UseCredential(corefile); os.Getenv("CREDENTIALS_DIRECTORY") != want {
-			t.Errorf("%s: %q, want %q", corefile, os.Getenv("CREDENTIALS_DIRECTORY"), want)
-		}
+		UseCredential(corefile)
+		testkit.Equal(t, corefile, os.Getenv("CREDENTIALS_DIRECTORY"), want)
 	}
 }
 
