@@ -59,9 +59,7 @@ func TestEachBuildHasItsPlugins(t *testing.T) {
 	}
 	have := directives()
 	for _, name := range order {
-		if got, want := slices.Contains(have, name), !slices.Contains(missing, name); got != want {
-			t.Errorf("%s is in this build: %v, expected %v", name, got, want)
-		}
+		testkit.Equal(t, name+" is in this build", slices.Contains(have, name), !slices.Contains(missing, name))
 	}
 }
 
@@ -69,9 +67,7 @@ func TestEachBuildHasItsPlugins(t *testing.T) {
 func buildTags(t *testing.T) []string {
 	t.Helper()
 	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		t.Fatal("This test does not know how it was built")
-	}
+	testkit.Equal(t, "it is known how this test was built", ok, true)
 	for _, s := range info.Settings {
 		if s.Key == "-tags" {
 			return strings.Split(s.Value, ",")

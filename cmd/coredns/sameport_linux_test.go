@@ -72,16 +72,10 @@ func TestTwoProcessesOnOnePortAreSeenByBoth(t *testing.T) {
 				want = netip.AddrPortFrom(netip.IPv4Unspecified(), at.Port())
 			}
 			for _, entry := range []string{first, second} {
-				if got := sharedPorts(process(t, entry)); len(got) != 1 || !got[want] {
-					t.Errorf("Expected the process with %s to see another one on %s, got %v", entry, want, got)
-				}
+				testkit.Equal(t, "seen by who has one", sharedPorts(process(t, entry)), map[netip.AddrPort]bool{want: true})
 			}
-			if got := sharedPorts(process(t, first, second)); len(got) != 0 {
-				t.Errorf("A process with both sockets sees another one: %v", got)
-			}
-			if got := sharedPorts(process(t)); len(got) != 0 {
-				t.Errorf("A process without a socket sees another one: %v", got)
-			}
+			testkit.Equal(t, "seen by who has both", len(sharedPorts(process(t, first, second))), 0)
+			testkit.Equal(t, "seen by who has none", len(sharedPorts(process(t))), 0)
 		})
 	}
 }
@@ -90,15 +84,11 @@ func TestTwoProcessesOnOnePortAreSeenByBoth(t *testing.T) {
 func TestTheLogOfAStartNamesAPortThatIsTaken(t *testing.T) {
 	at, _ := share(t, freePort(t, "127.0.0.1"))
 	warning := fmt.Sprintf("[WARNING] Another process listens on %s, too: each of the two gets a part of the queries. Stop one of them", at)
-	if log := logOfStart(t, at.Port()); strings.Count(log, warning) != 1 {
-		t.Errorf("Expected one line with %q, got\n%s", warning, log)
-	}
+	testkit.Equal(t, warning, strings.Count(logOfStart(t, at.Port()), warning), 1)
 }
 
 func TestAProcessOnAnotherAddressIsNoneOnTheSamePort(t *testing.T) {
 	at, first := share(t, freePort(t, "127.0.0.1"))
 	share(t, netip.AddrPortFrom(netip.MustParseAddr("127.0.0.2"), at.Port()))
-	if got := sharedPorts(process(t, first)); len(got) != 0 {
-		t.Errorf("Expected none, got %v", got)
-	}
+	testkit.Equal(t, "seen", len(sharedPorts(process(t, first))), 0)
 }

@@ -53,9 +53,7 @@ func TestAFolderThatCannotBeSyncedNeedsNoSync(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("a folder without fsync is at hand on Linux only")
 	}
-	if err := RealDisk().SyncDir("/proc"); err != nil {
-		t.Errorf("got %v", err)
-	}
+	testkit.Must(t, RealDisk().SyncDir("/proc"))
 }
 
 func TestAFileInTheWayOfAFolderIsFound(t *testing.T) {
@@ -78,8 +76,7 @@ func TestAFileInTheWayOfAFolderIsFound(t *testing.T) {
 func TestReadReturnsRegularFilesOfLimitedSize(t *testing.T) {
 	dir := t.TempDir()
 	content := bytes.Repeat([]byte("x"), 100)
-	path := filepath.Join(dir, "file")
-	testkit.Must(t, os.WriteFile(path, content, 0o600))
+	path := testkit.Write(t, dir, "file", string(content))
 	for name, tc := range map[string]struct {
 		path string
 		most int
@@ -103,8 +100,7 @@ func TestReadReturnsRegularFilesOfLimitedSize(t *testing.T) {
 // On NFS a full disk is told when the file is closed.
 func TestAFileWhoseCloseFailsReplacesNothing(t *testing.T) {
 	dir := t.TempDir()
-	path := filepath.Join(dir, "allow.txt")
-	testkit.Must(t, os.WriteFile(path, []byte("a.example\n"), 0o600))
+	path := testkit.Write(t, dir, "allow.txt", "a.example\n")
 	disk := RealDisk()
 	disk.SyncFile = func(f *os.File) error { return f.Close() } // so the next Close fails
 	err := disk.Replace(path, Unfinished("allow.txt"), func(f *os.File) error {
@@ -114,26 +110,20 @@ func TestAFileWhoseCloseFailsReplacesNothing(t *testing.T) {
 	if !errors.Is(err, os.ErrClosed) {
 		t.Errorf("the error of Close is not seen: %v", err)
 	}
-	raw, err := os.ReadFile(path)
 	beside, _ := os.ReadDir(dir)
-	if err != nil || string(raw) != "a.example\n" || len(beside) != 1 {
-		t.Errorf("the file is %q, %v, beside %v", raw, err, beside)
-	}
+	testkit.Equal(t, "files", len(beside), 1)
+	testkit.Equal(t, "the file", testkit.Read(t, path), "a.example\n")
 }
 
 func TestALinkThatComesWhileAnEditWaitsIsNotFollowed(t *testing.T) {
 	dir := t.TempDir()
-	path, other := filepath.Join(dir, "list[1].txt"), filepath.Join(dir, "other")
-	testkit.Must(t, errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.WriteFile(other, []byte("secret"), 0o600)))
-	left := filepath.Join(dir, ".list[1].txt.1.tmp")
-	testkit.Must(t, os.WriteFile(left, nil, 0o600)) // by an edit that died
+	path, other := testkit.Write(t, dir, "list[1].txt", "old"), testkit.Write(t, dir, "other", "secret")
+	left := testkit.Write(t, dir, ".list[1].txt.1.tmp", "") // by an edit that died
 	edit := func() error {
 		return EditTarget(t.Context(), path, func(old []byte) ([]byte, error) { return append(old, " and new"...), nil })
 	}
 	testkit.Must(t, edit())
-	if raw, err := os.ReadFile(path); err != nil || string(raw) != "old and new" {
-		t.Errorf("got %q, %v", raw, err)
-	}
+	testkit.Equal(t, "the file", testkit.Read(t, path), "old and new")
 	if _, err := os.Stat(left); err == nil {
 		t.Error("what another edit has left is still there")
 	}
@@ -144,9 +134,7 @@ func TestALinkThatComesWhileAnEditWaitsIsNotFollowed(t *testing.T) {
 	time.Sleep(50 * time.Millisecond)
 	testkit.Must(t, errors.Join(os.Remove(path), os.Symlink(other, path)))
 	unlock()
-	if err := <-ended; err == nil {
-		t.Error("the link was replaced")
-	}
+	testkit.WantError(t, <-ended) // else the link was replaced
 }
 
 // Editors know no lock: what one saves between the look at a file and its replacement stays.
@@ -190,17 +178,14 @@ func TestWaitGivesUpAfterTheLimit(t *testing.T) {
 		{"a slow disk", WaitLimit / 2, true, WaitLimit / 2},
 		{"a disk that hangs", time.Hour, false, WaitLimit},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				begun := time.Now()
-				ended := Wait(func() { time.Sleep(tc.takes) })
-				if waited := time.Since(begun); ended != tc.ended || waited != tc.waits {
-					t.Errorf("got %v after %s, want %v after %s", ended, waited, tc.ended, tc.waits)
-				}
-				time.Sleep(tc.takes)
-				synctest.Wait()
-				testkit.Equal(t, "waits that are counted after their end", hung.Load(), 0)
-			})
+		synctest.Test(t, func(t *testing.T) {
+			begun := time.Now()
+			ended := Wait(func() { time.Sleep(tc.takes) })
+			testkit.Equal(t, tc.name, time.Since(begun), tc.waits)
+			testkit.Equal(t, tc.name, ended, tc.ended)
+			time.Sleep(tc.takes)
+			synctest.Wait()
+			testkit.Equal(t, "waits that are counted after their end", hung.Load(), 0)
 		})
 	}
 }
@@ -210,13 +195,9 @@ func TestOnlyTheFirstOfManyWaitsHasTheWholeLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
 		for range 5 {
-			if Wait(func() { time.Sleep(time.Hour) }) {
-				t.Error("Expected a wait to be given up")
-			}
+			testkit.Equal(t, "it has ended", Wait(func() { time.Sleep(time.Hour) }), false)
 		}
-		if got, want := time.Since(begun), WaitLimit+4*hurried(); got != want {
-			t.Errorf("got %s for 5 waits, want %s", got, want)
-		}
+		testkit.Equal(t, "5 waits", time.Since(begun), WaitLimit+4*hurried())
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		begun = time.Now()

@@ -44,9 +44,7 @@ func TestWhatLooksLikeASecretIsMasked(t *testing.T) {
 	} {
 		testkit.Equal(t, tc.text, Masked(tc.text), tc.want)
 		testkit.Equal(t, "masked twice", Masked(tc.want), tc.want)
-		if !HasSecret(tc.text) {
-			t.Errorf("%q: nothing was found", tc.text)
-		}
+		testkit.Equal(t, tc.text, HasSecret(tc.text), true)
 	}
 }
 
@@ -162,32 +160,27 @@ func TestWordCountsEdits(t *testing.T) {
 }
 
 func TestOfEquallyNearWordsTheSameBeginningWins(t *testing.T) {
-	if got, _ := Nearest("uw-4b", []string{"mw-4b", "se-4b", "uws-4b"}); got != "uws-4b" {
-		t.Errorf("Expected uws-4b, got %q", got)
-	}
-	if got, _ := Nearest("aa", []string{"ab", "ac"}); got != "ab" {
-		t.Errorf("Expected the first of two, got %q", got)
-	}
-	if got, _ := Nearest("x", nil); got != "" {
-		t.Errorf("Expected no word without known ones, got %q", got)
+	for _, tc := range []struct {
+		word, want string
+		known      []string
+	}{{"uw-4b", "uws-4b", []string{"mw-4b", "se-4b", "uws-4b"}}, {"aa", "ab", []string{"ab", "ac"}}, {"x", "", nil}} {
+		got, _ := Nearest(tc.word, tc.known)
+		testkit.Equal(t, tc.word, got, tc.want)
 	}
 }
 
 func TestATroubleIsSaidOnceAndItsEndOnce(t *testing.T) {
 	var trouble Trouble
+	full, broken := errors.New("full"), errors.New("broken")
 	for i, step := range []struct {
-		err          string
+		err          error
 		began, ended bool
 	}{
-		{"", false, false}, {"full", true, false}, {"full", false, false}, {"broken", true, false}, {"full", true, false},
-		{"", false, true}, {"", false, false}, {"full", true, false},
+		{nil, false, false}, {full, true, false}, {full, false, false}, {broken, true, false}, {full, true, false},
+		{nil, false, true}, {nil, false, false}, {full, true, false},
 	} {
-		var err error
-		if step.err != "" {
-			err = errors.New(step.err)
-		}
-		if began, ended := trouble.Note(err); began != step.began || ended != step.ended || trouble.Lasts() != (err != nil) {
-			t.Errorf("step %d, %q: began %t, ended %t, lasts %t", i, step.err, began, ended, trouble.Lasts())
+		if began, ended := trouble.Note(step.err); began != step.began || ended != step.ended || trouble.Lasts() != (step.err != nil) {
+			t.Errorf("step %d, %v: began %t, ended %t, lasts %t", i, step.err, began, ended, trouble.Lasts())
 		}
 	}
 }
@@ -212,9 +205,7 @@ func TestAThingIsSaidOnceADay(t *testing.T) {
 			said++
 		}
 	}
-	if said != maxDaily {
-		t.Errorf("%d things said in a day, want %d", said, maxDaily)
-	}
+	testkit.Equal(t, "things said in a day", said, maxDaily)
 }
 
 func TestTheVersionIsThatOfTheTag(t *testing.T) {
@@ -232,12 +223,7 @@ func TestTheVersionIsThatOfTheTag(t *testing.T) {
 		{"a checkout without git", "", &debug.BuildInfo{Main: debug.Module{Path: module, Version: "(devel)"}}, development},
 		{"no build info", "", nil, development},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			got := number(tc.stamped, func() (*debug.BuildInfo, bool) { return tc.info, tc.info != nil })
-			if got != tc.want {
-				t.Errorf("Expected %s, got %s", tc.want, got)
-			}
-		})
+		testkit.Equal(t, tc.name, number(tc.stamped, func() (*debug.BuildInfo, bool) { return tc.info, tc.info != nil }), tc.want)
 	}
 }
 
