@@ -301,6 +301,13 @@ func (w *world) wantAgreement(where, page string, names []string, logs bool) {
 			w.t.Errorf("%s: %d queries are blocked by %s, the metric has %v", where, c.N, c.List, got)
 		}
 	}
+	timeless := func(text string) string {
+		return regexp.MustCompile(`"at":"[^"]*"`).ReplaceAllString(strings.TrimSpace(text), "")
+	}
+	testkit.Until(w.t, "the page to tell programs what the door tells, byte for byte", func() bool {
+		text, err := w.door().Get(w.t.Context(), "/status", nil, new(truth.Report))
+		return err == nil && timeless(string(text)) == timeless(get(w.t, page+"status.json"))
+	})
 	w.wantDevicesAgree(where, page, r, logs)
 	if r.Today.Blocked != blocked || r.Today.Checked < blocked {
 		w.t.Errorf("%s: today %+v, in the last hour %d", where, r.Today, blocked)

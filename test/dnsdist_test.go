@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coredns/caddy"
-
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
@@ -66,6 +64,9 @@ func TestDnsdistKeepsLinesApart(t *testing.T) {
 		n.Line("List se-4b now has", 2*time.Minute)
 	}
 	soon("a listed name to be blocked", func() bool { return c.blocked(protectedLine, known) })
+	for values, blocked := range map[string]bool{asProtected: true, "\xea\x00\x02ab" + asProtected: true, "\xe0\x00\x01\x00": false, "": false} {
+		testkit.Equal(t, fmt.Sprintf("blocked by the values %q", values), isBlocked(askBehindProxy(t, nodes[0].address, values, known)), blocked)
+	}
 
 	spent := func() (s crowdCost) {
 		s.dnsdist, s.own = testkit.CPUSeconds(t, front.Pid()), testkit.CPUSeconds(t, os.Getpid())
@@ -281,43 +282,6 @@ func (c *crowd) verdict(line, name string) (blocked bool, err error) {
 		c.t.Errorf("%s: Expected that it passes for a line that is not protected, got\n%v", name, m)
 	}
 	return isBlocked(m), nil
-}
-
-// The Corefile of the page for providers, with addresses of this machine and an own list: who asks
-// is what the PROXY protocol says.
-func TestALineIsProtectedByAValueOfThePROXYProtocol(t *testing.T) {
-	testkit.Long(t)
-	if !apart(t) {
-		return
-	}
-	page := onlyBlock(t, sectionOf(t, "docs/provider.md", "Who is protected"), "corefile")
-	address := testkit.FreeAddress(t, "127.0.0.1")
-	_, port, _ := net.SplitHostPort(address)
-	service, _, _ := strings.Cut(page[strings.Index(page, "    safebrowsing {\n"):], "    cache\n")
-	corefile := strings.NewReplacer(
-		service, "    safebrowsing {\n        "+blockList(t, "own.example")+"\n    }\n",
-		"bind 192.0.2.20", "bind 127.0.0.1", "192.0.2.10/32", "127.0.0.0/8", "9.9.9.9", startUpstream(t, 0), ". {\n", ".:"+port+" {\n",
-	).Replace(page)
-	instance, err := caddy.Start(input(corefile))
-	testkit.Must(t, err)
-	defer func() { _ = instance.Stop() }()
-	for what, line := range map[string]struct {
-		values  string
-		blocked bool
-	}{
-		"protected":              {"\xe0\x00\x01\x01", true},
-		"protected, two values":  {"\xea\x00\x02ab\xe0\x00\x01\x01", true},
-		"not protected":          {"\xe0\x00\x01\x00", false},
-		"without a value":        {"", false},
-		"protected, asked again": {"\xe0\x00\x01\x01", true}, // no cache mixes them
-	} {
-		if m := askBehindProxy(t, address, line.values, "own.example."); isBlocked(m) != line.blocked {
-			t.Errorf("%s: Expected blocked %t, got\n%v", what, line.blocked, m)
-		}
-		if m := askBehindProxy(t, address, line.values, "fine.example."); isBlocked(m) || len(m.Answer) != 1 {
-			t.Errorf("%s: Expected another name to pass, got\n%v", what, m)
-		}
-	}
 }
 
 // askBehindProxy asks over UDP as a proxy does, for a line with these values.

@@ -34,9 +34,7 @@ func documents(t testing.TB) map[string]string {
 			t.Fatalf("Expected documents at %s, got %v", pattern, err)
 		}
 		for _, name := range paths {
-			text, err := fs.ReadFile(repository, name)
-			testkit.Must(t, err)
-			all[name] = string(text)
+			all[name] = file(t, name)
 		}
 	}
 	return all
@@ -95,9 +93,7 @@ func TestCorefilesOfTheDocumentsAreAccepted(t *testing.T) {
 	ca := writeFile(t, t.TempDir(), "ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: relay.Certificate().Raw})))
 	dnsCert, dnsKey := testkit.Certificate(t, t.TempDir(), "dns.home.example")
 	replacer := strings.NewReplacer("/etc/coredns/dns.pem", dnsCert, "/etc/coredns/dns.key", dnsKey, "/etc/coredns/relay-client.key", key, "/etc/coredns/relay-ca.pem", ca, "/etc/coredns/safebrowsing.key", key, "/etc/coredns/webrisk.key", key, "/etc/resolv.conf", resolv)
-	example, err := fs.ReadFile(repository, "Corefile.example")
-	testkit.Must(t, err)
-	all := []string{string(example)}
+	all := []string{file(t, "Corefile.example")}
 	for _, text := range documents(t) {
 		all = append(all, blocks(text, "corefile")...)
 	}
@@ -120,9 +116,7 @@ func TestNoCorefileIsAnOpenResolver(t *testing.T) {
 		all[name] = blocks(text, "corefile")
 	}
 	for _, name := range []string{"Corefile.example", "deploy/package/Corefile", "deploy/image/Corefile"} {
-		text, err := fs.ReadFile(repository, name)
-		testkit.Must(t, err)
-		all[name] = []string{string(text)}
+		all[name] = []string{file(t, name)}
 	}
 	tried := 0
 	for name, corefiles := range all {
@@ -227,10 +221,8 @@ func fieldsIn(t *testing.T, dirs ...string) map[string]bool {
 			t.Fatalf("Expected files in %s, got %v", dir, err)
 		}
 		for _, name := range names {
-			text, err := fs.ReadFile(repository, name)
-			testkit.Must(t, err)
-			for _, m := range regexp.MustCompile("`json:\"([a-z_0-9]+)").FindAllSubmatch(text, -1) {
-				all[string(m[1])] = true
+			for _, m := range regexp.MustCompile("`json:\"([a-z_0-9]+)").FindAllStringSubmatch(file(t, name), -1) {
+				all[m[1]] = true
 			}
 		}
 	}
@@ -313,9 +305,7 @@ func TestGoCommandsOfTheDocumentsExist(t *testing.T) {
 			}
 			tests, _ := fs.Glob(repository, path.Join(dir, m[1], "*_test.go"))
 			for _, name := range tests {
-				text, err := fs.ReadFile(repository, name)
-				testkit.Must(t, err)
-				functions.Write(text)
+				functions.WriteString(file(t, name))
 			}
 		}
 		for _, m := range regexp.MustCompile(` -(?:run|bench) '?([A-Za-z0-9\\|]+)`).FindAllStringSubmatch(line, -1) {
@@ -339,11 +329,10 @@ func TestNamesOfTestsInTheDocumentsExist(t *testing.T) {
 		if err != nil || !strings.HasSuffix(name, "_test.go") {
 			return err
 		}
-		text, err := fs.ReadFile(repository, name)
-		for _, m := range function.FindAllSubmatch(text, -1) {
-			exist[string(m[1])] = true
+		for _, m := range function.FindAllStringSubmatch(file(t, name), -1) {
+			exist[m[1]] = true
 		}
-		return err
+		return nil
 	})
 	if err != nil || len(exist) < 500 {
 		t.Fatalf("Expected to find the tests, got %d: %v", len(exist), err)

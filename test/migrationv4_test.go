@@ -1,13 +1,8 @@
 package test
 
 import (
-	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
-	"encoding/binary"
 	"io/fs"
-	"net/http"
-	"net/http/httptest"
 	"path"
 	"slices"
 	"strings"
@@ -15,9 +10,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
-	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
@@ -131,79 +124,30 @@ func init() {
 	})
 }
 
-// hostileList is an answer about se-4b in version 4, of 700 kB on the wire, with
-// 100,000 sets of one entry: to merge them all takes minutes.
-func hostileList(t *testing.T) []byte {
-	t.Helper()
-	const sets = 100_000
-	update := []byte{0x08, 2, 0x10, 1, 0x18, 6, 0x20, 2} // social engineering, URL, any platform, full
-	for i := range uint32(sets) {
-		update = append(update, 0x2a, 12, 8, 1, 0x12, 8, 8, 4, 0x12, 4) // raw additions
-		update = binary.BigEndian.AppendUint32(update, i)
-	}
-	update = append(update, 0x3a, 1, 'v') // the new state
-	var body bytes.Buffer
-	z := gzip.NewWriter(&body)
-	z.Write(protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), update))
-	testkit.Must(t, z.Close())
-	return body.Bytes()
-}
-
-// A list that takes long to decode must not keep a reload, or readiness, waiting.
-func TestReloadAndReadyDoNotWaitForAHostileList(t *testing.T) {
-	testkit.Long(t)
-	body, asked := hostileList(t), make(chan bool, 100)
-	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
-		rw.Header().Set("Content-Type", "application/x-protobuf")
-		rw.Header().Set("Content-Encoding", "gzip")
-		rw.Write(body)
-		asked <- true
-	}))
-	defer server.Close()
-	w := newWorld(t)
-	w.endpoint, w.protocol = server.URL, protocol.DialectV4
-	w.start(w.corefile("lists se-4b mw-4b"))
-	<-asked
-	time.Sleep(time.Second) // the answer is being decoded now
-	begun := time.Now()
-	testkit.Must(t, w.reload(w.corefile("lists se-4b mw-4b", "cache 77")))
-	testkit.Until(w.t, "readiness", w.ready)
-	w.wantPassed("clean.example.com.", dns.TypeA)
-	if took := time.Since(begun); took > files.WaitLimit/2 {
-		t.Errorf("Expected a reload and readiness at once, took %s", took)
-	}
-}
-
 // CONTRIBUTING.md lists what is removed on the day version 4 ends. The list is all that is version
 // 4's alone, and no other file of the programs or of the test server needs it.
 func TestTheListOfVersion4IsWhole(t *testing.T) {
-	page, err := fs.ReadFile(repository, "CONTRIBUTING.md")
-	testkit.Must(t, err)
-	_, list, _ := strings.Cut(string(page), "\n## When version 4 has ended\n")
-	_, list, _ = strings.Cut(list, "\n~~~ txt\n")
-	list, _, _ = strings.Cut(list, "~~~")
-	listed := strings.Fields(list)
+	listed := strings.Fields(onlyBlock(t, sectionOf(t, "CONTRIBUTING.md", "When version 4 has ended"), "txt"))
 	const generated = "internal/protocol/pb/sbv4"
 	var own []string
-	err = fs.WalkDir(repository, ".", func(file string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(repository, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
-			if err == nil && file == ".git" {
+			if err == nil && name == ".git" {
 				return fs.SkipDir
 			}
 			return err
 		}
-		if strings.HasSuffix(file, "v4.go") || strings.HasSuffix(file, "v4_test.go") || path.Dir(file) == generated {
-			own = append(own, file)
+		if strings.HasSuffix(name, "v4.go") || strings.HasSuffix(name, "v4_test.go") || path.Dir(name) == generated {
+			own = append(own, name)
 			return nil
 		}
-		if path.Ext(file) != ".go" {
+		if path.Ext(name) != ".go" {
 			return nil
 		}
-		text, err := fs.ReadFile(repository, file)
-		if err == nil && strings.Contains(string(text), generated+"\"\n") {
-			t.Errorf("%s imports %s: move what needs it into a file whose name ends in v4", file, generated)
+		if strings.Contains(file(t, name), generated+"\"\n") {
+			t.Errorf("%s imports %s: move what needs it into a file whose name ends in v4", name, generated)
 		}
-		return err
+		return nil
 	})
 	testkit.Must(t, err)
 	slices.Sort(listed)

@@ -1,7 +1,7 @@
 package test
 
 import (
-	"io/fs"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -31,9 +31,7 @@ type router struct {
 func newRouter(t *testing.T, options map[string][]string) *router {
 	t.Helper()
 	r := &router{t, t.TempDir(), t.TempDir(), t.TempDir()}
-	installed, err := fs.ReadFile(repository, openwrt+"safebrowsing.config")
-	testkit.Must(t, err)
-	for _, m := range regexp.MustCompile(`(?m)^\t(?:option|list) (\w+) '(.*)'$`).FindAllStringSubmatch(string(installed), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^\t(?:option|list) (\w+) '(.*)'$`).FindAllStringSubmatch(file(t, openwrt+"safebrowsing.config"), -1) {
 		if m[2] != "" {
 			r.set("safebrowsing.main."+m[1], m[2])
 		}
@@ -79,7 +77,18 @@ func (r *router) servers() string {
 	return strings.TrimSpace(all["server"] + " " + all["noresolv"])
 }
 
-const before = "192.0.2.1 /lan/192.0.2.2"
+// serve runs commands after a service of port 5335 listens, and hands dnsmasq over to it.
+func (r *router) serve(commands string) (called string) {
+	r.t.Helper()
+	udp := writeFile(r.t, r.t.TempDir(), "udp", "  1: 0100007F:14D7 00000000:0000\n")
+	return r.do(commands + "UDP=" + udp + "; RUNNING=1; service_started")
+}
+
+// port5335 are the options of a service that serve starts.
+var port5335 = map[string][]string{"port": {"5335"}}
+
+// before and ours are the servers of dnsmasq before and after.
+const before, ours = "192.0.2.1 /lan/192.0.2.2", "/lan/192.0.2.2 127.0.0.1#5335 1"
 
 // The configuration of a router becomes a Corefile with which the server blocks, and dnsmasq
 // forwards to it as long as it runs.
@@ -105,49 +114,38 @@ func TestOpenWrtServiceBlocksAndHandsDnsmasqOver(t *testing.T) {
 	if command == nil {
 		t.Fatalf("Expected a command in\n%s", called)
 	}
-	if r.servers() != before {
-		t.Errorf("Expected dnsmasq to keep its servers until the service listens, got %q", r.servers())
-	}
-	file, found := strings.CutPrefix(command[1], "-conf ")
-	corefile, err := os.ReadFile(file)
-	if err != nil || !found {
-		t.Fatalf("Expected the Corefile in the command %q: %v", command[1], err)
-	}
-	for _, m := range regexp.MustCompile(`(?m)^\t(\w+)`).FindAllSubmatch(corefile, -1) {
+	testkit.Equal(t, "the servers of dnsmasq until the service listens", r.servers(), before)
+	corefile := testkit.Read(t, strings.TrimPrefix(command[1], "-conf "))
+	for _, m := range regexp.MustCompile(`(?m)^\t(\w+)`).FindAllStringSubmatch(corefile, -1) {
 		// cmd/coredns has a test that each build has them, that with the tag router too
-		if word := string(m[1]); !slices.Contains([]string{"bind", "acl", "errors", "safebrowsing", "cache", "forward"}, word) {
-			t.Errorf("Is %s in the build for routers?", word)
+		if !slices.Contains([]string{"bind", "acl", "errors", "safebrowsing", "cache", "forward"}, m[1]) {
+			t.Errorf("Is %s in the build for routers?", m[1])
 		}
 	}
-	w.start(string(corefile))
+	w.start(corefile)
 	for name, want := range map[string]int{"blocked.example.": dns.RcodeNameError, "good.blocked.example.": dns.RcodeSuccess, "clean.example.org.": dns.RcodeSuccess} {
 		m, _, err := (&dns.Client{Timeout: 10 * time.Second}).Exchange(new(dns.Msg).SetQuestion(name, dns.TypeA), "127.0.0.1:"+port)
 		if err != nil || m.Rcode != want {
 			t.Errorf("%s: expected %s, got %v, %v", name, dns.RcodeToString[want], m, err)
 		}
 	}
-	ours := "/lan/192.0.2.2 127.0.0.1#" + port + " 1"
+	ours := strings.Replace(ours, "5335", port, 1)
 	for range 2 { // a reload changes nothing
 		called = r.do("RUNNING=1; service_started")
 		if r.servers() != ours {
 			t.Fatalf("Expected dnsmasq to have %q, got %q", ours, r.servers())
 		}
 	}
-	if called != "" {
-		t.Errorf("Expected the reload to leave flash and dnsmasq alone, got\n%s", called)
-	}
+	testkit.Equal(t, "changes of flash and dnsmasq by the reload", called, "")
 	r.set("dhcp.@dnsmasq[0].server", "192.0.2.1", "/lan/192.0.2.2") // the power failed between two files
 	r.set("dhcp.@dnsmasq[0].noresolv")
-	if r.do("RUNNING=1; service_started"); r.servers() != ours {
-		t.Errorf("Expected dnsmasq to be handed over again, got %q", r.servers())
-	}
-	if called = r.do("shutdown"); called != "kill safebrowsing\n" || r.servers() != ours {
-		t.Errorf("Expected a shutdown of the router to change nothing, got %q after\n%s", r.servers(), called)
-	}
+	r.do("RUNNING=1; service_started")
+	testkit.Equal(t, "the servers, handed over again", r.servers(), ours)
+	testkit.Equal(t, "a shutdown of the router", r.do("shutdown"), "kill safebrowsing\n")
+	testkit.Equal(t, "the servers after it", r.servers(), ours)
 	called = r.do("service_stopped")
-	if r.servers() != "/lan/192.0.2.2 192.0.2.1" || !strings.Contains(called, "dnsmasq restart\n") || !strings.Contains(called, "commit dhcp\ncommit safebrowsing\n") {
-		t.Errorf("Expected dnsmasq to have its servers back, got %q after\n%s", r.servers(), called)
-	}
+	testkit.Equal(t, "the servers of dnsmasq, back", r.servers(), "/lan/192.0.2.2 192.0.2.1")
+	testkit.WantParts(t, called, "dnsmasq restart\n", "commit dhcp\ncommit safebrowsing\n")
 }
 
 // What cannot work leaves the router with the DNS that it had, and says why.
@@ -197,23 +195,18 @@ func TestOpenWrtDnsmasqAsksNobodyElse(t *testing.T) {
 		{"one for each domain since", "server", []string{"127.0.0.1#5335", "/#/192.0.2.7"}, "/#/192.0.2.7 192.0.2.1"},
 		{"the resolvers of the provider since", "noresolv", []string{"0"}, "/lan/192.0.2.2 192.0.2.1"},
 	} {
-		r := newRouter(t, map[string][]string{"port": {"5335"}})
-		udp := writeFile(t, t.TempDir(), "udp", "  1: 0100007F:14D7 00000000:0000\n")
-		commands := "UDP=" + udp + "; RUNNING=1; service_started"
+		r := newRouter(t, port5335)
 		if tc.name != "an option" {
-			r.do(commands)
+			r.serve("")
 		}
 		r.set("dhcp.@dnsmasq[0]."+tc.option, tc.values...)
-		r.do(commands)
+		r.serve("")
 		if got := strings.TrimPrefix(r.servers(), "/lan/192.0.2.2 "); got != "127.0.0.1#5335 1" {
 			t.Errorf("%s: expected dnsmasq to ask the service alone, got %q", tc.name, r.servers())
 		}
-		if called := r.do(commands); called != "" {
-			t.Errorf("%s: expected the reload to change nothing, got\n%s", tc.name, called)
-		}
-		if r.do("service_stopped"); r.servers() != tc.back {
-			t.Errorf("%s: expected dnsmasq to have %q again, got %q", tc.name, tc.back, r.servers())
-		}
+		testkit.Equal(t, tc.name+": changes by a reload", r.serve(""), "")
+		r.do("service_stopped")
+		testkit.Equal(t, tc.name+": the servers again", r.servers(), tc.back)
 	}
 }
 
@@ -221,12 +214,10 @@ func TestOpenWrtDnsmasqAsksNobodyElse(t *testing.T) {
 func TestOpenWrtScriptCommitsNothingToAFullFlash(t *testing.T) {
 	t.Parallel()
 	for free, want := range map[string]string{"0": "", "15": "", "16": "commit safebrowsing\ncommit dhcp\n", "20000": "commit safebrowsing\ncommit dhcp\n"} {
-		r := newRouter(t, map[string][]string{"port": {"5335"}})
-		udp := writeFile(t, t.TempDir(), "udp", "  1: 0100007F:14D7 00000000:0000\n")
-		called := r.do("df() { echo Filesystem; echo overlayfs:/overlay 20480 1 " + free + " 1% /; }; UDP=" + udp + "; RUNNING=1; service_started")
-		if got := strings.Join(regexp.MustCompile("(?m)^commit .*\n").FindAllString(called, -1), ""); got != want || r.servers() != "/lan/192.0.2.2 127.0.0.1#5335 1" {
-			t.Errorf("%s KiB: expected %q, got %q after\n%s", free, want, r.servers(), called)
-		}
+		r := newRouter(t, port5335)
+		called := r.serve("df() { echo Filesystem; echo overlayfs:/overlay 20480 1 " + free + " 1% /; }; ")
+		testkit.Equal(t, free+" KiB", strings.Join(regexp.MustCompile("(?m)^commit .*\n").FindAllString(called, -1), ""), want)
+		testkit.Equal(t, free+" KiB: servers", r.servers(), ours)
 	}
 }
 
@@ -234,42 +225,34 @@ func TestOpenWrtScriptCommitsNothingToAFullFlash(t *testing.T) {
 // dnsmasq its resolvers back, as does each one that does not start the service. Else it changes nothing, and is run again.
 func TestOpenWrtDnsmasqHasItsResolversBackWithoutThePackage(t *testing.T) {
 	t.Parallel()
-	script, err := fs.ReadFile(repository, openwrt+"safebrowsing.defaults")
-	testkit.Must(t, err)
-	keep, err := fs.ReadFile(repository, "deploy/openwrt/package/keep")
-	testkit.Must(t, err)
-	testkit.WantParts(t, string(keep), "/etc/uci-defaults/safebrowsing\n")
+	script := file(t, openwrt+"safebrowsing.defaults")
+	testkit.WantParts(t, file(t, "deploy/openwrt/package/keep"), "/etc/uci-defaults/safebrowsing\n")
 	dir, rc := t.TempDir(), t.TempDir()
-	boot := "(. " + writeFile(t, dir, "safebrowsing", strings.NewReplacer("/usr/bin", dir, "/etc/rc.d", rc).Replace(string(script))) + ")"
-	init, err := fs.ReadFile(repository, openwrt+"safebrowsing.init")
-	testkit.Must(t, err)
-	link := "S" + string(regexp.MustCompile(`(?m)^START=(\d+)$`).FindSubmatch(init)[1]) + "safebrowsing"
+	boot := "(. " + writeFile(t, dir, "safebrowsing", strings.NewReplacer("/usr/bin", dir, "/etc/rc.d", rc).Replace(script)) + ")"
+	link := "S" + regexp.MustCompile(`(?m)^START=(\d+)$`).FindStringSubmatch(file(t, openwrt+"safebrowsing.init"))[1] + "safebrowsing"
 	for _, noresolv := range []string{"", "1"} {
-		r := newRouter(t, map[string][]string{"port": {"5335"}})
+		r := newRouter(t, port5335)
 		if r.set("dhcp.@dnsmasq[0].noresolv", noresolv); noresolv == "" {
 			r.do("uci delete dhcp.@dnsmasq[0].noresolv")
 		}
-		udp := writeFile(t, t.TempDir(), "udp", "  1: 0100007F:14D7 00000000:0000\n")
-		r.do("UDP=" + udp + "; RUNNING=1; service_started")
+		r.serve("")
 		program := writeFile(t, dir, "coredns-safebrowsing", "")
 		enabled := writeFile(t, rc, link, "")
-		if called := r.do("! " + boot); called != "" || r.servers() != "/lan/192.0.2.2 127.0.0.1#5335 1" {
-			t.Errorf("Expected a boot to change nothing, got %q after\n%s", r.servers(), called)
-		}
+		testkit.Equal(t, "changes by a boot", r.do("! "+boot), "")
+		testkit.Equal(t, "servers after a boot", r.servers(), ours)
 		had := strings.TrimSpace("/lan/192.0.2.2 192.0.2.1 " + noresolv)
 		testkit.Must(t, os.Remove(enabled)) // by "disable"
-		for _, want := range []string{"commit dhcp\ncommit safebrowsing\n", ""} {
-			if called := r.do("! " + boot); called != want || r.servers() != had {
-				t.Errorf("Expected dnsmasq not to ask a service that no boot starts, got %q after\n%s", r.servers(), called)
+		wantBack := func(boot string) {
+			t.Helper()
+			for _, want := range []string{"commit dhcp\ncommit safebrowsing\n", ""} {
+				testkit.Equal(t, "commits", r.do(boot), want)
+				testkit.Equal(t, "the servers of before", r.servers(), had)
 			}
 		}
-		r.do("UDP=" + udp + "; RUNNING=1; service_started")
+		wantBack("! " + boot)
+		r.serve("")
 		testkit.Must(t, os.Remove(program))
-		for _, want := range []string{"commit dhcp\ncommit safebrowsing\n", ""} {
-			if called := r.do(boot); called != want || r.servers() != had {
-				t.Errorf("Expected dnsmasq to have its servers back, got %q after\n%s", r.servers(), called)
-			}
-		}
+		wantBack(boot)
 	}
 }
 
@@ -282,9 +265,7 @@ func TestOpenWrtServiceDoesNotForwardToTheRouter(t *testing.T) {
 	} {
 		r := newRouter(t, nil)
 		resolv := writeFile(t, t.TempDir(), "resolv.conf.auto", text)
-		if got := strings.TrimSpace(r.do("RESOLV=" + resolv + "; resolvers; note $list")); got != want {
-			t.Errorf("Expected %q, got %q", want, got)
-		}
+		testkit.Equal(t, "resolvers", strings.TrimSpace(r.do("RESOLV="+resolv+"; resolvers; note $list")), want)
 	}
 }
 
@@ -307,9 +288,7 @@ func TestOpenWrtScriptTakesAddressesAndHosts(t *testing.T) {
 // rc.common reads the script after /lib/functions.sh. A function of the same name would replace one with which
 // config_load reads lists.
 func TestOpenWrtScriptReplacesNoFunctionOfTheSystem(t *testing.T) {
-	script, err := fs.ReadFile(repository, openwrt+"safebrowsing.init")
-	testkit.Must(t, err)
-	if m := regexp.MustCompile(`(?m)^(append|prepend|list_contains|config|option|list|config_\w+|get_bool|xor|include|package|debug|board_name)\(\)`).Find(script); m != nil {
+	if m := regexp.MustCompile(`(?m)^(append|prepend|list_contains|config|option|list|config_\w+|get_bool|xor|include|package|debug|board_name)\(\)`).FindString(file(t, openwrt+"safebrowsing.init")); m != "" {
 		t.Errorf("It replaces %s", m)
 	}
 }
@@ -333,13 +312,8 @@ func TestOpenWrtCommandsAskTheServer(t *testing.T) {
 			t.Errorf("%s with %s: got\n%s", tc.commands, tc.db, called)
 		}
 	}
-	script, err := fs.ReadFile(repository, openwrt+"safebrowsing.init")
-	testkit.Must(t, err)
-	for _, command := range []string{"why", "pause", "allow"} {
-		if !regexp.MustCompile(`(?m)^EXTRA_COMMANDS='.*\b` + command + `\b`).Match(script) {
-			t.Errorf("%s is no command of the script", command)
-		}
-	}
+	commands := regexp.MustCompile(`(?m)^EXTRA_COMMANDS='(.*)'$`).FindStringSubmatch(file(t, openwrt+"safebrowsing.init"))
+	testkit.WantParts(t, fmt.Sprintf("%q", strings.Fields(commands[1])), `"why"`, `"pause"`, `"allow"`)
 }
 
 // Only the user of the service may read the key. A service that an attacker has taken over can make root write and
@@ -355,13 +329,10 @@ func TestOpenWrtKeyIsInAFileOfItsOwn(t *testing.T) {
 		t.Errorf("Root followed a link, or the service may make some: %q, %v\n%s", raw, err, called)
 	}
 	key, corefile := filepath.Join(r.conf, "api.key"), filepath.Join(r.conf, "Corefile")
-	text, err := os.ReadFile(corefile)
-	if err != nil || strings.Contains(string(text), "SECRET") || !strings.Contains(string(text), "api_key_file "+key+"\n") {
-		t.Errorf("Expected the name of the file of the key in the Corefile, got %v\n%s", err, text)
-	}
-	if raw, err := os.ReadFile(key); err != nil || string(raw) != "SECRET\n" {
-		t.Errorf("Expected the key in its file, got %q, %v", raw, err)
-	}
+	text := testkit.Read(t, corefile)
+	testkit.WantNone(t, text, "SECRET")
+	testkit.WantParts(t, text, "api_key_file "+key+"\n")
+	testkit.Equal(t, "the file of the key", testkit.Read(t, key), "SECRET\n")
 	if info, err := os.Stat(key); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("Expected mode 600, got %v, %v", info, err)
 	}
@@ -369,19 +340,15 @@ func TestOpenWrtKeyIsInAFileOfItsOwn(t *testing.T) {
 
 // The fix for OpenWrt's own coredns, run on the plugin.cfg of CoreDNS.
 func TestFixOfOpenWrtsCoreDNSPutsThePluginBeforeCache(t *testing.T) {
-	document, err := fs.ReadFile(repository, "deploy/openwrt/README.md")
-	testkit.Must(t, err)
-	fix := regexp.MustCompile(`\$\(SED\) '([^']+)'`).FindSubmatch(document)
+	fix := regexp.MustCompile(`\$\(SED\) '([^']+)'`).FindStringSubmatch(file(t, "deploy/openwrt/README.md"))
 	if fix == nil {
 		t.Fatal("Expected the fix in deploy/openwrt/README.md")
 	}
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/coredns/coredns").Output()
 	testkit.Must(t, err)
-	fixed, err := exec.Command("sed", "-e", string(fix[1]), filepath.Join(strings.TrimSpace(string(dir)), "plugin.cfg")).Output()
+	fixed, err := exec.Command("sed", "-e", fix[1], filepath.Join(strings.TrimSpace(string(dir)), "plugin.cfg")).Output()
 	testkit.Must(t, err)
-	if n := strings.Count(string(fixed), "\nsafebrowsing:"+module+"\ncache:cache\n"); n != 1 {
-		t.Errorf("Expected the plugin directly before cache, found that %d times", n)
-	}
+	testkit.Equal(t, "times of the plugin directly before cache", strings.Count(string(fixed), "\nsafebrowsing:"+module+"\ncache:cache\n"), 1)
 }
 
 // A folder where others have files, such as /tmp or the top of a stick, stays theirs.
@@ -428,11 +395,7 @@ func filesOfDB(t *testing.T) (all []string) {
 func TestOpenWrtServiceOutlivesTheUplink(t *testing.T) {
 	r := newRouter(t, map[string][]string{"enabled": {"1"}, "api_key": {"SECRET"}, "db": {t.TempDir()}})
 	resolv := "RESOLV=" + writeFile(t, t.TempDir(), "resolv.conf.auto", "nameserver 192.0.2.9\nnameserver 192.0.2.10\n") + "; "
-	corefile := func() string {
-		raw, err := os.ReadFile(filepath.Join(r.conf, "Corefile"))
-		testkit.Must(t, err)
-		return string(raw)
-	}
+	corefile := func() string { return testkit.Read(t, filepath.Join(r.conf, "Corefile")) }
 	r.do(resolv + "start_service")
 	had := corefile()
 	called := r.do("start_service") // the file has none any more
@@ -444,8 +407,8 @@ func TestOpenWrtServiceOutlivesTheUplink(t *testing.T) {
 // The server of before, which ends, may still have the port for a moment, while the new one cannot start.
 func TestOpenWrtDnsmasqIsHandedOverToAServerThatStays(t *testing.T) {
 	t.Parallel()
-	for looks, want := range map[string]string{"1": before, "2": before, "99": "/lan/192.0.2.2 127.0.0.1#5335 1"} {
-		r := newRouter(t, map[string][]string{"port": {"5335"}})
+	for looks, want := range map[string]string{"1": before, "2": before, "99": ours} {
+		r := newRouter(t, port5335)
 		udp := writeFile(t, t.TempDir(), "udp", "  1: 0100007F:14D7 00000000:0000\n")
 		called := r.do("left=" + looks + "; sleep() { left=$((left - 1)); [ $left -gt 0 ] || : >" + udp + "; }; UDP=" + udp + "; RUNNING=1; service_started")
 		if r.servers() != want || strings.Contains(called, "does not listen") != (want == before) {
@@ -467,7 +430,7 @@ func TestOpenWrtSaysWhichResolversAreNotAsked(t *testing.T) {
 	} {
 		r := newRouter(t, map[string][]string{"port": {"5335"}, "upstream": test.upstream})
 		r.set("dhcp.@dnsmasq[0].server", test.servers...)
-		called := r.do("UDP=" + writeFile(t, t.TempDir(), "udp", "  1: 0100007F:14D7 00000000:0000\n") + "; RUNNING=1; service_started")
+		called := r.serve("")
 		if got := strings.Contains(called, "127.0.0.1#5053 is not asked any more"); got != test.says || !strings.HasSuffix(r.servers(), "127.0.0.1#5335 1") {
 			t.Errorf("%+v: dnsmasq has %q after\n%s", test, r.servers(), called)
 		}

@@ -8,7 +8,6 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
@@ -88,21 +87,6 @@ func (m move) make(t *testing.T, w *world) {
 		return
 	}
 	testkit.Must(t, w.reload(corefile))
-}
-
-func TestListsStayInForceUntilTheOtherProtocolHasDelivered(t *testing.T) {
-	t.Parallel()
-	for _, m := range moves() {
-		t.Run(m.String(), func(t *testing.T) {
-			t.Parallel()
-			w := m.begin(t)
-			w.google.Break("update", 1000, protocoltest.Fault{Status: 503}) // nothing is delivered
-			m.make(t, w)
-			w.wantBlocked("evil.example.com.", dns.TypeA, w.blames("social engineering"))
-			testkit.Until(w.t, "a request that fails", func() bool { return len(w.fetches()) > m.requests() })
-			w.wantBlocked("www.evil.example.com.", dns.TypeA, w.blames("social engineering"))
-		})
-	}
 }
 
 // requests returns how many requests for lists the first protocol takes.

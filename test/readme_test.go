@@ -2,7 +2,6 @@ package test
 
 import (
 	"fmt"
-	"io/fs"
 	"path"
 	"regexp"
 	"slices"
@@ -200,9 +199,7 @@ func TestThePageForCoreDNSAgreesWithTheReference(t *testing.T) {
 			t.Errorf("Expected %s in docs/corefile.md", metric)
 		}
 	}
-	modules, err := fs.ReadFile(repository, "go.mod")
-	testkit.Must(t, err)
-	needs := "CoreDNS " + regexp.MustCompile(`github\.com/coredns/coredns v(\d+\.\d+)`).FindStringSubmatch(string(modules))[1]
+	needs := "CoreDNS " + regexp.MustCompile(`github\.com/coredns/coredns v(\d+\.\d+)`).FindStringSubmatch(file(t, "go.mod"))[1]
 	for _, page := range []string{text, documents(t)["README.md"]} {
 		if !strings.Contains(page, needs) {
 			t.Errorf("Expected the oldest %s in %.50q", needs, page)
@@ -224,12 +221,10 @@ func TestThePageForCoreDNSAgreesWithTheReference(t *testing.T) {
 
 // Each task that a document names is in the Makefile.
 func TestTasksOfTheDocumentsExist(t *testing.T) {
-	makefile, err := fs.ReadFile(repository, "Makefile")
-	testkit.Must(t, err)
-	tried := 0
+	tried, makefile := 0, file(t, "Makefile")
 	for name, text := range documents(t) {
 		for _, m := range regexp.MustCompile("(?m)(?:^|`)make ([a-z]+(?:-[a-z]+)*)").FindAllStringSubmatch(text, -1) {
-			if tried++; !strings.Contains(string(makefile), "\n"+m[1]+":") {
+			if tried++; !strings.Contains(makefile, "\n"+m[1]+":") {
 				t.Errorf("%s: expected a task %s in the Makefile", name, m[1])
 			}
 		}

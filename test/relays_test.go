@@ -58,45 +58,6 @@ func TestARelayThatDiesIsReplacedAndTheLogSaysSoOnce(t *testing.T) {
 	testkit.Equal(t, "entries of all lists, with both URLs in the label endpoint", testkit.Metric(t, "list_entries", "endpoint", w.endpoint), 3)
 }
 
-// Lists stay in force and keep their versions when relays are added, removed and put in
-// another order.
-func TestListsOutliveAChangeOfRelays(t *testing.T) {
-	testkit.Long(t)
-	t.Parallel()
-	for _, tc := range []struct{ name, db string }{{"in a directory", ""}, {"in memory", "db off"}} {
-		t.Run(tc.name, func(t *testing.T) {
-			w, second, sockets := newRelays(t, "evil.example.com/")
-			corefile := func(endpoints string) string {
-				w.endpoint = endpoints
-				text := w.corefile()
-				if tc.db != "" {
-					text = strings.Replace(text, "db "+w.db, tc.db, 1)
-				}
-				return text
-			}
-			a, b := sockets[0].URL, sockets[1].URL
-			w.start(corefile(a))
-			w.updated(1)
-			sockets[0].CloseClientConnections()
-			sockets[0].Config.Handler = http.NotFoundHandler() // the second relay must know the versions
-			for _, endpoints := range []string{a + " " + b, b + " " + a, b} {
-				before := len(second.Requests("search"))
-				second.ClientLostState() // who asks other endpoints is another client, as with another key
-				testkit.Must(t, w.reload(corefile(endpoints)))
-				w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
-				if before == 0 {
-					testkit.Until(w.t, "an update by the second relay", func() bool { return len(second.Requests("update")) == 1 })
-				}
-			}
-			for _, r := range second.Requests("update") {
-				if len(r.Versions) != 3 {
-					t.Errorf("Expected a partial update of 3 lists, got versions %x", r.Versions)
-				}
-			}
-		})
-	}
-}
-
 // A relay with -tls-client-ca sees the certificate of tls, and a renewed one
 // without a reload.
 func TestTheCertificateOfTLSIsShownAndRenewed(t *testing.T) {

@@ -45,11 +45,11 @@ func TestReloads(t *testing.T) {
 	c.configure(variants[0].corefile)
 	c.start()
 	rests(w, c)
-	r := &reloading{child: c, worlds: worlds}
+	r := &reloading{crowdOfStubs: crowdOfStubs{t: t, address: c.address}, child: c, worlds: worlds}
 	r.visit(variants)
 	refused := r.refused
 	before, updates := r.settled(resources{}), len(r.fetches())
-	r.begin()
+	r.begin(6, 2*time.Millisecond, "udp", "tcp")
 	for n := range *reloads {
 		r.reload(variants[n%len(variants)])
 	}
@@ -78,15 +78,22 @@ func (w *world) plain(properties ...string) string {
 
 // reloading reloads a server that is asked all the while.
 type reloading struct {
+	crowdOfStubs
 	child   *child
 	worlds  []*world
 	done    int // reloads
 	refused int // of them
+}
+
+// crowdOfStubs asks a server for a threat and for names that are none.
+type crowdOfStubs struct {
+	t       testing.TB
+	address string
 	stop    atomic.Bool
 	load    sync.WaitGroup
 
 	asked, again, lost, wrong atomic.Int64 // queries
-	at                        atomic.Int64 // done, for the clients
+	at                        atomic.Int64 // reloads
 }
 
 // visit reloads with each Corefile twice: all that is made once, such as the lists of other
@@ -98,7 +105,7 @@ func (r *reloading) visit(variants []reloadVariant) {
 	want := map[*world]int{variants[0].world: variants[0].requests}
 	for n, v := range slices.Concat(variants[1:], variants) {
 		if n == newServers {
-			r.begin()
+			r.begin(6, 2*time.Millisecond, "udp", "tcp")
 		}
 		if n < len(variants)-1 {
 			want[v.world] += v.requests
@@ -126,21 +133,21 @@ func (r *reloading) searches() (n int) {
 	return n
 }
 
-func (r *reloading) begin() {
-	r.stop.Store(false)
-	for client := range 6 {
-		r.load.Go(func() {
-			for n := 0; !r.stop.Load(); n++ {
-				r.ask([]string{"udp", "tcp"}[client%2], client, n)
-				time.Sleep(2 * time.Millisecond)
+func (c *crowdOfStubs) begin(clients int, pause time.Duration, networks ...string) {
+	c.stop.Store(false)
+	for client := range clients {
+		c.load.Go(func() {
+			for n := 0; !c.stop.Load(); n++ {
+				c.ask(networks[client%len(networks)], client, n)
+				time.Sleep(pause)
 			}
 		})
 	}
 }
 
-func (r *reloading) end() {
-	r.stop.Store(true)
-	r.load.Wait()
+func (c *crowdOfStubs) end() {
+	c.stop.Store(true)
+	c.load.Wait()
 }
 
 func (r *reloading) protects() bool {
@@ -152,28 +159,28 @@ func threatQuery() *dns.Msg { return query("www.always.example.com.", dns.TypeA)
 
 // ask asks as a stub resolver does: again, up to twice, if there is no answer. CoreDNS
 // closes a TCP connection, and the socket of UDP, while queries may be in their buffers.
-func (r *reloading) ask(network string, client, n int) {
+func (c *crowdOfStubs) ask(network string, client, n int) {
 	m, threat := threatQuery(), n%2 == 0
 	if !threat {
 		m.Question[0].Name = fmt.Sprintf("host%d-%d.example.org.", client, n%50)
 	}
-	c := &dns.Client{Net: network, Timeout: 3 * time.Second}
-	r.asked.Add(1)
-	answer, _, err := c.Exchange(m, r.child.address)
+	stub := &dns.Client{Net: network, Timeout: 3 * time.Second}
+	c.asked.Add(1)
+	answer, _, err := stub.Exchange(m, c.address)
 	for tries := 0; err != nil && tries < 2; tries++ {
-		r.again.Add(1)
-		answer, _, err = c.Exchange(m, r.child.address)
+		c.again.Add(1)
+		answer, _, err = stub.Exchange(m, c.address)
 	}
 	if err != nil {
-		r.lost.Add(1)
+		c.lost.Add(1)
 		return
 	}
 	short := len(answer.Answer) == 1 && answer.Answer[0].Header().Ttl <= 5 // a late confirmation, which is allowed
 	if isBlocked(answer) != threat && !short || answer.Rcode == dns.RcodeServerFailure {
-		if r.wrong.Add(1) > 3 {
+		if c.wrong.Add(1) > 3 {
 			return
 		}
-		r.child.t.Errorf("%s: Expected blocked %v after reload %d, got\n%v", m.Question[0].Name, threat, r.at.Load(), answer)
+		c.t.Errorf("%s: Expected blocked %v after reload %d, got\n%v", m.Question[0].Name, threat, c.at.Load(), answer)
 	}
 }
 

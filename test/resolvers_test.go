@@ -272,14 +272,18 @@ func TestSystemdResolvedInFront(t *testing.T) {
 	if program == "" {
 		return
 	}
-	w := newWorld(t)
-	w.host = "192.0.2.53"
-	w.start(strings.Replace(w.corefile(blockList(t, "blocked.example")), ".:0 {", ".:53 {", 1))
-	w.updated(1)
-	// The resolver of before, which does not filter and was asked by TLS, is no second upstream.
-	testkit.Must(t, os.WriteFile("/etc/systemd/resolved.conf", []byte("[Resolve]\nDNS="+w.upstream+"\nDNSOverTLS=yes\n"), 0o644))
-	startForwarder(t, program)
-	checkForwarder(t, "systemd-resolved", "127.0.0.53:53")
+	start := func(t *testing.T, properties ...string) (address string) {
+		w := newWorld(t)
+		w.host, w.upstream = "192.0.2.53", leadingUpstream(t)
+		w.start(strings.Replace(w.corefile(properties...), ".:0 {", ".:53 {", 1))
+		w.updated(1)
+		// The resolver of before, which does not filter and was asked by TLS, is no second upstream.
+		testkit.Must(t, os.WriteFile("/etc/systemd/resolved.conf", []byte("[Resolve]\nDNS="+w.upstream+"\nDNSOverTLS=yes\n"), 0o644))
+		startForwarder(t, program)
+		return "127.0.0.53:53"
+	}
+	t.Run("blocking", func(t *testing.T) { checkForwarder(t, "systemd-resolved", start(t, blockList(t, "blocked.example"))) })
+	wantRow(t, "systemd-resolved", func(t *testing.T, word string) string { return start(t, word) })
 }
 
 // resolvedInOwnNetwork returns the path of systemd-resolved if this process has a network of its own. Else it has
@@ -344,24 +348,6 @@ func inNetwork(t *testing.T, namespaces []string, script, arg, value string, fla
 		t.Errorf("in its own network, %s: %v\n%s", value, err, out)
 	}
 	return string(out)
-}
-
-// TestWhatSystemdResolvedSaysOfNamesByWhichClientsLeave makes the row of systemd-resolved, see
-// TestSystemdResolvedInFront.
-func TestWhatSystemdResolvedSaysOfNamesByWhichClientsLeave(t *testing.T) {
-	testkit.Long(t)
-	program := resolvedInOwnNetwork(t)
-	if program == "" {
-		return
-	}
-	wantRow(t, "systemd-resolved", func(t *testing.T, word string) string {
-		w := newWorld(t)
-		w.host, w.upstream = "192.0.2.53", leadingUpstream(t)
-		w.start(strings.Replace(w.corefile(word), ".:0 {", ".:53 {", 1))
-		w.updated(1)
-		startForwarder(t, program)
-		return "127.0.0.53:53"
-	})
 }
 
 // wantRow asks a resolver for the names by which clients leave, before and after keep_clients, and

@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"runtime/metrics"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -92,14 +91,11 @@ func soak(t *testing.T) {
 	w.start(w.soakCorefile(strings.TrimPrefix(testkit.FreeAddress(t, w.host), w.host)))
 	w.updated(1)
 	address := w.address("udp")
-	var stop atomic.Bool
-	var load sync.WaitGroup
-	for worker := range 8 {
-		load.Go(func() { w.load(worker, address, &stop) })
-	}
-	load.Go(func() { churn(all, &stop) })
+	stubs := &crowdOfStubs{t: t, address: address}
+	stubs.begin(8, 0, "udp")
+	stubs.load.Go(func() { churn(all, &stubs.stop) })
 	curve, done := new(heapCurve), 0
-	load.Go(func() { curve.watch(&stop) })
+	stubs.load.Go(func() { curve.watch(&stubs.stop) })
 	for end := time.Now().Add(*soakTime); time.Now().Before(end); done++ {
 		time.Sleep(400 * time.Millisecond)
 		now := all[done/2%len(all)]
@@ -112,8 +108,10 @@ func soak(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	stop.Store(true)
-	load.Wait()
+	stubs.end()
+	if stubs.asked.Load() == stubs.lost.Load() {
+		t.Error("Expected answers")
+	}
 	w.stop()
 	wantEngines(t, 0, 0) // after the shutdown
 	var requests []int
@@ -210,33 +208,6 @@ func noMoreGoroutines(t *testing.T, before int) {
 func (w *world) loadCorefile(port string, properties ...string) string {
 	template := "template IN A {\n\t\tanswer \"{{ .Name }} 60 IN A 192.0.2.7\"\n\t}"
 	return strings.NewReplacer(":0", port, "forward . "+w.upstream, template).Replace(w.corefile(append([]string{"limit off"}, properties...)...))
-}
-
-// load asks for a threat and for names that are none. A query may be lost where a
-// reload closes a socket; an answer must be right.
-func (w *world) load(worker int, address string, stop *atomic.Bool) {
-	c := &dns.Client{Timeout: 2 * time.Second}
-	answered := 0
-	for n := 0; !stop.Load(); n++ {
-		name := fmt.Sprintf("host%d-%d.example.org.", worker, n%50)
-		if n%2 == 0 {
-			name = "www.always.example.com."
-		}
-		m := new(dns.Msg).SetQuestion(name, dns.TypeA)
-		m.SetEdns0(1232, false)
-		answer, _, err := c.Exchange(m, address)
-		if err != nil {
-			continue
-		}
-		answered++
-		short := len(answer.Answer) == 1 && answer.Answer[0].Header().Ttl <= 5 // late, which is allowed
-		if blocked := isBlocked(answer); answer.Rcode == dns.RcodeServerFailure || blocked != (n%2 == 0) && !short {
-			w.t.Errorf("%s: Expected blocked %v, got\n%v", name, n%2 == 0, answer)
-		}
-	}
-	if answered == 0 {
-		w.t.Error("Expected answers")
-	}
 }
 
 // BenchmarkCollision measures what a harmless name that collides with a prefix

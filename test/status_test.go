@@ -9,7 +9,6 @@ import (
 
 	"github.com/miekg/dns"
 
-	truth "github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
@@ -109,36 +108,4 @@ func TestAReloadMovesTheStatusPageToAnotherAddressOfItsPort(t *testing.T) {
 		response.Body.Close()
 		t.Error("Expected the page to end with the property status")
 	}
-}
-
-// What the page tells programs is what the control socket tells, byte for byte, but for the time at
-// which it was asked.
-func TestStatusJSONIsWhatTheControlSocketSays(t *testing.T) {
-	testkit.Long(t)
-	if !apart(t) { // what was blocked is the process's
-		return
-	}
-	testkit.SameDay(t)
-	lines := testkit.Capture(t)
-	w := newWorld(t)
-	w.threaten("evil.example.com/")
-	w.run("status 127.0.0.1:0 names", "log", blockList(t, "sb-test.example"))
-	url := w.pageURL(lines)
-	w.wantBlocked("sb-test.example.", dns.TypeA, byOwn)
-	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
-	timeless := func(text string) string {
-		return regexp.MustCompile(`"at":"[^"]*"`).ReplaceAllString(text, "")
-	}
-	var page, door string
-	testkit.Until(t, "the page to tell of both names", func() bool {
-		page = get(t, url+"status.json")
-		return strings.Contains(page, "evil.example.com")
-	})
-	text, err := w.door().Get(t.Context(), "/status", nil, new(truth.Report))
-	testkit.Must(t, err)
-	if door = string(text); strings.TrimSpace(timeless(page)) != strings.TrimSpace(timeless(door)) {
-		t.Errorf("The page says\n%s\nand the socket\n%s", page, door)
-	}
-	wantPage(t, page, []string{`"name":"sb-test.example"`, `"client":"127.0.0.1"`, `"blocked":2`}, nil)
-	wantPage(t, get(t, url), []string{"Asked by", `<td class="client">127.0.0.1</td>`}, nil)
 }
