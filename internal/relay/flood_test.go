@@ -113,15 +113,14 @@ func (f relayFlood) start(t *testing.T, prefixes, connections int) *flooded {
 	r := &flooded{gate: make(chan struct{}), counts: testkit.FreeAddr(t)}
 	var slow atomic.Bool
 	slow.Store(f.lists)
-	w.listen(func(q *http.Request) bool {
+	w.listen(func(q *http.Request) error {
 		if slow.Load() && strings.Contains(q.URL.Path, "hashes:search") != f.lists {
 			select {
 			case <-r.gate:
 			case <-q.Context().Done():
-				return false
 			}
 		}
-		return true
+		return q.Context().Err()
 	})
 	raw, err := json.Marshal(childConfig{Endpoint: w.cfg.Settings.Endpoint, Folder: t.TempDir(), Counts: r.counts, Connections: connections})
 	testkit.Must(t, err)

@@ -64,14 +64,11 @@ func TestTheRelayComesBack(t *testing.T) {
 			w.google.ClientStarted()
 		}, false},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { comesBack(t, tc.back, tc.lost) })
-		})
+		runWorld(t, tc.name, func(t *testing.T, w *world) { comesBack(t, w, tc.back, tc.lost) })
 	}
 }
 
-func comesBack(t *testing.T, back func(*testing.T, *world), lost bool) {
-	w := newWorld(t)
+func comesBack(t *testing.T, w *world, back func(*testing.T, *world), lost bool) {
 	w.cfg.Settings.DB = t.TempDir()
 	w.start()
 	c := w.replica(1)
@@ -87,8 +84,8 @@ func comesBack(t *testing.T, back func(*testing.T, *world), lost bool) {
 	c.mustBe(t, lookup.Unsafe, "evil.example.")
 	w.threaten("evil.example/", "worse.example/")
 	time.Sleep(31 * time.Minute)
-	if d := c.decide("worse.example."); d.Verdict != lookup.Unsafe || c.entries() != 2 {
-		t.Errorf("after the next update: %+v with entries: %d", d, c.entries())
+	if c.mustBe(t, lookup.Unsafe, "worse.example."); c.entries() != 2 {
+		t.Errorf("after the next update: entries: %d", c.entries())
 	}
 }
 
@@ -171,11 +168,10 @@ func (w *world) firstEntries(within time.Duration) int {
 	go func() { served <- server.Serve(network) }()
 	transport := &http.Transport{DialContext: network.dial, ResponseHeaderTimeout: 30 * time.Second}
 	s := engine.Settings{Endpoint: "http://relay.internal", Protocol: protocol.DialectV5.Name, Lists: "se-4b mw-4b"}
-	c, release, err := engine.NewRegistry(engine.Edge{Transport: transport, FirstContact: atOnce}).Acquire(s, "")
-	testkit.Must(w.t, err)
+	c := newReplica(w.t, engine.Edge{Transport: transport, FirstContact: atOnce}, s)
 	time.Sleep(within)
-	n := entriesOfAll(c.Lists())
-	release()
+	n := c.entries()
+	c.close()
 	transport.CloseIdleConnections()
 	server.Close()
 	<-served
@@ -194,10 +190,10 @@ func judged(t *testing.T, names int) *world {
 	return w
 }
 
-// listen gives the server of a world a socket, and a turn before each answer: false is none. before may be nil.
-func (w *world) listen(before func(*http.Request) bool) {
+// listen gives the server of a world a socket. before, unless nil, is called before each answer: an error is none.
+func (w *world) listen(before func(*http.Request) error) {
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, q *http.Request) {
-		if before == nil || before(q) {
+		if before == nil || before(q) == nil {
 			w.google.ServeHTTP(rw, q)
 		}
 	}))
@@ -224,7 +220,7 @@ func TestARelayWithListsStartsWithoutRedis(t *testing.T) {
 	r := run(t, w.cfg)
 	testkit.Until(t, "the loss of Redis", func() bool { return len(lines.About("Cannot use Redis")) == 1 })
 	shows(t, r.admin+"/metrics", "safebrowsing_relay_leader 0\n")
-	testkit.Until(t, "lists in force", func() bool { code, _ := codeOf(t, http.DefaultClient, r.admin+"/readyz"); return code == 200 })
+	testkit.WantOK(t, r.admin+"/readyz")
 	s = testkit.StartRedisAt(t, s.Addr)
 	shows(t, r.admin+"/metrics", "safebrowsing_relay_leader 1\n")
 	shows(t, r.admin+"/metrics", `safebrowsing_relay_redis_list_updated_timestamp_seconds{list="se-4b"} `)

@@ -10,9 +10,9 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,7 +33,7 @@ func unzip(t testing.TB, r io.Reader) io.Reader {
 // running is a relay on sockets.
 type running struct {
 	url, admin string
-	stop       func() error // once
+	stop       func() error
 }
 
 // run runs a relay on sockets until the test ends.
@@ -41,8 +41,7 @@ func run(t testing.TB, cfg Config) *running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	r := &running{}
-	started := make(chan struct{})
+	r, started := new(running), make(chan struct{})
 	go func() {
 		ended <- Run(ctx, cfg, func(listen, admin net.Addr) {
 			r.url = cfg.URL(listen)
@@ -52,37 +51,27 @@ func run(t testing.TB, cfg Config) *running {
 			close(started)
 		})
 	}()
-	stopped := false
-	r.stop = func() error {
-		if stopped {
-			return nil
-		}
-		stopped = true
-		cancel()
-		return <-ended
-	}
+	r.stop = sync.OnceValue(func() error { cancel(); return <-ended })
 	select {
 	case <-started:
 	case err := <-ended:
 		t.Fatalf("the relay ended: %v", err)
 	}
-	t.Cleanup(func() {
-		if err := r.stop(); err != nil {
-			t.Errorf("the relay ended: %v", err)
-		}
-	})
+	t.Cleanup(func() { testkit.Must(t, r.stop()) })
 	return r
 }
 
-// codeOf returns the status and the body of a page.
-func codeOf(t testing.TB, c *http.Client, url string, header ...string) (int, string) {
+// statusOf returns the status of a page; 0: no connection.
+func statusOf(t testing.TB, url string) int {
 	t.Helper()
-	r, err := http.NewRequest("GET", url, nil)
-	testkit.Must(t, err)
-	for i := 0; i < len(header); i += 2 {
-		r.Header.Set(header[i], header[i+1])
-	}
-	answer, err := c.Do(r)
+	status, _ := codeOf(t, http.DefaultClient, url)
+	return status
+}
+
+// codeOf returns the status and the body of a page for a client.
+func codeOf(t testing.TB, c *http.Client, url string) (int, string) {
+	t.Helper()
+	answer, err := c.Get(url)
 	if err != nil {
 		return 0, err.Error()
 	}
@@ -103,25 +92,29 @@ func TestOperatorsSeeHowTheRelayIs(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.Admin = "127.0.0.1:0"
 	hold := make(chan struct{})
-	w.cfg.Edge.Transport = blocked{w.google, hold}
+	w.cfg.Edge.Transport = guarded{w.google, func(r *http.Request) error {
+		select {
+		case <-hold:
+		case <-r.Context().Done():
+		}
+		return r.Context().Err()
+	}}
 	r := run(t, w.cfg)
-	c := new(http.Client)
 	for page, want := range map[string]int{"/healthz": 200, "/readyz": 503, "/metrics": 200, "/": 404, "/v5/hashLists": 404} {
-		if got, body := codeOf(t, c, r.admin+page); got != want {
-			t.Errorf("before the lists: %s: %d, want %d: %s", page, got, want, body)
+		if got := statusOf(t, r.admin+page); got != want {
+			t.Errorf("before the lists: %s: %d, want %d", page, got, want)
 		}
 	}
-	if got, _ := codeOf(t, c, r.url+"/v5/hashes:search?hashPrefixes=AAAAAA"); got != 503 {
+	evil, clean := searchRequest("evil.example/"), searchRequest("clean.example/")
+	if got := statusOf(t, r.url+clean); got != 503 {
 		t.Errorf("a search before the lists: %d, want 503", got)
 	}
 	close(hold)
-	testkit.Until(t, "ready", func() bool { got, _ := codeOf(t, c, r.admin+"/readyz"); return got == 200 })
-	evil := searchRequest("evil.example/")
-	for _, target := range []string{evil, evil, "/v5/hashes:search?hashPrefixes=AAAAAA", "/v5/hashes:search", "/v5/hashList/se-4b", "/nothing"} {
-		codeOf(t, c, r.url+target)
+	testkit.WantOK(t, r.admin+"/readyz")
+	for _, target := range []string{evil, evil, clean, "/v5/hashes:search", "/v5/hashList/se-4b", "/nothing"} {
+		statusOf(t, r.url+target)
 	}
-	_, metrics := codeOf(t, c, r.admin+"/metrics")
-	for _, want := range []string{
+	testkit.WantParts(t, testkit.Body(t, r.admin+"/metrics"),
 		`safebrowsing_relay_prefixes_total{from="upstream"} 1`, `safebrowsing_relay_prefixes_total{from="cache"} 1`,
 		`safebrowsing_relay_prefixes_total{from="unlisted"} 1`, `safebrowsing_relay_prefixes_total{from="merged"} 0`,
 		`safebrowsing_relay_searches_total{reason="new"} 1`, `safebrowsing_relay_searches_total{reason="popular"} 0`,
@@ -129,45 +122,38 @@ func TestOperatorsSeeHowTheRelayIs(t *testing.T) {
 		`safebrowsing_relay_requests_total{method="search",outcome="unavailable"} 1`, `safebrowsing_relay_requests_total{method="get",outcome="success"} 1`,
 		`safebrowsing_relay_requests_total{method="search",outcome="denied"} 0`,
 		`safebrowsing_relay_requests_total{method="other",outcome="invalid"} 1`, "safebrowsing_relay_clients 1\n", "safebrowsing_relay_sent_bytes_total ",
-		"coredns_safebrowsing_list_entries{",
-	} {
-		if !strings.Contains(metrics, want) {
-			t.Errorf("the metrics do not have %s", want)
-		}
-	}
+		"coredns_safebrowsing_list_entries{")
 }
 
-// blocked is a transport that waits.
-type blocked struct {
+// guarded is a transport that does something before each request; an error ends the request.
+type guarded struct {
 	http.RoundTripper
-	until chan struct{}
+	before func(*http.Request) error
 }
 
-func (b blocked) RoundTrip(r *http.Request) (*http.Response, error) {
-	select {
-	case <-b.until:
-	case <-r.Context().Done():
-		return nil, r.Context().Err()
+// RoundTrip implements http.RoundTripper.
+func (g guarded) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := g.before(r); err != nil {
+		return nil, err
 	}
-	return b.RoundTripper.RoundTrip(r)
+	return g.RoundTripper.RoundTrip(r)
 }
 
 // A stop lets a request end that is under way, and accepts no other.
 func TestTheRelayLetsRequestsEnd(t *testing.T) {
 	w := newWorld(t)
 	slow := make(chan struct{})
-	w.cfg.Edge.Transport = onSearch{w.google, slow}
+	w.cfg.Edge.Transport = guarded{w.google, func(r *http.Request) error {
+		if strings.Contains(r.URL.Path, "hashes:search") {
+			slow <- struct{}{}
+			<-slow
+		}
+		return nil
+	}}
 	r := run(t, w.cfg)
-	c := new(http.Client)
-	testkit.Until(t, "searches", func() bool { // of prefixes in no list, which the relay answers itself
-		got, _ := codeOf(t, c, r.url+searchRequest("clean.example/"))
-		return got == 200
-	})
+	testkit.WantOK(t, r.url+searchRequest("clean.example/")) // it is in no list: the relay answers itself
 	answered := make(chan int, 1)
-	go func() {
-		got, _ := codeOf(t, c, r.url+searchRequest("evil.example/"))
-		answered <- got
-	}()
+	go func() { answered <- statusOf(t, r.url+searchRequest("evil.example/")) }()
 	select {
 	case <-slow: // the search is under way
 	case got := <-answered:
@@ -183,9 +169,7 @@ func TestTheRelayLetsRequestsEnd(t *testing.T) {
 	if got := <-answered; got != 200 {
 		t.Errorf("the request under way got %d", got)
 	}
-	if err := <-stopped; err != nil {
-		t.Errorf("stopped: %v", err)
-	}
+	testkit.Must(t, <-stopped)
 }
 
 // Who leads clients to relays that are ready needs a moment to see that one is to stop. A search that nobody answers
@@ -196,41 +180,17 @@ func TestALameRelayServesAndIsNotReady(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.Admin, w.cfg.Lameduck = "127.0.0.1:0", 3*time.Second
 	r := run(t, w.cfg)
-	c := new(http.Client)
-	ready := func() int { got, _ := codeOf(t, c, r.admin+"/readyz"); return got }
-	testkit.Until(t, "ready", func() bool { return ready() == 200 })
-	search := r.url + searchRequest("evil.example/")
+	testkit.WantOK(t, r.admin+"/readyz")
 	stopped := make(chan error, 1)
 	go func() { stopped <- r.stop() }()
-	for served := false; ; {
-		before := ready()
-		got, body := codeOf(t, c, search)
-		switch {
-		case before == 503 && got == 200:
-			served = true
-		case got == 0 && !served: // it has stopped
-			t.Fatalf("It was never lame: %s", body)
-		case got == 0:
-			if err := <-stopped; err != nil {
-				t.Error(err)
-			}
-			return
+	for lame, got := false, 200; got != 0 || !lame; { // until it has stopped
+		ready := statusOf(t, r.admin+"/readyz")
+		got = statusOf(t, r.url+searchRequest("evil.example/"))
+		if lame = lame || ready == 503 && got == 200; got == 0 && !lame {
+			t.Fatal("It was never lame")
 		}
 	}
-}
-
-// onSearch tells when a search comes, and then waits.
-type onSearch struct {
-	http.RoundTripper
-	turn chan struct{}
-}
-
-func (o onSearch) RoundTrip(r *http.Request) (*http.Response, error) {
-	if strings.Contains(r.URL.Path, "hashes:search") {
-		o.turn <- struct{}{}
-		<-o.turn
-	}
-	return o.RoundTripper.RoundTrip(r)
+	testkit.Must(t, <-stopped)
 }
 
 // Clients that send nothing, or slowly, are cut, and those beyond the bound wait.
@@ -246,9 +206,8 @@ func TestSlowClientsDoNotBlockOthers(t *testing.T) {
 		conn, err := net.Dial("tcp", address)
 		testkit.Must(t, err)
 		defer conn.Close()
-		if _, err := io.WriteString(conn, "GET /v5/hashLists HTTP/1.1\r\nHost: "); err != nil {
-			t.Fatal(err)
-		}
+		_, err = io.WriteString(conn, "GET /v5/hashLists HTTP/1.1\r\nHost: ")
+		testkit.Must(t, err)
 	}
 	c := &http.Client{Timeout: time.Minute}
 	if got, body := codeOf(t, c, r.url+"/v5/hashLists"); got != 200 {
@@ -260,8 +219,7 @@ func TestSlowClientsDoNotBlockOthers(t *testing.T) {
 }
 
 func TestMetricsOfTheRelayAreInTheDocuments(t *testing.T) {
-	text, err := os.ReadFile("../../docs/fleet.md")
-	testkit.Must(t, err)
+	text := testkit.Read(t, "../../docs/fleet.md")
 	descs := make(chan *prometheus.Desc)
 	go func() {
 		defer close(descs)
@@ -280,7 +238,7 @@ func TestMetricsOfTheRelayAreInTheDocuments(t *testing.T) {
 		}
 		want["`"+m[1]+labels+"`"] = true
 	}
-	for _, name := range regexp.MustCompile("`safebrowsing_relay_[^`]*`").FindAllString(string(text), -1) {
+	for _, name := range regexp.MustCompile("`safebrowsing_relay_[^`]*`").FindAllString(text, -1) {
 		if !want[name] {
 			t.Errorf("there is no metric %s", name)
 		}
@@ -290,7 +248,7 @@ func TestMetricsOfTheRelayAreInTheDocuments(t *testing.T) {
 		t.Errorf("docs/fleet.md does not have %s", name)
 	}
 	for _, outcome := range []string{outcomeSuccess, outcomeInvalid, outcomeDenied, outcomeLimited, outcomeBudget, outcomeBackoff, outcomeUnavailable, outcomeCancelled} {
-		if !strings.Contains(string(text), "`"+outcome+"`") {
+		if !strings.Contains(text, "`"+outcome+"`") {
 			t.Errorf("docs/fleet.md does not have the outcome %s", outcome)
 		}
 	}
@@ -327,9 +285,7 @@ func TestARelayTellsWhatItCosts(t *testing.T) {
 			t.Errorf("today %+v", c.Today)
 		}
 		said, most := c.Text(time.Now())
-		if !strings.HasPrefix(said, "78 searches (12 new, 0 expired, 66 popular) since the start, 7h50m0s ago: 3.90 US-$, at this rate ") || !strings.Contains(most, c.Today[0].Prefix+" 12 (0.60 US-$), ") {
-			t.Errorf("%s\n%s", said, most)
-		}
+		testkit.WantParts(t, said+"\n"+most, "78 searches (12 new, 0 expired, 66 popular) since the start, 7h50m0s ago: 3.90 US-$, at this rate ", c.Today[0].Prefix+" 12 (0.60 US-$), ")
 	})
 }
 

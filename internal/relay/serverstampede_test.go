@@ -77,27 +77,18 @@ func newHerd(t *testing.T) *herd {
 	for _, list := range []string{"se-4b", "mw-4b"} {
 		h.google.SetMinimumWait(list, updateWait)
 	}
-	h.cfg.Edge.Transport = cuttable{h.google, &h.upstream}
+	h.cfg.Edge.Transport = guarded{h.google, func(*http.Request) error {
+		if h.upstream.Load() {
+			return errRefused
+		}
+		return nil
+	}}
 	h.start()
 	for n := range *herdClients {
 		h.clients = append(h.clients, h.replicaAfter(n, func() time.Duration { return rand.N(time.Minute) }))
 	}
 	time.Sleep(4 * time.Minute)
 	return h
-}
-
-// cuttable is a transport that can be cut.
-type cuttable struct {
-	http.RoundTripper
-	cut *atomic.Bool
-}
-
-// RoundTrip implements http.RoundTripper.
-func (c cuttable) RoundTrip(r *http.Request) (*http.Response, error) {
-	if c.cut.Load() {
-		return nil, errRefused
-	}
-	return c.RoundTripper.RoundTrip(r)
 }
 
 // connect lets all clients reach a relay, or none with nil.
@@ -243,10 +234,11 @@ func (h *herd) follow(back time.Time, within time.Duration) (relay, half, all ti
 // verdicts.
 func (h *herd) decide(c *replica, qname string, want ...lookup.Verdict) bool {
 	d := c.decide(qname)
-	if !slices.Contains(want, d.Verdict) {
+	ok := slices.Contains(want, d.Verdict)
+	if !ok {
 		h.t.Errorf("%s: %+v", qname, d)
 	}
-	return slices.Contains(want, d.Verdict)
+	return ok
 }
 
 // decideAll asks all clients at once to decide about a name, and reports whether each has come to

@@ -218,25 +218,26 @@ func (w *world) replicaAfter(n int, firstContact func() time.Duration) *replica 
 func (w *world) replicaIn(mode lookup.Mode, n int, firstContact func() time.Duration) *replica {
 	w.t.Helper()
 	remote := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)}), 4000)
-	c := &replica{wire: &wire{handler: w.relay, remote: remote.String()}}
-	registry := engine.NewRegistry(engine.Edge{Transport: c.wire, FirstContact: firstContact})
+	to := &wire{handler: w.relay, remote: remote.String()}
 	s := engine.Settings{Endpoint: fmt.Sprintf("http://relay%d.internal", n), Protocol: protocol.DialectV5.Name, Lists: "se-4b mw-4b", Mode: mode}
-	var err error
-	c.Engine, c.close, err = registry.Acquire(s, "")
-	testkit.Must(w.t, err)
-	w.t.Cleanup(c.close)
-	synctest.Wait()
+	c := newReplica(w.t, engine.Edge{Transport: to, FirstContact: firstContact}, s)
+	c.wire = to
 	return c
 }
 
 // direct starts a client of the server itself, with the settings of the relay.
 func (w *world) direct() *replica {
 	w.t.Helper()
+	return newReplica(w.t, w.cfg.Edge, w.cfg.Settings)
+}
+
+func newReplica(t testing.TB, edge engine.Edge, s engine.Settings) *replica {
+	t.Helper()
 	c := new(replica)
 	var err error
-	c.Engine, c.close, err = engine.NewRegistry(w.cfg.Edge).Acquire(w.cfg.Settings, "")
-	testkit.Must(w.t, err)
-	w.t.Cleanup(c.close)
+	c.Engine, c.close, err = engine.NewRegistry(edge).Acquire(s, "")
+	testkit.Must(t, err)
+	t.Cleanup(c.close)
 	synctest.Wait()
 	return c
 }
