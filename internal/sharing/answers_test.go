@@ -21,7 +21,7 @@ import (
 func openRedis(t testing.TB, url string) *Client {
 	t.Helper()
 	c, w := open(t, url, nil)
-	testkit.Until(t, "a Redis that is up", func() bool { return slices.Contains(w.seen(), "up") })
+	w.up(t)
 	return c
 }
 
@@ -57,6 +57,13 @@ func (s *server) count() int {
 	return s.asked
 }
 
+func (s *server) mustBeAsked(t testing.TB, n int) {
+	t.Helper()
+	if got := s.count(); got != n {
+		t.Errorf("Expected %d searches, got %d", n, got)
+	}
+}
+
 // threatening returns a server that knows one threat.
 func threatening(ttl time.Duration) (*server, lookup.Prefix) {
 	hash := hashOf("bad.example/")
@@ -78,12 +85,18 @@ func search(t testing.TB, a *Answers, prefixes ...lookup.Prefix) lookup.Answer {
 	return answer
 }
 
+// answersOn returns Answers of a server, over a Redis.
+func answersOn(t testing.TB, s *testkit.Redis, srv lookup.Searcher) *Answers {
+	t.Helper()
+	return NewAnswers(openRedis(t, s.URL()), srv)
+}
+
 func TestASecondRelayAsksRedisNotTheServer(t *testing.T) {
 	t.Parallel()
 	s := testkit.StartRedis(t)
 	srv, bad := threatening(5 * time.Minute)
 	good := hashOf("good.example/").Prefix(4)
-	first, second := NewAnswers(openRedis(t, s.URL()), srv), NewAnswers(openRedis(t, s.URL()), srv)
+	first, second := answersOn(t, s, srv), answersOn(t, s, srv)
 	before := time.Now()
 	if got := search(t, first, bad, good); len(got.Earlier) != 0 || len(got.Threats) != 1 {
 		t.Fatalf("Expected an answer of the server, got %+v", got)
@@ -98,9 +111,7 @@ func TestASecondRelayAsksRedisNotTheServer(t *testing.T) {
 			t.Errorf("%x: expected an answer of between %s and %s, got %+v", p, before, after, e)
 		}
 	}
-	if srv.count() != 1 {
-		t.Errorf("Expected one search, got %d", srv.count())
-	}
+	srv.mustBeAsked(t, 1)
 	var left int
 	if _, err := fmt.Sscanf(s.Do("PTTL", key), ":%d", &left); err != nil || left > 300_000 || left < 240_000 {
 		t.Errorf("Expected that Redis forgets the answer within 5 minutes, got %d ms", left)
@@ -118,9 +129,6 @@ func TestAValueThatCannotBeUsedIsAMiss(t *testing.T) {
 	content.byRedis, content.byWriter = now, now
 	old := content
 	old.byRedis = now.Add(-time.Minute) // the shorter one of its threats lasts a minute
-	foreign := content.encode("abcd")
-	newer := []byte{answerFormat + 1, 'x'}
-	newer = append(newer, sumOf(p, newer)...)
 	for _, tt := range []struct {
 		name, value string
 		asked       int
@@ -129,20 +137,18 @@ func TestAValueThatCannotBeUsedIsAMiss(t *testing.T) {
 		{"valid", string(content.encode(p)), 0, true},
 		{"garbage", "garbage", 1, false},
 		{"empty", "", 1, false},
-		{"about another prefix", string(foreign), 1, false},
+		{"about another prefix", string(content.encode("abcd")), 1, false},
 		{"too large for any relay", strings.Repeat("x", 2<<20), 1, false},
 		{"too old", string(old.encode(p)), 1, true},
-		{"of a newer format", string(newer), 1, true},
+		{"of a newer format", newerValue(p), 1, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			srv := &server{} // its answers have no TTL, and so are not stored
-			a := NewAnswers(openRedis(t, s.URL()), srv)
+			a := answersOn(t, s, srv)
 			key := a.keysOf([]lookup.Prefix{p})[0]
 			s.Do("SET", key, tt.value)
 			search(t, a, p)
-			if srv.count() != tt.asked {
-				t.Errorf("Expected %d searches, got %d", tt.asked, srv.count())
-			}
+			srv.mustBeAsked(t, tt.asked)
 			if !tt.kept {
 				testkit.Until(t, "that the value is deleted", func() bool { return s.Do("EXISTS", key) == ":0" })
 			} else if got := s.Do("EXISTS", key); got != ":1" {
@@ -152,37 +158,46 @@ func TestAValueThatCannotBeUsedIsAMiss(t *testing.T) {
 	}
 }
 
+// newerValue returns a value of a newer format.
+func newerValue(p lookup.Prefix) string {
+	value := append([]byte{answerFormat + 1}, "a newer value"...)
+	return string(append(value, sumOf(p, value)...))
+}
+
 func TestAnAnswerToUseOnceIsNotStored(t *testing.T) {
 	t.Parallel()
 	s := testkit.StartRedis(t)
 	srv, bad := threatening(0)
-	a := NewAnswers(openRedis(t, s.URL()), srv)
+	a := answersOn(t, s, srv)
 	search(t, a, bad)
 	search(t, a, bad)
 	testkit.Until(t, "no key of an answer or a claim", func() bool { return s.Do("KEYS", "*:answer:*")+s.Do("KEYS", "*:claim:*") == "*0*0" })
-	if srv.count() != 2 {
-		t.Errorf("Expected two searches, got %d", srv.count())
-	}
+	srv.mustBeAsked(t, 2)
+}
+
+// writeAt stores an answer that was received at a time of this machine, while Redis showed redis at the time at.
+func (a *Answers) writeAt(p lookup.Prefix, answer lookup.Answer, received, redis, at time.Time) {
+	a.store(&asked{prefixes: []lookup.Prefix{p}, answer: answer, received: received}, redisClock{redis: redis, at: at})
 }
 
 func TestAnOlderAnswerDoesNotReplaceAYoungerOne(t *testing.T) {
 	t.Parallel()
 	s := testkit.StartRedis(t)
 	srv, bad := threatening(time.Minute)
-	a := NewAnswers(openRedis(t, s.URL()), srv)
+	a := answersOn(t, s, srv)
 	now := time.Now()
-	a.store(&asked{prefixes: []lookup.Prefix{bad}, answer: srv.answer, received: now}, redisClock{redis: now, at: now})
+	a.writeAt(bad, srv.answer, now, now, now)
 	key := stored(t, s, bad)
 	young := s.Do("GET", key)
-	a.store(&asked{prefixes: []lookup.Prefix{bad}, answer: lookup.Answer{TTL: time.Hour}, received: now}, redisClock{redis: now.Add(-time.Second), at: now})
-	a.store(&asked{prefixes: []lookup.Prefix{"done"}, answer: lookup.Answer{TTL: time.Hour}, received: now}, redisClock{redis: now, at: now}) // written after the one before
+	a.writeAt(bad, lookup.Answer{TTL: time.Hour}, now, now.Add(-time.Second), now)
+	a.writeAt("done", lookup.Answer{TTL: time.Hour}, now, now, now) // after the one before
 	stored(t, s, "done")
 	if got := s.Do("GET", key); got != young {
 		t.Errorf("Expected the younger answer, got %q", got)
 	}
-	a.store(&asked{prefixes: []lookup.Prefix{"jump"}, answer: srv.answer, received: now}, redisClock{redis: now.Add(24 * time.Hour), at: now}) // the clock of Redis jumps ahead and comes back
+	a.writeAt("jump", srv.answer, now, now.Add(24*time.Hour), now) // the clock of Redis jumps ahead and comes back
 	ahead := s.Do("GET", stored(t, s, "jump"))
-	a.store(&asked{prefixes: []lookup.Prefix{"jump"}, answer: srv.answer, received: now}, redisClock{redis: now, at: now})
+	a.writeAt("jump", srv.answer, now, now, now)
 	testkit.Until(t, "an answer in the place of one of tomorrow", func() bool { return s.Do("GET", stored(t, s, "jump")) != ahead })
 }
 
@@ -198,7 +213,7 @@ func TestTheYoungerAnswerStaysInAnyLocale(t *testing.T) {
 	a := NewAnswers(openRedis(t, s.URL()), nil)
 	now := time.Now()
 	write := func(p string, received time.Time) {
-		a.store(&asked{prefixes: []lookup.Prefix{lookup.Prefix(p)}, answer: lookup.Answer{TTL: time.Hour}, received: received}, redisClock{redis: now, at: now})
+		a.writeAt(lookup.Prefix(p), lookup.Answer{TTL: time.Hour}, received, now, now)
 	}
 	const pairs = 40
 	for i := range pairs {
@@ -229,7 +244,7 @@ func TestSearchesAreMergedAcrossRelays(t *testing.T) {
 	srv.took = 50 * time.Millisecond
 	var relays []*Answers
 	for range 4 {
-		relays = append(relays, NewAnswers(openRedis(t, s.URL()), srv))
+		relays = append(relays, answersOn(t, s, srv))
 		relays[len(relays)-1].LeastPatience = time.Minute // a busy machine makes a search slow
 	}
 	var wg sync.WaitGroup
@@ -242,9 +257,7 @@ func TestSearchesAreMergedAcrossRelays(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if srv.count() != 1 {
-		t.Errorf("Expected one search, got %d", srv.count())
-	}
+	srv.mustBeAsked(t, 1)
 }
 
 // A relay whose search fails tells the others, and they ask at once.
@@ -319,11 +332,8 @@ func TestAClusterKeepsAnswersToo(t *testing.T) {
 	search(t, a, bad)
 	testkit.Until(t, "the answer", func() bool { return len(search(t, a, bad).Earlier) == 1 })
 	l := NewLimits(openRedis(t, "redis+cluster://"+nodes[1].Addr), Rule{Bucket: lookup.LeakyBucket{Rate: 0.001, Capacity: 1}}, walled(1))
-	client := addr("192.0.2.1")
-	if _, _, err := l.Admit(client)(1); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := NewLimits(a.client, l.rule, walled(1)).Admit(client)(1); !errors.Is(err, lookup.ErrLimited) {
+	testkit.Must(t, l.admits("192.0.2.1"))
+	if err := NewLimits(a.client, l.rule, walled(1)).admits("192.0.2.1"); !errors.Is(err, lookup.ErrLimited) {
 		t.Errorf("Expected %v, got %v", lookup.ErrLimited, err)
 	}
 }
@@ -335,12 +345,12 @@ func TestAThreatOfRedisKeepsItsAge(t *testing.T) {
 	t.Parallel()
 	s := testkit.StartRedis(t)
 	srv, bad := threatening(24 * time.Hour)
-	a := NewAnswers(openRedis(t, s.URL()), srv)
+	a := answersOn(t, s, srv)
 	checker := checkerOf(t, a)
 	const left = time.Minute
 	received := time.Now().Add(left - maxAge)
 	ahead := received.Add(time.Hour) // the writer's clock
-	a.store(&asked{prefixes: []lookup.Prefix{bad}, answer: srv.answer, received: ahead}, redisClock{redis: received, at: ahead})
+	a.writeAt(bad, srv.answer, ahead, received, ahead)
 	stored(t, s, bad)
 	answers, err := checker.Search(t.Context(), []lookup.Prefix{bad}, true, nil, nil)
 	if err != nil || answers[0].From != lookup.FromShared || answers[0].TTL > left || answers[0].TTL < left/2 || srv.count() != 0 {
@@ -355,16 +365,10 @@ func TestWhatRedisLearns(t *testing.T) {
 	srv, bad := threatening(time.Minute)
 	c := openRedis(t, s.URL())
 	search(t, NewAnswers(c, srv), bad)
-	if _, _, err := NewLimits(c, Rule{Bucket: lookup.LeakyBucket{Rate: 1, Capacity: 2}}, walled(3)).Admit(addr("192.0.2.77"))(1); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, NewLimits(c, Rule{Bucket: lookup.LeakyBucket{Rate: 1, Capacity: 2}}, walled(3)).admits("192.0.2.77"))
 	stored(t, s, bad)
 	keys := s.Do("KEYS", "*")
-	for _, want := range []string{":answer:", ":bucket:", ":share:"} {
-		if !strings.Contains(keys, want) {
-			t.Errorf("Expected a key with %s, got %q", want, keys)
-		}
-	}
+	testkit.WantParts(t, keys, ":answer:", ":bucket:", ":share:")
 	if strings.Contains(keys, "192.0.2.77") || strings.Contains(keys, "example") {
 		t.Errorf("Expected no address and no name, got %q", keys)
 	}
@@ -379,7 +383,7 @@ func TestAnAnswerIsForTheThreatsThatWereAskedFor(t *testing.T) {
 	_, bad := threatening(time.Hour)
 	nothing := &server{answer: lookup.Answer{TTL: time.Hour}}
 	relay := func(scope string, srv *server) *Answers {
-		a := NewAnswers(openRedis(t, s.URL()), srv)
+		a := answersOn(t, s, srv)
 		a.Scope = scope
 		return a
 	}
@@ -404,15 +408,14 @@ func TestAnOlderFormatDoesNotReplaceANewerOne(t *testing.T) {
 	t.Parallel()
 	s := testkit.StartRedis(t)
 	srv, bad := threatening(time.Minute)
-	a := NewAnswers(openRedis(t, s.URL()), srv)
+	a := answersOn(t, s, srv)
 	key := a.keysOf([]lookup.Prefix{bad})[0]
-	newer := append([]byte{answerFormat + 1}, "a newer value"...)
-	newer = append(newer, sumOf(bad, newer)...)
-	s.Do("SET", key, string(newer), "PX", "60000")
+	newer := newerValue(bad)
+	s.Do("SET", key, newer, "PX", "60000")
 	search(t, a, bad)
 	search(t, a, "done") // written after the one before
 	stored(t, s, "done")
-	if got := s.Do("GET", key); !strings.HasSuffix(got, string(newer)) {
+	if got := s.Do("GET", key); !strings.HasSuffix(got, newer) {
 		t.Errorf("Expected the newer value, got %q", got)
 	}
 }
@@ -473,7 +476,7 @@ func TestADamagedValueIsNotBelieved(t *testing.T) {
 	value := a.encode(p)
 	for i := range value {
 		for bit := range 8 {
-			damaged := append([]byte(nil), value...)
+			damaged := slices.Clone(value)
 			damaged[i] ^= 1 << bit
 			if _, ok, newer := decode(p, damaged); ok || newer {
 				t.Fatalf("Byte %d, bit %d: expected no answer, got %t, newer %t", i, bit, ok, newer)
@@ -491,13 +494,11 @@ func TestADamagedValueIsNotBelieved(t *testing.T) {
 // A value that is valid may still be absurd.
 func TestBoundsOfAValue(t *testing.T) {
 	p, content := sample()
-	content.threats = make([]lookup.ThreatHash, maxThreats)
-	if _, ok, _ := decode(p, content.encode(p)); !ok {
-		t.Errorf("Expected an answer with %d threats", maxThreats)
-	}
-	content.threats = make([]lookup.ThreatHash, maxThreats+1)
-	if _, ok, newer := decode(p, content.encode(p)); ok || newer {
-		t.Errorf("Expected no answer with %d threats", maxThreats+1)
+	for n, want := range map[int]bool{maxThreats: true, maxThreats + 1: false} {
+		content.threats = make([]lookup.ThreatHash, n)
+		if _, ok, newer := decode(p, content.encode(p)); ok != want || newer {
+			t.Errorf("%d threats: an answer: %t, of a newer format: %t, want %t", n, ok, newer, want)
+		}
 	}
 	for _, tt := range []struct{ ttl, want time.Duration }{{-time.Hour, 0}, {1 << 62, 24 * time.Hour}} {
 		got, ok, _ := decode(p, answer{ttl: tt.ttl, threats: []lookup.ThreatHash{{TTL: tt.ttl}}}.encode(p))
@@ -526,15 +527,10 @@ func TestLifeAndAge(t *testing.T) {
 		{"received in a moment", answer{}, -time.Millisecond, -time.Second, 0, 0},
 		{"received in the future: Redis is on this machine, whose clock was set back", answer{}, -time.Hour, -time.Hour, 0, maxLife},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			tt.a.byRedis, tt.a.byWriter = at, at
-			if got := tt.a.life(); got != tt.life {
-				t.Errorf("Expected a life of %s, got %s", tt.life, got)
-			}
-			if got := tt.a.age(at.Add(tt.redis), at.Add(tt.now)); got != tt.wantedAge {
-				t.Errorf("Expected an age of %s, got %s", tt.wantedAge, got)
-			}
-		})
+		tt.a.byRedis, tt.a.byWriter = at, at
+		if life, age := tt.a.life(), tt.a.age(at.Add(tt.redis), at.Add(tt.now)); life != tt.life || age != tt.wantedAge {
+			t.Errorf("%s: expected a life of %s and an age of %s, got %s and %s", tt.name, tt.life, tt.wantedAge, life, age)
+		}
 	}
 }
 

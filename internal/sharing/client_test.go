@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -66,7 +67,7 @@ func (w *watcher) count(operation string, succeeded bool) int {
 func (w *watcher) seen() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return append([]string(nil), w.states...)
+	return slices.Clone(w.states)
 }
 
 // wait waits for n states and returns them.
@@ -106,21 +107,26 @@ func open(t testing.TB, url string, change func(*Config)) (*Client, *watcher) {
 
 var increment = NewScript(`return redis.call('INCRBY', KEYS[1], ARGV[1])`)
 
+// add makes the shortest call.
+func (c *Client) add() error {
+	_, err := c.Fast("increment", increment, []string{c.Key("n")}, "1")
+	return err
+}
+
 // use calls a client in each way.
 func use(t testing.TB, c *Client) {
 	t.Helper()
 	key := c.Key("n")
-	if v, err := c.Fast("increment", increment, []string{key}, "2"); err != nil {
-		t.Fatalf("Expected 2, got %v", err)
-	} else if n, ok := v.Int(); !ok || n != 2 {
-		t.Fatalf("Expected 2, got %d, %v", n, ok)
+	v, err := c.Fast("increment", increment, []string{key}, "2")
+	if n, ok := v.Int(); err != nil || !ok || n != 2 {
+		t.Fatalf("Expected 2, got %d, %v, %v", n, ok, err)
 	}
 	c.Later("increment", increment, []string{key}, "3")
 	testkit.Until(t, "the write of Later", func() bool {
 		v, err := c.Do(t.Context(), "read", "GET", []string{key})
 		return err == nil && string(v.Bytes()) == "5"
 	})
-	v, err := c.Do(t.Context(), "read", "MGET", []string{key, c.Key("none")})
+	v, err = c.Do(t.Context(), "read", "MGET", []string{key, c.Key("none")})
 	if all := v.Array(); err != nil || len(all) != 2 || string(all[0].Bytes()) != "5" || !all[1].IsNil() {
 		t.Fatalf("Expected 5 and nil, got %v, %v", all, err)
 	}
@@ -152,29 +158,21 @@ func TestPasswordsWithSentinels(t *testing.T) {
 	t.Parallel()
 	master := testkit.StartRedis(t, "--requirepass", "first")
 	sentinels := testkit.StartSentinels(t, master, 1, "requirepass sentinel", "sentinel auth-pass main first")
-	file := filepath.Join(t.TempDir(), "password")
-	testkit.Must(t, os.WriteFile(file, []byte("first"), 0o600))
+	file := testkit.Write(t, t.TempDir(), "password", "first")
 	c, w := open(t, "redis+sentinel://"+sentinels[0].Addr+"/main", func(cfg *Config) { cfg.PasswordFile, cfg.Sentinels = file, "sentinel" })
 	w.up(t)
 	use(t, c)
 	master.Kill()
 	testkit.StartRedisAt(t, master.Addr, "--requirepass", "second")
 	testkit.Must(t, os.WriteFile(file, []byte("second"), 0o600))
-	testkit.Until(t, "a write with the new password", func() bool {
-		_, err := c.Fast("increment", increment, []string{c.Key("n")}, "1")
-		return err == nil
-	})
+	testkit.Until(t, "a write with the new password", func() bool { return c.add() == nil })
 }
 
 func TestPasswordOfAFileThatChanges(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
 	s := testkit.StartRedis(t, "--requirepass", "first")
-	file := filepath.Join(t.TempDir(), "password")
-	write := func(password string) {
-		testkit.Must(t, os.WriteFile(file, []byte(password+"\n"), 0o600))
-	}
-	write("wr0ng")
+	file := testkit.Write(t, t.TempDir(), "password", "wr0ng\n")
 	c, w := open(t, s.URL(), func(cfg *Config) { cfg.PasswordFile = file })
 	if got := w.wait(t, 1); !strings.Contains(got[0], "WRONGPASS") || strings.Contains(got[0], "wr0ng") {
 		t.Fatalf("Expected an error about the password that does not tell it, got %q", got)
@@ -182,7 +180,7 @@ func TestPasswordOfAFileThatChanges(t *testing.T) {
 	if _, err := c.Do(t.Context(), "read", "GET", []string{"x"}); !errors.Is(err, ErrAway) || !strings.Contains(err.Error(), "WRONGPASS") {
 		t.Errorf("Expected the reason in the error, got %v", err)
 	}
-	write("first")
+	testkit.Must(t, os.WriteFile(file, []byte("first\n"), 0o600))
 	if got := w.wait(t, 2); got[1] != "up" {
 		t.Errorf("Expected a Redis that is up, got %q", got)
 	}
@@ -242,9 +240,8 @@ func TestUserAndPassword(t *testing.T) {
 	c, w := open(t, strings.Replace(s.URL(), "//", "//relay@", 1), func(cfg *Config) { cfg.Password = "secret" })
 	w.up(t)
 	use(t, c)
-	if _, err := c.Do(t.Context(), "examine", "INFO", nil); err != nil { // for the doctor
-		t.Error(err)
-	}
+	_, err := c.Do(t.Context(), "examine", "INFO", nil) // for the doctor
+	testkit.Must(t, err)
 }
 
 // Behind Sentinels the library asks for the role of the server.
@@ -299,7 +296,7 @@ func TestRedisThatComesAndGoes(t *testing.T) {
 	s.Kill()
 	c, w := open(t, s.URL(), nil)
 	w.wait(t, 1)
-	if _, err := c.Fast("increment", increment, []string{"n"}, "1"); !errors.Is(err, ErrAway) {
+	if err := c.add(); !errors.Is(err, ErrAway) {
 		t.Fatalf("Expected %v, got %v", ErrAway, err)
 	}
 	s.Restart()
@@ -307,11 +304,11 @@ func TestRedisThatComesAndGoes(t *testing.T) {
 	use(t, c)
 	s.Kill()
 	for range maxFailures {
-		if _, err := c.Fast("increment", increment, []string{"n"}, "1"); err == nil {
+		if c.add() == nil {
 			t.Fatal("Expected an error of a Redis that is dead")
 		}
 	}
-	if _, err := c.Fast("increment", increment, []string{"n"}, "1"); !errors.Is(err, ErrAway) {
+	if err := c.add(); !errors.Is(err, ErrAway) {
 		t.Fatalf("Expected that Redis is left alone after %d failures, got %v", maxFailures, err)
 	}
 	c.Later("increment", increment, []string{"n"}, "1")
@@ -332,15 +329,12 @@ func TestRedisThatHangs(t *testing.T) {
 	s := testkit.StartRedis(t)
 	const deadline = 200 * time.Millisecond // of three probes in a row none may be late, or Redis is not used again
 	c, w := open(t, s.URL(), func(cfg *Config) { cfg.Deadline = deadline })
-	testkit.Until(t, "an answer", func() bool {
-		_, err := c.Fast("increment", increment, []string{c.Key("warm")}, "1")
-		return err == nil
-	})
+	testkit.Until(t, "an answer", func() bool { return c.add() == nil })
 	s.Stop()
 	begin := time.Now()
 	const calls = 1000
 	for range calls {
-		if _, err := c.Fast("increment", increment, []string{c.Key("n")}, "1"); err == nil {
+		if c.add() == nil {
 			t.Fatal("Expected an error of a Redis that hangs")
 		}
 	}
@@ -375,13 +369,11 @@ func TestPauses(t *testing.T) {
 			t.Errorf("Expected %d s, got %s", want, got)
 		}
 	}
-	p.closed = now
-	if got := p.next(now.Add(maxPause)); got != maxPause {
-		t.Errorf("Expected %s after a short time of health, got %s", maxPause, got)
-	}
-	p.closed = now
-	if got := p.next(now.Add(maxPause + 1)); got != minPause {
-		t.Errorf("Expected %s after a long time of health, got %s", minPause, got)
+	for health, want := range map[time.Duration]time.Duration{maxPause: maxPause, maxPause + 1: minPause} {
+		p := pauses{last: maxPause, closed: now}
+		if got := p.next(now.Add(health)); got != want {
+			t.Errorf("Expected %s after %s of health, got %s", want, health, got)
+		}
 	}
 }
 
@@ -407,12 +399,9 @@ func TestParse(t *testing.T) {
 		{"Sentinels", "redis+sentinel://a,b:7000/main/2", Target{Kind: Sentinel, Addresses: []string{"a:26379", "b:7000"}, Master: "main", DB: 2}, "master main of the Sentinels a:26379, b:7000"},
 		{"a cluster", "rediss+cluster://a,b:7000", Target{Kind: Cluster, TLS: true, Addresses: []string{"a:6379", "b:7000"}}, "cluster a:6379, b:7000"},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			got, err := Parse(tt.url)
-			if err != nil || !reflect.DeepEqual(got, tt.want) || got.String() != tt.text {
-				t.Errorf("Expected %+v (%s), got %+v (%s), %v", tt.want, tt.text, got, got, err)
-			}
-		})
+		if got, err := Parse(tt.url); err != nil || !reflect.DeepEqual(got, tt.want) || got.String() != tt.text {
+			t.Errorf("%s: Expected %+v (%s), got %+v (%s), %v", tt.name, tt.want, tt.text, got, got, err)
+		}
 	}
 }
 
@@ -433,11 +422,8 @@ func TestParseRefuses(t *testing.T) {
 		{"Sentinels without a master", "redis+sentinel://:s3cret@a,b", "does not name the master"},
 		{"a database of a cluster", "redis+cluster://:s3cret@a/1", "only database 0"},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			_, err := Parse(tt.url)
-			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "s3cret") {
-				t.Errorf("Expected an error with %q and no part of the URL, got %v", tt.want, err)
-			}
-		})
+		if _, err := Parse(tt.url); err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: Expected an error with %q and no part of the URL, got %v", tt.name, tt.want, err)
+		}
 	}
 }

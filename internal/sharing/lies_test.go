@@ -1,7 +1,6 @@
 package sharing
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -25,11 +24,8 @@ func TestAHeadWithoutPartsOfAListThatNobodyKeepsEndsNoTurn(t *testing.T) {
 	r := openStore(t, server.URL(), func(c *StoreConfig) { c.Lease = time.Minute })
 	r.Head("se-4b") // it keeps another one
 	r.lead(t)
-	held, cancel, _ := r.Held(t.Context())
-	defer cancel()
-	r.mu.Lock()
-	r.renewed = time.Now().Add(-renewEvery)
-	r.mu.Unlock()
+	held := r.turn(t)
+	r.renewSoon()
 	r.kick()
 	testkit.Until(t, "that the head is removed", func() bool { return server.Do("HEXISTS", key("heads:schedule.json"), "gone-4b") == ":0" })
 	for range 3 { // each would find the list missing
@@ -71,9 +67,7 @@ func TestHeadsThatComeAndGoTakeNoMemory(t *testing.T) {
 func TestTheFormatExpiresWithItsWriters(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
-	server := testkit.StartRedis(t)
-	r := openStore(t, server.URL(), func(c *StoreConfig) { c.Lease = time.Second })
-	r.lead(t)
+	server, r := leader(t, func(c *StoreConfig) { c.Lease = time.Second })
 	var left int
 	if _, err := fmt.Sscanf(server.Do("PTTL", key("format")), ":%d", &left); err != nil || left < 1 || left > keepFormat*1000 {
 		t.Fatalf("Expected a format for %d leases at most, got %d ms", keepFormat, left)
@@ -149,18 +143,6 @@ func TestValuesThatAreTooLargeAreRemoved(t *testing.T) {
 	}
 }
 
-// refusing is a server that answers each search with err, and counts them.
-type refusing struct {
-	asked atomic.Int32
-	err   error
-}
-
-// Search implements lookup.Searcher.
-func (r *refusing) Search(context.Context, []lookup.Prefix) (lookup.Answer, error) {
-	r.asked.Add(1)
-	return lookup.Answer{}, r.err
-}
-
 // seen waits for the first beat of a relay.
 func (r *relay) seen(t *testing.T) {
 	t.Helper()
@@ -176,10 +158,10 @@ func TestAWallClockThatIsSetBetweenTwoBeatsEndsNoSharedWait(t *testing.T) {
 	for name, step := range map[string]time.Duration{"back": -time.Hour, "not": 0, "forward": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := testkit.StartRedis(t)
+			redis := testkit.StartRedis(t)
 			var skew atomic.Int64
-			machine := func(change func(*StoreConfig), answers *refusing) (lookup.Searcher, *updater.Schedule, *relay) {
-				r := openStore(t, server.URL(), change)
+			machine := func(change func(*StoreConfig), answers *server) (lookup.Searcher, *updater.Schedule, *relay) {
+				r := openStore(t, redis.URL(), change)
 				r.seen(t)
 				store := openFolder(t, r.folder)
 				store.Share(r.Store)
@@ -188,12 +170,12 @@ func TestAWallClockThatIsSetBetweenTwoBeatsEndsNoSharedWait(t *testing.T) {
 				t.Cleanup(s.Flush)
 				return updater.Pace(answers, s, updater.SearchRules{Backoff: updater.Strikes}, func(updater.Event) {}), s, r
 			}
-			first := &refusing{err: &updater.StatusError{Code: 429, RetryAfter: 30 * time.Minute}}
+			first := &server{err: &updater.StatusError{Code: 429, RetryAfter: 30 * time.Minute}}
 			a, schedule, relayA := machine(func(c *StoreConfig) {
 				c.Beat, c.Lease = time.Minute, 3*time.Minute
 				c.wall = func() time.Time { return time.Now().Add(time.Duration(skew.Load())) }
 			}, first)
-			second := new(refusing)
+			second := new(server)
 			b, _, relayB := machine(nil, second)
 			skew.Store(int64(step))
 			_, _ = a.Search(t.Context(), []lookup.Prefix{"abcd"}) // it is refused
@@ -204,8 +186,8 @@ func TestAWallClockThatIsSetBetweenTwoBeatsEndsNoSharedWait(t *testing.T) {
 				read, _ := relayB.Read(kind)
 				return len(written) > 0 && string(written) == string(read)
 			})
-			if _, err := b.Search(t.Context(), []lookup.Prefix{"abcd"}); first.asked.Load() != 1 || second.asked.Load() != 0 || err == nil {
-				t.Errorf("Expected that nobody asks the server for half an hour, got %d and %d searches, %v", first.asked.Load(), second.asked.Load(), err)
+			if _, err := b.Search(t.Context(), []lookup.Prefix{"abcd"}); first.count() != 1 || second.count() != 0 || err == nil {
+				t.Errorf("Expected that nobody asks the server for half an hour, got %d and %d searches, %v", first.count(), second.count(), err)
 			}
 		})
 	}

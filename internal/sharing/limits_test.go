@@ -118,6 +118,18 @@ func decide(bucket lookup.Limiter, shares *lookup.Shares, now time.Time, n int) 
 	return n, nil
 }
 
+// admits returns why one more search of a client is not admitted, or nil.
+func (l *Limits) admits(client string) error {
+	_, _, err := l.Admit(addr(client))(1)
+	return err
+}
+
+// pairOf returns the limits of two relays on one Redis.
+func pairOf(t *testing.T, s *testkit.Redis, rule Rule, perClient int) (one, two *Limits) {
+	t.Helper()
+	return NewLimits(openRedis(t, s.URL()), rule, walled(perClient)), NewLimits(openRedis(t, s.URL()), rule, walled(perClient))
+}
+
 func TestLimitsHoldOverAllRelays(t *testing.T) {
 	t.Parallel()
 	testkit.SameDay(t)
@@ -135,20 +147,15 @@ func TestLimitsHoldOverAllRelays(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s.Do("FLUSHALL")
-			one, two := NewLimits(openRedis(t, s.URL()), tt.rule, walled(tt.shares)), NewLimits(openRedis(t, s.URL()), tt.rule, walled(tt.shares))
-			client := addr("2001:db8::1")
-			for i, l := range []*Limits{one, two, one, two} {
-				if _, _, err := l.Admit(client)(1); err != nil {
-					t.Fatalf("Search %d: expected that it is admitted, got %v", i, err)
-				}
+			one, two := pairOf(t, s, tt.rule, tt.shares)
+			for _, l := range []*Limits{one, two, one, two} {
+				testkit.Must(t, l.admits("2001:db8::1"))
 			}
 			for _, l := range []*Limits{one, two} {
-				if _, _, err := l.Admit(addr("2001:db8:0:ff::9"))(1); !errors.Is(err, tt.want) { // of the same site
+				if err := l.admits("2001:db8:0:ff::9"); !errors.Is(err, tt.want) { // of the same site
 					t.Errorf("Expected %v, got %v", tt.want, err)
 				}
-				if _, _, err := l.Admit(addr("192.0.2.1"))(1); err != nil {
-					t.Errorf("Expected that another client is admitted, got %v", err)
-				}
+				testkit.Must(t, l.admits("192.0.2.1"))
 			}
 		})
 	}
@@ -161,16 +168,15 @@ func TestASearchThatIsNotSentIsGivenBackToAllRelays(t *testing.T) {
 	t.Parallel()
 	testkit.SameDay(t)
 	s := testkit.StartRedis(t)
-	one, two := NewLimits(openRedis(t, s.URL()), Rule{}, walled(2)), NewLimits(openRedis(t, s.URL()), Rule{}, walled(2))
-	client := addr("192.0.2.1")
-	_, refund, err := one.Admit(client)(2)
+	one, two := pairOf(t, s, Rule{}, 2)
+	_, refund, err := one.Admit(addr("192.0.2.1"))(2)
 	testkit.Must(t, err)
-	if _, _, err := two.Admit(client)(1); !errors.Is(err, lookup.ErrShare) {
+	if err := two.admits("192.0.2.1"); !errors.Is(err, lookup.ErrShare) {
 		t.Fatalf("Expected %v, got %v", lookup.ErrShare, err)
 	}
 	refund()
-	testkit.Until(t, "one search more", func() bool { _, _, err := two.Admit(client)(1); return err == nil })
-	if _, _, err := two.Admit(client)(1); !errors.Is(err, lookup.ErrShare) {
+	testkit.Until(t, "one search more", func() bool { return two.admits("192.0.2.1") == nil })
+	if err := two.admits("192.0.2.1"); !errors.Is(err, lookup.ErrShare) {
 		t.Errorf("Expected one search more only, got %v", err)
 	}
 }
@@ -180,17 +186,14 @@ func TestWithoutRedisEachRelayHasItsOwnLimits(t *testing.T) {
 	t.Parallel()
 	testkit.SameDay(t)
 	s := testkit.StartRedis(t)
-	one, two := NewLimits(openRedis(t, s.URL()), Rule{}, walled(3)), NewLimits(openRedis(t, s.URL()), Rule{}, walled(3))
-	client := addr("192.0.2.1")
+	one, two := pairOf(t, s, Rule{}, 3)
 	for _, l := range []*Limits{one, one, two} {
-		if _, _, err := l.Admit(client)(1); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, l.admits("192.0.2.1"))
 	}
 	s.Kill()
 	admits := func(l *Limits) (n int) {
 		for range 5 {
-			if _, _, err := l.Admit(client)(1); err == nil {
+			if l.admits("192.0.2.1") == nil {
 				n++
 			}
 		}

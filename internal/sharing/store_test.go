@@ -83,6 +83,47 @@ func (r *relay) lead(t *testing.T) {
 	testkit.Until(t, "the lease", r.TryLock)
 }
 
+// leader starts a Redis, and a relay on it that has the lease.
+func leader(t *testing.T, change func(*StoreConfig)) (*testkit.Redis, *relay) {
+	t.Helper()
+	server := testkit.StartRedis(t)
+	r := openStore(t, server.URL(), change)
+	r.lead(t)
+	return server, r
+}
+
+// turn returns the context of Held.
+func (r *relay) turn(t *testing.T) context.Context {
+	held, cancel, _ := r.Held(t.Context())
+	t.Cleanup(cancel)
+	return held
+}
+
+// mustNotLead wants that a relay does not get the lease for some beats.
+func (r *relay) mustNotLead(t *testing.T) {
+	t.Helper()
+	for range 20 {
+		if r.TryLock() {
+			t.Fatalf("Expected no right to fetch, got %+v", r.events.list())
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// renewSoon makes the next beat renew the parts.
+func (r *relay) renewSoon() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.renewed = time.Time{}
+}
+
+// headOf returns the head of the list in Redis, as the relay saw it last.
+func (r *relay) headOf() head {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mirror.heads["se-4b"].head
+}
+
 func set(raw string) func([]byte) ([]byte, error) {
 	return func([]byte) ([]byte, error) { return []byte(raw), nil }
 }
@@ -125,17 +166,9 @@ func key(name string) string { return Prefix(origin.Asker) + name }
 func TestOneRelayAtATimeHasTheLease(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
-	server := testkit.StartRedis(t)
-	a, b := openStore(t, server.URL(), nil), openStore(t, server.URL(), nil)
-	a.lead(t)
-	held, cancel, _ := a.Held(t.Context())
-	defer cancel()
-	for range 20 {
-		if b.TryLock() {
-			t.Fatal("Expected one holder, got two")
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	server, a := leader(t, nil)
+	b, held := openStore(t, server.URL(), nil), a.turn(t)
+	b.mustNotLead(t)
 	if a.Unlock(); held.Err() == nil {
 		t.Error("Expected the context to end with the lease")
 	}
@@ -213,9 +246,7 @@ func TestTheStoreOnAClusterAndBehindASentinel(t *testing.T) {
 func TestRedisRefusesAHolderThatWasSuspended(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
-	server := testkit.StartRedis(t)
-	a := openStore(t, server.URL(), func(c *StoreConfig) { c.Beat, c.Lease = time.Hour, time.Hour }) // it does not look again by itself
-	a.lead(t)
+	server, a := leader(t, func(c *StoreConfig) { c.Beat, c.Lease = time.Hour, time.Hour }) // it does not look again by itself
 	schedule := origin.Documents()[0]
 	testkit.Must(t, a.Own(schedule, set("first")))
 	for name, lose := range map[string]func(){
@@ -226,7 +257,7 @@ func TestRedisRefusesAHolderThatWasSuspended(t *testing.T) {
 		// A beat may come between the loss and the write. The relay then has a new lease, and may
 		// write: the test tries again.
 		testkit.Until(t, name+": that Redis refuses a document", func() bool {
-			a.leadAgain(server, schedule)
+			a.leadAgain(t, server, schedule)
 			server.Do("SET", key(schedule), "first")
 			lose()
 			called := 0
@@ -240,7 +271,7 @@ func TestRedisRefusesAHolderThatWasSuspended(t *testing.T) {
 			return err != nil
 		})
 		testkit.Until(t, name+": that Redis refuses a head", func() bool {
-			a.leadAgain(server, schedule)
+			a.leadAgain(t, server, schedule)
 			server.Do("DEL", key("heads:"+schedule))
 			server.Do("INCR", key("token:"+schedule))
 			err := a.publish("v", "x")
@@ -274,35 +305,22 @@ func TestARelayThatNeverSawRedisGoesOnAlone(t *testing.T) {
 }
 
 // leadAgain lets the relay take the lease again.
-func (r *relay) leadAgain(server *testkit.Redis, schedule string) {
+func (r *relay) leadAgain(t *testing.T, server *testkit.Redis, schedule string) {
+	t.Helper()
 	server.Do("DEL", key("lease:"+schedule))
-	r.kick()
-	for range 2000 {
-		if r.TryLock() {
-			return
-		}
-		r.kick()
-		time.Sleep(5 * time.Millisecond)
-	}
+	testkit.Until(t, "the lease again", func() bool { r.kick(); return r.TryLock() })
 }
 
 // A holder that cannot renew stops before its lease ends at Redis.
 func TestAHolderStopsBeforeItsLeaseEnds(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
-	server := testkit.StartRedis(t)
-	a := openStore(t, server.URL(), func(c *StoreConfig) { c.timeout = 3 * time.Second })
-	a.lead(t)
-	held, cancel, _ := a.Held(t.Context())
-	defer cancel()
+	server, a := leader(t, func(c *StoreConfig) { c.timeout = 3 * time.Second })
+	held := a.turn(t)
 	server.Stop() // Redis hangs: keys stay
 	defer server.Continue()
 	begun := time.Now()
-	select {
-	case <-held.Done():
-	case <-time.After(20 * time.Second):
-		t.Fatal("Expected the context to end")
-	}
+	ends(t, held)
 	a.mu.Lock()
 	lasted := a.until.Sub(begun)
 	a.mu.Unlock()
@@ -320,47 +338,38 @@ func TestAHolderStopsBeforeItsLeaseEnds(t *testing.T) {
 func TestTroubleOfRedis(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
+	do := func(words ...string) func(*testkit.Redis) { return func(s *testkit.Redis) { s.Do(words...) } }
 	for name, test := range map[string]struct {
-		begin, end func(s *testkit.Redis)
-		cure       string // of the event; "": no event is wanted, since it heals at once
+		begin, end func(s *testkit.Redis) // end nil: it heals by itself
+		cure       string                 // of the event; "": no event is wanted, since it heals at once
 	}{
 		"killed":    {(*testkit.Redis).Kill, (*testkit.Redis).Restart, "Check that Redis runs"},
 		"hangs":     {(*testkit.Redis).Stop, (*testkit.Redis).Continue, "Check that Redis runs"},
-		"full":      {func(s *testkit.Redis) { s.Do("CONFIG", "SET", "maxmemory", "1") }, func(s *testkit.Redis) { s.Do("CONFIG", "SET", "maxmemory", "0") }, "Raise maxmemory"},
-		"read-only": {func(s *testkit.Redis) { s.Do("REPLICAOF", "127.0.0.1", "1") }, func(s *testkit.Redis) { s.Do("REPLICAOF", "NO", "ONE") }, "Name the master"},
-		"no rights": {func(s *testkit.Redis) { s.Do("ACL", "SETUSER", "default", "-eval", "-evalsha") }, func(s *testkit.Redis) { s.Do("ACL", "SETUSER", "default", "+eval", "+evalsha") }, "the rights"},
-		"flushed":   {func(s *testkit.Redis) { s.Do("FLUSHALL") }, func(*testkit.Redis) {}, ""},
+		"full":      {do("CONFIG", "SET", "maxmemory", "1"), do("CONFIG", "SET", "maxmemory", "0"), "Raise maxmemory"},
+		"read-only": {do("REPLICAOF", "127.0.0.1", "1"), do("REPLICAOF", "NO", "ONE"), "Name the master"},
+		"no rights": {do("ACL", "SETUSER", "default", "-eval", "-evalsha"), do("ACL", "SETUSER", "default", "+eval", "+evalsha"), "the rights"},
+		"flushed":   {do("FLUSHALL"), nil, ""},
 		"garbage": {func(s *testkit.Redis) {
 			for _, name := range []string{"lease:schedule.json", "token:schedule.json", "format", "schedule.json", "heads:schedule.json"} {
 				s.Do("DEL", key(name))
 				s.Do("RPUSH", key(name), "garbage")
 			}
-		}, func(*testkit.Redis) {}, ""},
-		"garbage in strings": {func(s *testkit.Redis) {
-			for _, name := range []string{"token:schedule.json", "format", "schedule.json"} {
-				s.Do("SET", key(name), "\xff garbage")
-			}
-		}, func(*testkit.Redis) {}, ""},
+		}, nil, ""},
+		"garbage in strings": {do("MSET", key("token:schedule.json"), "\xff garbage", key("format"), "\xff garbage", key("schedule.json"), "\xff garbage"), nil, ""},
 		"a token that cannot grow": {func(s *testkit.Redis) {
 			s.Do("SET", key("token:schedule.json"), "1.5")
 			s.Do("DEL", key("lease:schedule.json"))
-		}, func(*testkit.Redis) {}, ""},
-		"a dead relay's lease of before its clock was set back": {func(s *testkit.Redis) {
-			s.Do("SET", key("lease:schedule.json"), "dead", "PX", "31536000000")
-		}, func(*testkit.Redis) {}, ""},
-		"a dead relay's lease that a copy of its Redis keeps for ever": {func(s *testkit.Redis) {
-			s.Do("SET", key("lease:schedule.json"), "dead")
-		}, func(*testkit.Redis) {}, ""},
+		}, nil, ""},
+		"a dead relay's lease of before its clock was set back":        {do("SET", key("lease:schedule.json"), "dead", "PX", "31536000000"), nil, ""},
+		"a dead relay's lease that a copy of its Redis keeps for ever": {do("SET", key("lease:schedule.json"), "dead"), nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := testkit.StartRedis(t)
-			r := openStore(t, server.URL(), func(c *StoreConfig) {
+			server, r := leader(t, func(c *StoreConfig) {
 				if name == "hangs" {
 					c.timeout = 3 * time.Second
 				}
 			})
-			r.lead(t)
 			test.begin(server)
 			if test.cure != "" {
 				testkit.Until(t, "the loss of Redis", func() bool { return r.events.count(Lost) == 1 })
@@ -372,7 +381,9 @@ func TestTroubleOfRedis(t *testing.T) {
 					t.Error("Expected that documents are not known")
 				}
 			}
-			test.end(server)
+			if test.end != nil {
+				test.end(server)
+			}
 			testkit.Until(t, "an update to work", func() bool { return r.TryLock() && r.Own("schedule.json", set("healed")) == nil })
 			all := r.events.list()
 			for _, e := range all {
@@ -413,12 +424,7 @@ func TestARelayLeavesANewerFormatAlone(t *testing.T) {
 	server.Do("SET", key("format"), "2 v9.1.0")
 	r := openStore(t, server.URL(), func(c *StoreConfig) { c.Alone = time.Millisecond })
 	testkit.Until(t, "the event", func() bool { return r.events.count(Newer) == 1 })
-	for range 10 {
-		if r.TryLock() {
-			t.Fatal("Expected no lease")
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	r.mustNotLead(t)
 	if got := server.Do("KEYS", key("*")); strings.Contains(got, "lease") || strings.Contains(got, "alive") {
 		t.Errorf("Expected that nothing is written, got %q", got)
 	}
@@ -434,20 +440,13 @@ func TestARelayLeavesANewerFormatAlone(t *testing.T) {
 func TestTheLastHolderBeforeANewerFormatDoesNotGoOnAlone(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
-	server := testkit.StartRedis(t)
-	old := openStore(t, server.URL(), func(c *StoreConfig) { c.Alone = 2 * time.Second })
-	old.lead(t)
+	server, old := leader(t, func(c *StoreConfig) { c.Alone = 2 * time.Second })
 	server.Do("SET", key("format"), "2 v9.1.0")
 	testkit.Until(t, "the event", func() bool { return old.events.count(Newer) == 1 })
 	time.Sleep(2 * time.Second)
 	server.Kill()
 	testkit.Until(t, "that Redis is away", func() bool { return old.events.count(Lost) == 1 })
-	for range 10 {
-		if old.TryLock() {
-			t.Fatalf("Expected no right to fetch, got %+v", old.events.list())
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	old.mustNotLead(t)
 }
 
 // When Redis stays away, the relay that had the lease last continues, and yields when Redis is
@@ -455,18 +454,16 @@ func TestTheLastHolderBeforeANewerFormatDoesNotGoOnAlone(t *testing.T) {
 func TestTheLastHolderGoesOnAlone(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
-	server := testkit.StartRedis(t)
 	soon := func(c *StoreConfig) { c.Alone = 4 * time.Second }
-	a, b := openStore(t, server.URL(), soon), openStore(t, server.URL(), soon)
-	a.lead(t)
+	server, a := leader(t, soon)
+	b := openStore(t, server.URL(), soon)
 	testkit.Until(t, "that b follows", func() bool { b.TryLock(); return b.events.count(Follows) == 1 })
 	server.Kill()
 	testkit.Until(t, "that a continues alone", func() bool { b.TryLock(); return a.TryLock() && a.events.count(Alone) == 1 })
 	if err := a.Own("schedule.json", set("x")); !errors.Is(err, updater.ErrAlone) {
 		t.Errorf("Expected ErrAlone, got %v", err)
 	}
-	held, cancel, _ := a.Held(t.Context())
-	defer cancel()
+	held := a.turn(t)
 
 	// A restart of the last holder does not make it wait from the beginning.
 	again := openStore(t, server.URL(), func(c *StoreConfig) { c.Folder, c.Alone = a.folder, time.Hour })
@@ -481,20 +478,15 @@ func TestTheLastHolderGoesOnAlone(t *testing.T) {
 		t.Error("Expected that b does not go on alone")
 	}
 	server.Restart()
-	select {
-	case <-held.Done():
-	case <-time.After(20 * time.Second):
-		t.Error("Expected that a yields")
-	}
+	ends(t, held)
 	testkit.Until(t, "one holder again", func() bool { return a.TryLock() != b.TryLock() })
 }
 
 func TestContentsAreCheckedAndInParts(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
-	server := testkit.StartRedis(t)
-	a, b := openStore(t, server.URL(), nil), openStore(t, server.URL(), nil)
-	a.lead(t)
+	server, a := leader(t, nil)
+	b := openStore(t, server.URL(), nil)
 	content := make([]byte, 3*partBytes/2)
 	for i := range content {
 		content[i] = byte(i * i >> 8)
@@ -511,10 +503,7 @@ func TestContentsAreCheckedAndInParts(t *testing.T) {
 	if raw, err := b.Change(got); err != nil || string(raw) != "change" {
 		t.Errorf("Expected the change, got %q, %v", raw, err)
 	}
-	b.mu.Lock()
-	file := b.mirror.heads["se-4b"].head.File
-	b.mu.Unlock()
-	parts := file.key(Prefix(origin.Asker), 0)
+	parts := b.headOf().File.key(Prefix(origin.Asker), 0)
 	if got := server.Do("STRLEN", parts); got != fmt.Sprintf(":%d", partBytes) {
 		t.Errorf("Expected a part of %d bytes, got %s", partBytes, got)
 	}
@@ -526,7 +515,7 @@ func TestContentsAreCheckedAndInParts(t *testing.T) {
 		{func() { server.Do("SETRANGE", parts, "100", "damaged") }, "checksum"},
 		{func() { server.Do("DEL", parts) }, "part 1 of 2 is missing"},
 	} {
-		held, cancel, _ := a.Held(t.Context())
+		held := a.turn(t)
 		test.damage()
 		if _, err := b.File(got); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("Expected %q, got %v", test.want, err)
@@ -535,17 +524,13 @@ func TestContentsAreCheckedAndInParts(t *testing.T) {
 		if _, ok := a.Head("se-4b"); ok {
 			t.Error("Expected that the damaged head is not used")
 		}
-		cancel()
 		testkit.Must(t, a.Publish(h, write, []byte("change")))
 		testkit.Until(t, "the content at b", func() bool { raw, err := b.File(got); return err == nil && string(raw) == string(content) })
 	}
 	// The holder finds a missing part by itself.
-	held, cancel, _ := a.Held(t.Context())
-	defer cancel()
+	held := a.turn(t)
 	server.Do("DEL", parts)
-	a.mu.Lock()
-	a.renewed = time.Time{}
-	a.mu.Unlock()
+	a.renewSoon()
 	ends(t, held)
 	if _, ok := a.Head("se-4b"); ok {
 		t.Error("Expected that the damaged head is not used")
@@ -555,14 +540,10 @@ func TestContentsAreCheckedAndInParts(t *testing.T) {
 // Lists that rest are not lost: the descriptions of lists live as long as their parts are renewed.
 func TestListsThatRestDoNotExpire(t *testing.T) {
 	t.Parallel()
-	server := testkit.StartRedis(t)
-	a := openStore(t, server.URL(), nil)
-	a.lead(t)
+	server, a := leader(t, nil)
 	testkit.Must(t, a.publish("1", "content"))
 	server.Do("EXPIRE", key("heads:schedule.json"), "1000")
-	a.mu.Lock()
-	a.renewed = time.Time{}
-	a.mu.Unlock()
+	a.renewSoon()
 	testkit.Until(t, "a longer life", func() bool {
 		seconds, _ := strconv.Atoi(strings.TrimPrefix(server.Do("TTL", key("heads:schedule.json")), ":"))
 		return seconds > 1000
@@ -572,24 +553,16 @@ func TestListsThatRestDoNotExpire(t *testing.T) {
 // ends waits until a process may no longer fetch.
 func ends(t *testing.T, held context.Context) {
 	t.Helper()
-	select {
-	case <-held.Done():
-	case <-time.After(20 * time.Second):
-		t.Error("Expected that the holder publishes again")
-	}
+	testkit.Until(t, "the end of the turn", func() bool { return held.Err() != nil })
 }
 
 func TestPartsOfOldContentsExpire(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
-	server := testkit.StartRedis(t)
-	a := openStore(t, server.URL(), nil)
-	a.lead(t)
+	server, a := leader(t, nil)
 	publish := func(version, content string) string {
 		testkit.Must(t, a.publish(version, content))
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		return a.mirror.heads["se-4b"].head.File.key(Prefix(origin.Asker), 0)
+		return a.headOf().File.key(Prefix(origin.Asker), 0)
 	}
 	life := func(key string) (seconds int) {
 		fmt.Sscanf(server.Do("TTL", key), ":%d", &seconds)
@@ -609,21 +582,15 @@ func TestPartsOfOldContentsExpire(t *testing.T) {
 // publish its lists again.
 func TestALookFromBeforeAHeadWasPublishedTakesNothingBack(t *testing.T) {
 	t.Parallel()
-	server := testkit.StartRedis(t)
-	a := openStore(t, server.URL(), nil)
-	a.lead(t)
-	publish := func(version string) {
-		t.Helper()
-		testkit.Must(t, a.publish(version, version))
-	}
-	publish("1")
+	_, a := leader(t, nil)
+	testkit.Must(t, a.publish("1", "1"))
 	a.mu.Lock()
 	k := a.keys()
 	a.mu.Unlock()
 	begun := time.Now()
 	v, err := a.look(t.Context(), k, true)
 	testkit.Must(t, err)
-	publish("2")
+	testkit.Must(t, a.publish("2", "2"))
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	events, _ := a.saw(v.Array(), k, true, begun)
@@ -697,22 +664,17 @@ func putText(text string) func(path string) error {
 // A note that could not be written is written as soon as the folder can be.
 func TestNoteIsWrittenWhenTheFolderCanBe(t *testing.T) {
 	t.Parallel()
-	server := testkit.StartRedis(t)
 	folder := filepath.Join(t.TempDir(), "not", "yet")
-	a := openStore(t, server.URL(), func(c *StoreConfig) { c.Folder = folder })
-	a.lead(t)
+	leader(t, func(c *StoreConfig) { c.Folder = folder })
 	testkit.Must(t, os.MkdirAll(folder, 0o700))
 	testkit.Until(t, "a note of the lease", func() bool { return readNote(folder, origin.Asker).HeldLast })
 }
 
 func TestRekeyUsesOtherKeys(t *testing.T) {
 	t.Parallel()
-	server := testkit.StartRedis(t)
-	a := openStore(t, server.URL(), nil)
-	a.lead(t)
+	server, a := leader(t, nil)
 	testkit.Must(t, a.Own("schedule.json", set("old")))
-	held, cancel, _ := a.Held(context.Background())
-	defer cancel()
+	held := a.turn(t)
 	a.Rekey("other")
 	if held.Err() == nil {
 		t.Error("Expected that the lease of the old key ends")
