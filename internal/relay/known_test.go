@@ -2,6 +2,9 @@ package relay
 
 import (
 	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -267,4 +270,330 @@ func TestAClientThatHasSpentItsShareLearnsWhatARelayFartherAwayKnows(t *testing.
 			t.Errorf("%d searches of the server", n-before)
 		}
 	})
+}
+
+// One DNS client that asks for names that collide must not switch off confirmations for all behind a relay with a budget.
+func TestOneClientCannotSpendTheBudgetOfTheFleet(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		threats := []string{"evil.example/", "worse.example/", "worst.example/", "bad.example/"}
+		w.threaten(threats...)
+		w.suspect(append(threats, hosts(600)...)...)
+		w.cfg.Settings.Budget, w.cfg.Settings.Share = 100, lookup.DefaultShare
+		w.start()
+		first, second := w.replica(1), w.replica(2)
+		flood := func(from, to int) {
+			for i := from; i < to; i++ {
+				first.decideFor("192.0.2.66", hostName(i)+".")
+				time.Sleep(100 * time.Millisecond)
+			}
+		}
+		flood(0, 150)
+		spent := len(w.google.Requests("search"))
+		if spent > 25 || spent < 10 {
+			t.Errorf("%d searches of 100 are spent in 15 seconds", spent)
+		}
+		mustBe(t, lookup.Unsafe, second.decideFor("198.51.100.1", "evil.example."))
+		mustBe(t, lookup.Unsafe, first.decideFor("192.0.2.1", "worse.example."))
+		for hour := range 3 { // and it continues
+			time.Sleep(time.Hour)
+			flood(150+150*hour, 300+150*hour)
+		}
+		mustBe(t, lookup.Unsafe, second.decideFor("198.51.100.1", "worst.example."))
+		mustBe(t, lookup.Unsafe, first.decideFor("192.0.2.1", "bad.example."))
+	})
+}
+
+// A relay with one CoreDNS, and that with one forwarder, spends its budget.
+func TestALoneClientOfARelayMaySpendTheBudget(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.suspect(hosts(200)...)
+		w.cfg.Settings.Budget, w.cfg.Settings.Share = 20, lookup.DefaultShare
+		w.start()
+		c := w.replica(1)
+		for i := range 12 {
+			mustBe(t, lookup.Safe, c.decideFor("192.0.2.1", hostName(i)+"."))
+			time.Sleep(time.Second)
+		}
+	})
+}
+
+// A wait for a budget, a share or a key of a relay ends when the relay has a larger or another one:
+// each CoreDNS behind it asks again within a minute, about names that were refused and about others.
+func TestWhatARelayRaisesOrReplacesEndsTheWaitsOfItsClients(t *testing.T) {
+	for name, before := range map[string]struct {
+		budget, share int
+		key           string // that the server refuses
+	}{
+		"the budget": {4, 100, ""}, "the share": {100, 1, ""}, "the key": {1000, 100, "OLD"},
+	} {
+		runWorld(t, name, func(t *testing.T, w *world) {
+			w.cfg.Settings.DB = t.TempDir()
+			w.threaten(hosts(60)...)
+			w.cfg.Settings.Budget, w.cfg.Settings.Share = before.budget, before.share
+			w.cfg.Key = before.key
+			w.start()
+			c := w.replica(1)
+			if before.key != "" {
+				w.google.Break("search", 1, protocoltest.Fault{Status: http.StatusTooManyRequests})
+			}
+			refused := -1
+			for i := range 59 {
+				if d := c.decideFor("192.0.2.1", hostName(i)+"."); d.Verdict == lookup.Unsure {
+					refused = i
+					break
+				}
+			}
+			if refused < 0 || refused == 0 && before.key == "" {
+				t.Fatalf("name %d was refused", refused)
+			}
+			w.relay.Close()
+			w.cfg.Settings.Budget, w.cfg.Settings.Share = 1000, 100
+			if before.key != "" {
+				w.cfg.Key = "NEW"
+			}
+			w.start()
+			c.wire.connect(w.relay, 0)
+			synctest.Wait()
+			time.Sleep(time.Minute)
+			for _, i := range []int{refused, refused + 1} {
+				mustBe(t, lookup.Unsafe, c.decideFor("192.0.2.1", hostName(i)+"."))
+			}
+		})
+	}
+}
+
+// limitedWorld starts a relay with the default limits, or an EMA if threshold is not 0, whose
+// lists have n hosts, and a client.
+func limitedWorld(t *testing.T, n int, threshold float64) (*world, *replica) {
+	w := newWorld(t)
+	w.suspect(hosts(n)...)
+	w.cfg.Rate, w.cfg.Burst, w.cfg.EMA = DefaultRate, DefaultBurst, threshold
+	w.start()
+	return w, w.replica(1)
+}
+
+// limited returns how many searches of clients the relay has refused.
+func (w *world) limited() int {
+	return int(valueOf(w.t, w.relay.handler.metrics.requests.WithLabelValues("search", outcomeLimited)))
+}
+
+// A client is a whole name server. One with 500 users that look up 30 new names a second, all
+// need a search, is within the limit, also if 150 such names come at once.
+func TestANameServerWithManyUsersIsNotLimited(t *testing.T) {
+	const perSecond, atOnce, names = 30, 150, 150 + 60*30
+	synctest.Test(t, func(t *testing.T) {
+		w, c := limitedWorld(t, names, 0)
+		for i := range names {
+			if d := c.decide(hostName(i) + "."); d.Verdict != lookup.Safe || d.Err != nil {
+				t.Fatalf("name %d: %+v", i, d)
+			}
+			if i >= atOnce {
+				time.Sleep(time.Second / perSecond)
+			}
+		}
+		if n := len(w.google.Requests("search")); n != names || w.limited() != 0 {
+			t.Errorf("%d searches of the server, %d were limited, want one for each name, and none", n, w.limited())
+		}
+	})
+}
+
+// A name for which a client is over the limit is confirmed a second later: the answer is 503 with
+// Retry-After. After 429 the client would wait for 15 minutes at least. One that stays over the
+// limit causes no more searches than the limit allows.
+func TestAClientOverTheLimitWaitsForASecond(t *testing.T) {
+	const names = 4000
+	synctest.Test(t, func(t *testing.T) {
+		w, c := limitedWorld(t, names, 0)
+		failed := 0
+		for i := range DefaultBurst + 50 {
+			if d := c.decide(hostName(i) + "."); d.Err != nil {
+				failed++
+			}
+		}
+		if failed < 40 || w.limited() != failed {
+			t.Errorf("%d names failed and %d searches were limited, want about 50", failed, w.limited())
+		}
+		mustNotWait(t, "the client", c.SearchHold())
+		time.Sleep(time.Second)
+		if d := c.decide(hostName(DefaultBurst+49) + "."); d.Err != nil {
+			t.Errorf("after a second: %v", d.Err)
+		}
+		begun, before := time.Now(), len(w.google.Requests("search"))
+		for i := DefaultBurst + 50; i < names; i++ {
+			c.decide(hostName(i) + ".")
+			time.Sleep(time.Millisecond)
+		}
+		allowed := DefaultBurst + int(DefaultRate*time.Since(begun).Seconds()) + 1
+		if n := len(w.google.Requests("search")) - before; n > allowed {
+			t.Errorf("%d searches in %s, at most %d are allowed", n, time.Since(begun), allowed)
+		}
+	})
+}
+
+// With -ema a client that asked regularly and suddenly asks faster is refused, but not for a
+// steady rate, however high.
+func TestABurstIsRefusedByEMA(t *testing.T) {
+	const names = 500
+	synctest.Test(t, func(t *testing.T) {
+		w, c := limitedWorld(t, names, 3)
+		for i := range names - 10 {
+			if d := c.decide(hostName(i) + "."); d.Err != nil {
+				t.Fatalf("name %d, at a steady rate above -rate: %v", i, d.Err)
+			}
+			time.Sleep(time.Second / 200)
+		}
+		for i := names - 10; i < names; i++ {
+			c.decide(hostName(i) + ".")
+		}
+		if n := w.limited(); n != 1 {
+			t.Errorf("%d searches of a burst were limited, want 1, from which the rule learns", n)
+		}
+	})
+}
+
+var orderSeeds = flag.Int("order.seeds", 20, "orders of events that TestNoOrderOfEventsTurnsAKnownThreatIntoAPass tries")
+
+// orderNames are the names of TestNoOrderOfEventsTurnsAKnownThreatIntoAPass, and what each of their
+// expressions is.
+var orderNames = map[string][]string{ // by query
+	"evil.example.":     {"evil.example/"},
+	"a.bad.example.":    {"a.bad.example/", "bad.example/"},
+	"b.a.bad.example.":  {"b.a.bad.example/", "a.bad.example/", "bad.example/"},
+	"new.good.example.": {"new.good.example/", "good.example/"},
+	"worse.example.":    {"worse.example/"},
+}
+
+// orderThreats are the expressions that the server lists; the others are in its lists only.
+var orderThreats = map[string]bool{"evil.example/": true, "bad.example/": true, "b.a.bad.example/": true, "worse.example/": true}
+
+// order is a fleet to which things happen: a server, a relay, one behind it, and clients of both.
+type order struct {
+	*world
+	t       *testing.T
+	rng     *rand.Rand
+	second  *chain
+	clients []*replica
+	relays  []*Relay // by client
+	log     []string
+	known   int                  // decisions about names whose threat was known
+	refused map[string]time.Time // when an expression was last left without an answer, by any relay
+}
+
+// note keeps what has happened, for a failure.
+func (o *order) note(format string, args ...any) {
+	o.log = append(o.log, time.Now().Format("15:04:05 ")+fmt.Sprintf(format, args...))
+}
+
+// knownTo reports whether a client, or a relay that it asks, directly or through another, has an
+// answer in its cache that names a threat of a query. A relay that has learnt it since the client was
+// refused is asked again within a minute.
+func (o *order) knownTo(client int, expressions []string) bool {
+	checkers := []*lookup.Checker{o.clients[client].Checker, o.relays[client].handler.checker, o.relay.handler.checker}
+	for _, e := range expressions {
+		for i, c := range checkers {
+			at := c.Confirmed(e)
+			waits := i > 0 && time.Since(o.refused[e]) <= lookup.MaxUnanswered && time.Since(at) <= lookup.MaxUnanswered
+			if orderThreats[e] && !at.IsZero() && !waits {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// decide lets a client decide about a name, and judges the decision.
+func (o *order) decide(client int, qname string) {
+	known := o.knownTo(client, orderNames[qname])
+	d := o.clients[client].decide(qname)
+	o.note("client %d: %s is %s by %s (%v), known: %t", client, qname, d.Verdict, d.By, d.Err, known)
+	threatened := false
+	for _, e := range orderNames[qname] {
+		threatened = threatened || orderThreats[e]
+		if d.Verdict == lookup.Unsure || d.By == lookup.ByServer && o.clients[client].Checker.Confirmed(e).IsZero() { // or half an answer
+			o.refused[e] = time.Now()
+		}
+	}
+	if known {
+		o.known++
+	}
+	if known && d.Verdict != lookup.Unsafe || threatened && d.Verdict == lookup.Safe || !threatened && d.Verdict == lookup.Unsafe {
+		o.t.Errorf("client %d: %s is %s by %s (%v), known: %t", client, qname, d.Verdict, d.By, d.Err, known)
+	}
+}
+
+// step lets one thing happen.
+func (o *order) step() {
+	names := []string{"evil.example.", "a.bad.example.", "b.a.bad.example.", "new.good.example.", "worse.example."}
+	switch o.rng.IntN(6) {
+	case 0:
+		f := []protocoltest.Fault{{Status: http.StatusTooManyRequests}, {Status: http.StatusInternalServerError}, {Status: http.StatusServiceUnavailable, RetryAfter: 20 * time.Minute}, {Status: http.StatusForbidden}, {Delay: 3 * time.Second}}[o.rng.IntN(5)]
+		f.Delay = max(f.Delay, time.Millisecond) // as on a network: searches that begin with a failure are not after it
+		o.note("the next search: status %d after %s", f.Status, f.Delay)
+		o.google.Break("search", 1, f)
+	case 1:
+		pause := []time.Duration{time.Second, time.Minute, 4 * time.Minute, 11 * time.Minute}[o.rng.IntN(4)]
+		o.note("%s pass", pause)
+		time.Sleep(pause)
+	default:
+		o.decide(o.rng.IntN(len(o.clients)), names[o.rng.IntN(len(names))])
+	}
+}
+
+// No order of (answers from a cache, a relay, a relay behind it or the server; errors; budgets and
+// shares; back-offs) turns a threat that is known and has not expired into a pass, and the server
+// is never asked too early.
+func TestNoOrderOfEventsTurnsAKnownThreatIntoAPass(t *testing.T) {
+	seeds := *orderSeeds
+	if testing.Short() {
+		seeds = 8
+	}
+	known := 0
+	for seed := range uint64(seeds) {
+		synctest.Test(t, func(t *testing.T) {
+			o := &order{world: newWorld(t), t: t, refused: make(map[string]time.Time), rng: rand.New(rand.NewPCG(seed, 25))}
+			var all []string
+			for _, expressions := range orderNames {
+				all = append(all, expressions...)
+			}
+			o.suspect(all...)
+			for e := range orderThreats {
+				o.google.AddThreat(e, 2)
+			}
+			o.google.SetCacheDuration([]time.Duration{time.Minute, 5 * time.Minute, 25 * time.Minute}[o.rng.IntN(3)])
+			if o.rng.IntN(2) == 0 {
+				o.cfg.Settings.Protocol = protocol.DialectNames()[1:][o.rng.IntN(len(protocol.Dialects())-1)]
+			}
+			if o.rng.IntN(2) == 0 {
+				o.cfg.Settings.Budget, o.cfg.Settings.Share = 12, []int{20, 50, 100}[o.rng.IntN(3)]
+			}
+			if o.rng.IntN(3) == 0 {
+				o.cfg.Rate, o.cfg.Burst = 0.01, 2
+			}
+			o.begin()
+			o.cfg.Settings.Protocol, o.cfg.Settings.Budget, o.cfg.Rate = protocol.DialectV5.Name, 0, 0 // of the relay behind it
+			o.second = o.behind()
+			for i := range 4 {
+				from := []*world{o.world, o.second.world}[i%2]
+				c := from.replica(i + 1)
+				o.clients, o.relays = append(o.clients, c), append(o.relays, from.relay)
+			}
+			time.Sleep(2 * time.Minute)
+			synctest.Wait()
+			for range 60 {
+				o.step()
+			}
+			if known += o.known; t.Failed() {
+				for _, line := range o.log {
+					t.Log(line)
+				}
+			}
+		})
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+	t.Logf("%d decisions about names whose threat was known", known)
+	if known < seeds*5 {
+		t.Errorf("%d decisions about names whose threat was known, in %d orders", known, seeds)
+	}
 }
