@@ -58,26 +58,22 @@ func TestANewTokenIsTriedAtOnce(t *testing.T) {
 			lines := testkit.Capture(t)
 			synctest.Test(t, func(t *testing.T) {
 				dir := t.TempDir()
-				file := filepath.Join(dir, "token")
-				put := func(token string) {
-					testkit.Must(t, os.WriteFile(file, []byte(token), 0o600))
-				}
+				file := testkit.Write(t, dir, "token", "OLD")
 				google := listing(t, time.Hour)
 				google.SetToken("NEW")
 				if test.status != 0 {
 					google.SetToken("OLD")
 					google.Break("computeDiff", 1, protocoltest.Fault{Status: test.status})
 				}
-				put("OLD")
 				s := Settings{Endpoint: "http://token.example", Protocol: protocol.DialectWebRisk.Name, Lists: "se-4b", DB: dir, Budget: 5, Share: 100, KeyFile: file, Token: true}
-				e := started(t, s, "OLD", Edge{Transport: google, FirstContact: func() time.Duration { return 0 }})
+				e := started(t, s, "OLD", Edge{Transport: google, FirstContact: atOnce})
 				time.Sleep(time.Minute)
 				cure := ". Put a new token into " + file + "; it is tried within a minute"
 				if line := lines.Only(t, "Cannot update lists se-4b"); strings.Contains(line, cure) != test.want {
 					t.Errorf("Expected advice about the token: %t, got %s", test.want, line)
 				}
 				google.SetToken("NEW")
-				put("NEW")
+				testkit.Write(t, dir, "token", "NEW")
 				time.Sleep(2 * keyInterval)
 				if got := len(lines.About("List se-4b now has 1 entry")) == 1; got != test.want {
 					t.Errorf("Expected an update with the new token at once: %t, got %q", test.want, lines.About("plugin/safebrowsing"))
@@ -89,58 +85,44 @@ func TestANewTokenIsTriedAtOnce(t *testing.T) {
 	}
 }
 
-// The back-off after a wrong key is that key's, with db off, too.
-func TestANewKeyIsTriedAtOnce(t *testing.T) {
+// What comes of another key is told, also if that is wrong, too. The back-off is that of the key before, with db off, too.
+func TestANewKeyIsTriedAtOnceAndAnotherWrongOneIsTold(t *testing.T) {
 	for name, db := range map[string]string{"a directory": t.TempDir(), "db off": ""} {
 		t.Run(name, func(t *testing.T) {
 			lines := testkit.Capture(t)
 			synctest.Test(t, func(t *testing.T) {
-				file := filepath.Join(t.TempDir(), "key")
+				file := testkit.Write(t, t.TempDir(), "key", "WRONG")
 				google := listing(t, time.Hour)
-				google.SetKey("NEW")
-				testkit.Must(t, os.WriteFile(file, []byte("OLD"), 0o600))
+				google.SetKey("RIGHT")
 				s := Settings{Endpoint: "http://key.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b", DB: db, KeyFile: file}
-				e := started(t, s, "OLD", Edge{Transport: google, FirstContact: func() time.Duration { return 0 }})
-				defer e.stop()
-				time.Sleep(time.Minute)
-				testkit.WantParts(t, lines.Only(t, "Cannot update lists se-4b"), "403", "a new one is tried within a minute")
-				testkit.Must(t, os.WriteFile(file, []byte("NEW"), 0o600))
+				edge, searcher := searching(google)
+				defer started(t, s, "WRONG", edge).stop()
+				for _, key := range []string{"WRONG", "OTHER"} {
+					testkit.Must(t, os.WriteFile(file, []byte(key), 0o600))
+					time.Sleep(2 * keyInterval)
+					_, _ = (*searcher).Search(t.Context(), []lookup.Prefix{"pre1"})
+					testkit.WantParts(t, lines.Only(t, "Cannot update lists se-4b"), "403", "a new one is tried within a minute")
+					testkit.WantParts(t, lines.Only(t, "Confirmations are paused"), "403")
+					lines.Forget()
+				}
+				testkit.Must(t, os.WriteFile(file, []byte("RIGHT"), 0o600))
 				time.Sleep(2 * keyInterval)
-				lines.Only(t, "List se-4b now has 1 entry")
+				_, _ = (*searcher).Search(t.Context(), []lookup.Prefix{"pre1"})
+				for _, want := range []string{"List se-4b now has 1 entry", "Lists are updated again, after trouble since", "Confirmations work again"} {
+					lines.Only(t, want)
+				}
 			})
 		})
 	}
 }
 
-// What comes of another key is told, also if that is wrong, too.
-func TestAnotherWrongKeyIsTold(t *testing.T) {
-	lines := testkit.Capture(t)
-	synctest.Test(t, func(t *testing.T) {
-		file := filepath.Join(t.TempDir(), "key")
-		google := listing(t, time.Hour)
-		google.SetKey("RIGHT")
-		testkit.Must(t, os.WriteFile(file, []byte("WRONG"), 0o600))
-		s := Settings{Endpoint: "http://key.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b", KeyFile: file}
-		var searcher lookup.Searcher
-		e := started(t, s, "WRONG", Edge{Transport: google, FirstContact: func() time.Duration { return 0 }, Searcher: func(s lookup.Searcher) lookup.Searcher {
-			searcher = s
-			return s
-		}})
-		defer e.stop()
-		for _, key := range []string{"WRONG", "OTHER", "RIGHT"} {
-			testkit.Must(t, os.WriteFile(file, []byte(key), 0o600))
-			time.Sleep(2 * keyInterval)
-			_, _ = searcher.Search(t.Context(), []lookup.Prefix{"pre1"})
-			if key == "RIGHT" {
-				lines.Only(t, "Lists are updated again, after trouble since")
-				lines.Only(t, "Confirmations work again")
-				return
-			}
-			testkit.WantParts(t, lines.Only(t, "Cannot update lists se-4b"), "403")
-			testkit.WantParts(t, lines.Only(t, "Confirmations are paused"), "403")
-			lines.Forget()
-		}
-	})
+// searching returns an edge whose first contact is at once, and where the searcher of the engine will be.
+func searching(to http.RoundTripper) (Edge, *lookup.Searcher) {
+	searcher := new(lookup.Searcher)
+	return Edge{Transport: to, FirstContact: atOnce, Searcher: func(s lookup.Searcher) lookup.Searcher {
+		*searcher = s
+		return s
+	}}, searcher
 }
 
 func TestAdviceNamesTheServiceAndTheCredential(t *testing.T) {
@@ -196,28 +178,20 @@ func TestANewKeyIsInUseWithItsClockOnly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			lines := testkit.Capture(t)
 			synctest.Test(t, func(t *testing.T) {
-				file := filepath.Join(t.TempDir(), "key")
-				put := func(key string) {
-					testkit.Must(t, os.WriteFile(file, []byte(key), 0o600))
-				}
-				put("OLD")
+				dir := t.TempDir()
+				file := testkit.Write(t, dir, "key", "OLD")
 				to := &slowEnd{protocoltest.New(t), make(map[string]int)}
-				var searcher lookup.Searcher
-				edge := Edge{Transport: to, FirstContact: func() time.Duration { return 0 }, Searcher: func(s lookup.Searcher) lookup.Searcher {
-					searcher = s
-					return s
-				}}
+				edge, searcher := searching(to)
 				s := Settings{Endpoint: "http://key.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b", KeyFile: file, Token: token}
-				e := started(t, s, "OLD", edge)
-				defer e.stop()
+				defer started(t, s, "OLD", edge).stop()
 				search := func(prefix lookup.Prefix) {
-					if _, err := searcher.Search(t.Context(), []lookup.Prefix{prefix}); err != nil {
+					if _, err := (*searcher).Search(t.Context(), []lookup.Prefix{prefix}); err != nil {
 						t.Error(err)
 					}
 				}
 				time.Sleep(time.Second)
 				search("pre1")
-				put("NEW")
+				testkit.Write(t, dir, "key", "NEW")
 				time.Sleep(2 * keyInterval) // it has been read, and the fetch has not ended
 				search("pre2")
 				if to.searches["OLD"] != 2 || len(lines.About("is in use")) != 0 {
@@ -259,7 +233,7 @@ func TestTheEndOfAnEngineDoesNotWaitForWhatHangs(t *testing.T) {
 		google := &hanging{Server: protocoltest.New(t), hangs: true, until: make(chan struct{})}
 		google.SetMinimumWait("se-4b", time.Hour)
 		google.Publish("se-4b", [][]byte{{1, 2, 3, 4}})
-		r := NewRegistry(Edge{Transport: google, FirstContact: func() time.Duration { return 0 }})
+		r := NewRegistry(Edge{Transport: google, FirstContact: atOnce})
 		first, end, err := r.Acquire(s, "key")
 		testkit.Must(t, err)
 		synctest.Wait()

@@ -19,7 +19,6 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -51,39 +50,14 @@ func startTwoRelays(t *testing.T) (*firstDown, ForTests) {
 		relay.SetMinimumWait("", 20*time.Minute)
 		relay.Publish("se-4b", [][]byte{{1, 2, 3, 4}})
 	}
-	return relays, ForTests{NewRegistry(Edge{Transport: relays, FirstContact: func() time.Duration { return 0 }})}
+	return relays, ForTests{NewRegistry(Edge{Transport: relays, FirstContact: atOnce})}
 }
 
-// While a relay is down for a day, however often it is tried, there is one line when it
-// is left and one when it answers again; updates and confirmations have no trouble.
-func TestARelayThatIsLeftIsTwoLines(t *testing.T) {
+// While a relay is down for a day, however often it is tried, there is one line when it is left and one when it answers
+// again; updates and confirmations have no trouble. A gauge for each relay says which of them fails. A reload makes an
+// engine with the same labels, which may not have seen what the one before has.
+func TestARelayThatIsLeftIsTwoLinesAndAGauge(t *testing.T) {
 	lines := testkit.Capture(t)
-	var today string
-	synctest.Test(t, func(t *testing.T) {
-		relays, r := startTwoRelays(t)
-		_, end, err := r.Acquire(relaySettings, "")
-		testkit.Must(t, err)
-		defer end()
-		time.Sleep(time.Hour)
-		relays.down.Store(true)
-		today = time.Now().Format(time.DateOnly)
-		time.Sleep(24 * time.Hour)
-		if n := len(relays.second.Requests("update")); n < 70 {
-			t.Errorf("%d updates by the second relay in a day", n)
-		}
-		relays.down.Store(false)
-		time.Sleep(25 * time.Hour)
-	})
-	testkit.WantParts(t, lines.Only(t, "fails"), "[WARNING]", "http://first.internal fails: ", "connection refused. http://second.internal is asked in its place; http://first.internal is tried again, not before "+today)
-	testkit.WantParts(t, lines.Only(t, "answers again"), "[INFO]", "http://first.internal answers again")
-	if got := lines.About("[ERROR]"); len(got) > 0 {
-		t.Errorf("Expected no errors, got %q", got)
-	}
-}
-
-// One gauge for each relay says which of them fails. A reload makes an engine with the same
-// labels, which may not have seen what the one before has.
-func TestTheGaugeSaysWhichRelayFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		relays, r := startTwoRelays(t)
 		want := func(when string, first, second float64) {
@@ -94,19 +68,27 @@ func TestTheGaugeSaysWhichRelayFails(t *testing.T) {
 				}
 			}
 		}
-		before, end, err := r.Acquire(relaySettings, "")
-		testkit.Must(t, err)
+		before, end := acquire(t, r, relaySettings, 0)
 		want("at the start", 1, 1)
-		relays.down.Store(true)
 		time.Sleep(time.Hour)
+		relays.down.Store(true)
+		today := time.Now().Format(time.DateOnly)
+		time.Sleep(24 * time.Hour)
 		want("the first one is down", 0, 1)
+		if n := len(relays.second.Requests("update")); n < 70 {
+			t.Errorf("%d updates by the second relay in a day", n)
+		}
 		relays.down.Store(false)
-		time.Sleep(3 * time.Hour)
+		time.Sleep(25 * time.Hour)
 		want("it is back", 1, 1)
+		testkit.WantParts(t, lines.Only(t, "fails"), "[WARNING]", "http://first.internal fails: ", "connection refused. http://second.internal is asked in its place; http://first.internal is tried again, not before "+today)
+		testkit.WantParts(t, lines.Only(t, "answers again"), "[INFO]", "http://first.internal answers again")
+		if got := lines.About("[ERROR]"); len(got) > 0 {
+			t.Errorf("Expected no errors, got %q", got)
+		}
 		other := relaySettings
 		other.Cache = 7
-		_, endOther, err := r.Acquire(other, "")
-		testkit.Must(t, err)
+		_, endOther := acquire(t, r, other, 0)
 		before.reporter.endpointChanged(protocol.EndpointEvent{Endpoint: "http://first.internal", Err: errors.New("connection refused")})
 		want("the engine that ends has seen a failure", 0, 1)
 		end()
@@ -116,8 +98,7 @@ func TestTheGaugeSaysWhichRelayFails(t *testing.T) {
 		relays.second.ClientLostState()
 		single := relaySettings
 		single.Endpoint = "http://second.internal"
-		_, end, err = r.Acquire(single, "")
-		testkit.Must(t, err)
+		_, end = acquire(t, r, single, 0)
 		defer end()
 		want("a single endpoint has no gauge", 0, 0)
 	})
@@ -151,7 +132,7 @@ func TestASearchWithoutANetworkTakesFromNoShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &wire{server: listing(t, time.Hour)}
 		s := Settings{Endpoint: "http://cut.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b", APIKey: "K", Budget: 20, Share: 10}
-		e := started(t, s, "K", Edge{Transport: w, FirstContact: func() time.Duration { return 0 }})
+		e := started(t, s, "K", Edge{Transport: w, FirstContact: atOnce})
 		defer e.stop()
 		time.Sleep(time.Minute)
 		w.cut.Store(true)
@@ -177,7 +158,7 @@ func TestAServerWithoutANetworkSaysThatNothingProtects(t *testing.T) {
 		google := listing(t, 30*time.Minute)
 		w := &wire{server: google}
 		w.cut.Store(true)
-		e := started(t, s, "key", Edge{Transport: w, FirstContact: func() time.Duration { return 0 }})
+		e := started(t, s, "key", Edge{Transport: w, FirstContact: atOnce})
 		defer e.stop()
 		time.Sleep(2*time.Hour + time.Second)
 		line := lines.Only(t, "Cannot update lists")
@@ -195,21 +176,6 @@ func TestAServerWithoutANetworkSaysThatNothingProtects(t *testing.T) {
 		if got := lines.About("Cannot update lists"); len(got) != 2 || !strings.Contains(got[1], "The lists in force stay in force. Next try not before") {
 			t.Errorf("%q", got)
 		}
-	})
-}
-
-// After status 403 the line says when an API that has just been enabled is tried.
-func TestARefusedKeyIsToldWhenTheNextTryIs(t *testing.T) {
-	s := Settings{Endpoint: protocol.DialectV5.Endpoint, Protocol: protocol.DialectV5.Name, Lists: "se-4b"}
-	lines := testkit.Capture(t)
-	synctest.Test(t, func(t *testing.T) {
-		google := listing(t, 0)
-		google.Break("update", 1, protocoltest.Fault{Status: 403})
-		e, end := life(t, s, google, 0)
-		defer end()
-		until := e.FetchHold().Until
-		testkit.WantParts(t, lines.Only(t, "Cannot update lists"), "NO list is in force", "Check the API key, and that the Safe Browsing API is enabled for it; a new one is tried within a minute",
-			"If you have just enabled the API: the next try is at "+say.Time(until)+", in ")
 	})
 }
 
@@ -235,9 +201,8 @@ func TestAReloadEndsTheWaitForWhatItRaises(t *testing.T) {
 					if stored {
 						s.DB = t.TempDir()
 					}
-					registry := NewRegistry(Edge{Transport: google, FirstContact: func() time.Duration { return 0 }})
-					first, release, err := registry.Acquire(s, s.APIKey)
-					testkit.Must(t, err)
+					registry := ForTests{NewRegistry(Edge{Transport: google})}
+					first, release := acquire(t, registry, s, 0)
 					time.Sleep(time.Second)
 					if test.refuse {
 						google.Break("search", 1, protocoltest.Fault{Status: http.StatusTooManyRequests})
@@ -255,8 +220,7 @@ func TestAReloadEndsTheWaitForWhatItRaises(t *testing.T) {
 					if test.refuse {
 						s.APIKey = "NEW"
 					}
-					second, end, err := registry.Acquire(s, s.APIKey)
-					testkit.Must(t, err)
+					second, end := acquire(t, registry, s, 0)
 					defer end()
 					release()
 					time.Sleep(time.Second)
@@ -288,9 +252,8 @@ func TestAnswersOutliveAReloadOfOtherSettings(t *testing.T) {
 					google.AddThreat("evil.example.com/", sbv5.ThreatType_SOCIAL_ENGINEERING)
 					google.Publish("mw-4b", [][]byte{{1, 2, 3, 4}})
 					s := Settings{Endpoint: "http://other.example", Protocol: dialect.Name, Lists: "se-4b", APIKey: "OLD", DB: t.TempDir()}
-					registry := NewRegistry(Edge{Transport: google, FirstContact: func() time.Duration { return 0 }})
-					first, release, err := registry.Acquire(s, s.APIKey)
-					testkit.Must(t, err)
+					registry := ForTests{NewRegistry(Edge{Transport: google})}
+					first, release := acquire(t, registry, s, 0)
 					time.Sleep(time.Minute)
 					if d := decide(first, "evil.example.com."); d.Verdict != lookup.Unsafe {
 						t.Fatalf("before the reload: %+v", d)
@@ -299,8 +262,7 @@ func TestAnswersOutliveAReloadOfOtherSettings(t *testing.T) {
 					if test.searches > 1 {
 						google.ClientStarted() // for the referee it is one
 					}
-					second, end, err := registry.Acquire(s, s.APIKey)
-					testkit.Must(t, err)
+					second, end := acquire(t, registry, s, 0)
 					defer end()
 					release()
 					time.Sleep(time.Minute)

@@ -31,6 +31,9 @@ func listing(t *testing.T, wait time.Duration) *protocoltest.Server {
 	return google
 }
 
+// atOnce is for Edge.FirstContact.
+func atOnce() time.Duration { return 0 }
+
 // started returns an engine that has just started.
 func started(t *testing.T, s Settings, key string, edge Edge) *Engine {
 	t.Helper()
@@ -112,6 +115,13 @@ func TestAFollowerSaysWhomItFollowsAndTellsTheTrueTimes(t *testing.T) {
 		_, endFirst := life(t, s, google, 0)
 		fetched := time.Now()
 		time.Sleep(time.Minute)
+		other := s
+		other.Lists += " uws-4b" // which the first process does not name
+		lines.Forget()
+		_, endOther := life(t, other, google, 0)
+		testkit.WantParts(t, lines.Only(t, "is on: "), "[WARNING]", "se-4b (1 entry, ", "uws-4b (not yet)",
+			"Lists that the other does not name never come: write the same mode and lists in both, or give this one another db")
+		endOther()
 		lines.Forget()
 		_, end := life(t, s, google, 0)
 		testkit.WantParts(t, lines.Only(t, "is on: "), "[INFO]", "se-4b (1 entry, updated 1m ago)", "another process uses db and fetches the lists; this one reads them from there\n")
@@ -132,61 +142,38 @@ func TestAFollowerSaysWhomItFollowsAndTellsTheTrueTimes(t *testing.T) {
 	})
 }
 
-// A follower gets the lists that the other process names, and says that others do not come.
-func TestAFollowerSaysThatListsOfItsOwnAreNotFetched(t *testing.T) {
-	s := Settings{Endpoint: "http://other-lists.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b", DB: t.TempDir()}
-	lines := testkit.Capture(t)
-	synctest.Test(t, func(t *testing.T) {
-		google := listing(t, 30*time.Minute)
-		_, endFirst := life(t, s, google, 0)
-		defer endFirst()
-		time.Sleep(time.Minute)
-		lines.Forget()
-		s.Lists = "se-4b mw-4b"
-		_, end := life(t, s, google, 0)
-		defer end()
-		testkit.WantParts(t, lines.Only(t, "is on: "), "[WARNING]", "se-4b (1 entry, ", "mw-4b (not yet)",
-			"Lists that the other does not name never come: write the same mode and lists in both, or give this one another db")
-	})
-}
-
-// A mistyped list is named, with what it was probably meant to be, and the others
-// are fetched.
+// A mistyped list is named, with what it was probably meant to be, and the others are fetched. A relay without -realtime has
+// no list of likely safe hosts, and names the list that it lacks.
 func TestAListThatTheServerDoesNotHaveIsNamed(t *testing.T) {
-	s := Settings{Endpoint: "http://unknown.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b pha4-4b mw-4b"}
-	lines := testkit.Capture(t)
-	synctest.Test(t, func(t *testing.T) {
-		google := listing(t, 30*time.Minute)
-		google.Publish("mw-4b", [][]byte{{1, 2, 3, 4}, {5, 6, 7, 8}})
-		_, end := life(t, s, google, 0)
-		testkit.WantParts(t, lines.Only(t, "Cannot update lists"), "[ERROR]", "se-4b, pha4-4b, mw-4b", "status 400", "each list is requested by itself")
-		time.Sleep(24 * time.Hour)
-		testkit.WantParts(t, lines.Only(t, "refuses list"), "[ERROR]", "The server refuses list pha4-4b: ", "status 400", "Did you mean pha-4b?",
-			"Other lists are asked for without it. This list has 0 entries in force. Next try not before ")
-		lines.Only(t, "List se-4b now has 1 entry")
-		lines.Only(t, "List mw-4b now has 2 entries")
-		lines.Only(t, "Lists are updated again")
-		if got := testkit.Metric(t, "list_next_due_timestamp_seconds", "list", "pha4-4b"); got <= unixSeconds(time.Now()) {
-			t.Errorf("Expected the gauge to tell when the refused list is tried again, got %v", got)
-		}
-		end()
-	})
-}
-
-// A relay without -realtime has no list of likely safe hosts.
-func TestModeRealtimeBehindARelayThatCannotSaysWhatToDo(t *testing.T) {
-	s := Settings{Endpoint: "http://relay.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b", Mode: lookup.RealTime}
-	lines := testkit.Capture(t)
-	synctest.Test(t, func(t *testing.T) {
-		relay := listing(t, 30*time.Minute)
-		relay.ActAsRelay()
-		_, end := life(t, s, relay, 0)
-		time.Sleep(time.Minute)
-		lines.Only(t, "List se-4b now has 1 entry")
-		testkit.WantParts(t, lines.Only(t, "refuses list"), "[ERROR]", "The server refuses list gc-32b: ",
-			"Mode realtime acts as mode local until it is there: start the relay with -realtime, or write mode local")
-		end()
-	})
+	s := Settings{Endpoint: "http://unknown.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b pha4-4b mw-4b", Mode: lookup.RealTime}
+	for status, relay := range map[string]bool{"status 400": false, "status 404": true} {
+		lines := testkit.Capture(t)
+		synctest.Test(t, func(t *testing.T) {
+			google := listing(t, 30*time.Minute)
+			google.Publish("mw-4b", [][]byte{{1, 2, 3, 4}, {5, 6, 7, 8}})
+			if relay {
+				google.ActAsRelay()
+			}
+			_, end := life(t, s, google, 0)
+			defer end()
+			if !relay {
+				testkit.WantParts(t, lines.Only(t, "Cannot update lists"), "[ERROR]", "se-4b, pha4-4b, mw-4b, gc-32b", status, "each list is requested by itself")
+			}
+			time.Sleep(24 * time.Hour)
+			testkit.WantParts(t, lines.Only(t, "refuses list pha4-4b: "), "[ERROR]", "The server refuses list", status, "Did you mean pha-4b?",
+				"Other lists are asked for without it. This list has 0 entries in force. Next try not before ")
+			testkit.WantParts(t, lines.Only(t, "refuses list gc-32b: "), "[ERROR]", status,
+				"Mode realtime acts as mode local until it is there: start the relay with -realtime, or write mode local")
+			lines.Only(t, "List se-4b now has 1 entry")
+			lines.Only(t, "List mw-4b now has 2 entries")
+			if again := lines.About("Lists are updated again"); len(again) == 1 == relay {
+				t.Errorf("%s: %q", status, again)
+			}
+			if got := testkit.Metric(t, "list_next_due_timestamp_seconds", "list", "pha4-4b"); got <= unixSeconds(time.Now()) {
+				t.Errorf("Expected the gauge to tell when the refused list is tried again, got %v", got)
+			}
+		})
+	}
 }
 
 func TestAMinimumWaitAboveADayIsAWarning(t *testing.T) {
@@ -260,7 +247,7 @@ func TestListsOfWebRiskThatAlwaysFailAreALineForEachCause(t *testing.T) {
 		fails := &failsFor{RoundTripper: google}
 		fails.status.Store("SOCIAL_ENGINEERING", 403)
 		fails.status.Store("UNWANTED_SOFTWARE", 500)
-		e := started(t, s, "key", Edge{Transport: fails, FirstContact: func() time.Duration { return 0 }})
+		e := started(t, s, "key", Edge{Transport: fails, FirstContact: atOnce})
 		defer e.stop()
 		time.Sleep(12 * time.Hour)
 		if got := lines.About("Cannot update lists"); len(got) != 2 || !strings.Contains(got[0], "se-4b: the server answered status 403") || !strings.Contains(got[1], "uws-4b: the server answered status 500") {
@@ -435,17 +422,19 @@ func (b *badKey) RoundTrip(r *http.Request) (*http.Response, error) {
 		Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)), Request: r}, nil
 }
 
-// Google refuses a wrong key with status 400, as it does a list that it lacks.
+// Google refuses a wrong key with status 400, as it does a list that it lacks. Who has just enabled the API is told of the next try.
 func TestAWrongKeyIsNotTakenForAListThatIsRefused(t *testing.T) {
 	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		google := new(badKey)
-		e := started(t, Settings{Protocol: protocol.DialectV5.Name, Lists: "se-4b mw-4b"}, "WRONG", Edge{Transport: google, FirstContact: func() time.Duration { return 0 }})
+		e := started(t, Settings{Protocol: protocol.DialectV5.Name, Lists: "se-4b mw-4b"}, "WRONG", Edge{Transport: google, FirstContact: atOnce})
+		synctest.Wait()
+		line := lines.Only(t, "Cannot update lists")
+		testkit.WantParts(t, line, "[ERROR]", "se-4b, mw-4b", "API key not valid", "NO list is in force", "Check the API key, and that the Safe Browsing API is enabled for it; a new one is tried within a minute",
+			"If you have just enabled the API: the next try is at "+say.Time(e.FetchHold().Until)+", in ")
 		time.Sleep(12 * time.Hour)
 		e.stop()
-		line := lines.Only(t, "Cannot update lists")
-		testkit.WantParts(t, line, "[ERROR]", "se-4b, mw-4b", "API key not valid", "Check the API key", "a new one is tried within a minute")
-		if strings.Contains(line, "by itself") || len(lines.About("refuses list")) > 0 {
+		if lines.Only(t, "Cannot update lists"); strings.Contains(line, "by itself") || len(lines.About("refuses list")) > 0 {
 			t.Errorf("it speaks of lists: %s%q", line, lines.About("refuses list"))
 		}
 		if alone := slices.DeleteFunc(google.asked, func(path string) bool { return strings.HasSuffix(path, ":batchGet") }); len(alone) > 0 {

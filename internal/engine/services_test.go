@@ -42,74 +42,64 @@ func suspects(e *Engine) bool {
 	return candidates != nil
 }
 
-// move is one from a protocol to another.
-type move struct{ from, to *protocol.Dialect }
-
-// moves are all.
-func moves() (all []move) {
-	for _, from := range protocol.Dialects() {
-		for _, to := range protocol.Dialects() {
-			if from != to {
-				all = append(all, move{from, to})
-			}
-		}
-	}
-	return all
-}
-
 // Google has a server for each service. A move from one service to the other is a move
 // to another address.
 func TestListsOfGoogleServeItsOtherServiceUntilThatHasDelivered(t *testing.T) {
-	for _, m := range moves() {
-		for _, way := range []struct {
-			name             string
-			restart, memory  bool
-			otherKey, unlike bool // unlike: the lists are from another server
-		}{
-			{name: "restart", restart: true},
-			{name: "restart, other key", restart: true, otherKey: true},
-			{name: "reload"},
-			{name: "reload, db off", memory: true},
-			{name: "reload, db off, other key", memory: true, otherKey: true},
-			{name: "reload, db off, other server", memory: true, unlike: true},
-			{name: "restart, other server", restart: true, unlike: true},
-		} {
-			dir := t.TempDir()
-			t.Run(m.from.Name+" to "+m.to.Name+", "+way.name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					google := server(t)
-					s := Settings{APIKey: "ONE", Protocol: m.from.Name, Lists: "se-4b", DB: dir}
-					if way.memory {
-						s.DB = ""
-					}
-					r := ForTests{NewRegistry(Edge{Transport: google})}
-					first, release := acquire(t, r, s, 0)
-					if !suspects(first) {
-						t.Fatal("Expected the list to be in force")
-					}
-					if way.restart {
+	for _, from := range protocol.Dialects() {
+		for _, to := range protocol.Dialects() {
+			if from == to {
+				continue
+			}
+			for _, way := range []struct {
+				name             string
+				restart, memory  bool
+				otherKey, unlike bool // unlike: the lists are from another server
+			}{
+				{name: "restart", restart: true},
+				{name: "restart, other key", restart: true, otherKey: true},
+				{name: "reload"},
+				{name: "reload, db off", memory: true},
+				{name: "reload, db off, other key", memory: true, otherKey: true},
+				{name: "reload, db off, other server", memory: true, unlike: true},
+				{name: "restart, other server", restart: true, unlike: true},
+			} {
+				dir := t.TempDir()
+				t.Run(from.Name+" to "+to.Name+", "+way.name, func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						google := server(t)
+						s := Settings{APIKey: "ONE", Protocol: from.Name, Lists: "se-4b", DB: dir}
+						if way.memory {
+							s.DB = ""
+						}
+						r := ForTests{NewRegistry(Edge{Transport: google})}
+						first, release := acquire(t, r, s, 0)
+						if !suspects(first) {
+							t.Fatal("Expected the list to be in force")
+						}
+						if way.restart {
+							release()
+							r = ForTests{NewRegistry(Edge{Transport: google})}
+						}
+						s.Protocol = to.Name
+						if way.otherKey {
+							s.APIKey = "TWO"
+						}
+						if way.unlike {
+							s.Endpoint = "http://other.example"
+						}
+						second, releaseSecond := acquire(t, r, s, time.Hour)
+						if got := suspects(second); got == way.unlike {
+							t.Errorf("Expected the lists in force: %t, got %t", !way.unlike, got)
+						}
 						release()
-						r = ForTests{NewRegistry(Edge{Transport: google})}
-					}
-					s.Protocol = m.to.Name
-					if way.otherKey {
-						s.APIKey = "TWO"
-					}
-					if way.unlike {
-						s.Endpoint = "http://other.example"
-					}
-					second, releaseSecond := acquire(t, r, s, time.Hour)
-					if got := suspects(second); got == way.unlike {
-						t.Errorf("Expected the lists in force: %t, got %t", !way.unlike, got)
-					}
-					release()
-					synctest.Wait()
-					if got := suspects(second); got == way.unlike {
-						t.Errorf("After the first engine has ended: Expected the lists in force: %t, got %t", !way.unlike, got)
-					}
-					releaseSecond()
+						synctest.Wait()
+						if got := suspects(second); got == way.unlike {
+							t.Errorf("After the first engine has ended: Expected the lists in force: %t, got %t", !way.unlike, got)
+						}
+						releaseSecond()
+					})
 				})
-			})
+			}
 		}
 	}
 }
@@ -251,7 +241,7 @@ func TestANewTokenAtAReloadEndsTheBackoffWithoutADB(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				google := server(t)
 				google.SetToken("NEW")
-				r := ForTests{NewRegistry(Edge{Transport: google, FirstContact: func() time.Duration { return 0 }})}
+				r := ForTests{NewRegistry(Edge{Transport: google, FirstContact: atOnce})}
 				s := Settings{Protocol: protocol.DialectWebRisk.Name, Lists: "se-4b", KeyFile: file, Token: true}
 				_, release, err := r.Acquire(s, "OLD")
 				testkit.Must(t, err)
@@ -270,49 +260,28 @@ func TestANewTokenAtAReloadEndsTheBackoffWithoutADB(t *testing.T) {
 	}
 }
 
-// The page says which of several processes with one folder fetches, and which lists are in
-// force.
+// The page says which of several processes with one folder fetches, which lists are in force, and, without a budget, too, that
+// searches cost money.
 func TestServiceTellsWhoFetchesAndWhatIsInForce(t *testing.T) {
 	testkit.Capture(t)
-	s := Settings{Endpoint: "http://service.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b mw-4b uws-4b", DB: "/db"}
-	schedule, err := updater.NewSchedule(nil)
-	testkit.Must(t, err)
-	client, err := s.Client("", new(lookup.Database), nil)
-	testkit.Must(t, err)
-	r := newReporter(s, func() {})
-	r.schedule = schedule
-	e := &Engine{Service: Service{settings: s, client: client, Schedule: schedule, standing: r.standing}, reporter: r}
-	now := time.Now()
-	r.report(updater.Event{Kind: updater.Loaded, List: "se-4b", Entries: 7, Updated: now, Due: now.Add(time.Hour)})
-	r.report(updater.Event{Kind: updater.Loaded, List: "mw-4b", Updated: now}) // empty, and in force
-	for _, step := range []struct {
-		kind    updater.Kind
-		follows bool
-	}{{updater.LockBusy, true}, {updater.Started, false}} {
-		r.report(updater.Event{Kind: step.kind})
-		got := e.Standing(time.Now())
-		if got.Follows != step.follows || got.Title != "Safe Browsing v5" || got.Folder != "/db" {
-			t.Errorf("%v: Expected follows %v, got %+v", step.kind, step.follows, got)
-		}
-		if l := got.Lists; len(l) != 3 || l[0].Entries != 7 || l[0].Missing() || l[1].Missing() || !l[2].Missing() || !l[0].NotBefore.After(now) {
-			t.Errorf("Expected two lists in force and one that is missing, got %+v", l)
-		}
-	}
-}
-
-// Without a budget, too, each search costs money.
-func TestSearchesOfWebRiskArePaidWithoutABudget(t *testing.T) {
 	for _, d := range []*protocol.Dialect{protocol.DialectV5, protocol.DialectWebRisk} {
-		s := Settings{Endpoint: "http://service.example", Protocol: d.Name}
+		s := Settings{Endpoint: "http://service.example", Protocol: d.Name, Lists: "se-4b mw-4b uws-4b", DB: "/db"}
 		client, err := s.Client("K", new(lookup.Database), nil)
 		testkit.Must(t, err)
-		schedule, err := updater.NewSchedule(nil)
-		testkit.Must(t, err)
-		r := newReporter(s, func() {})
-		r.schedule = schedule
-		service := Service{settings: s, client: client, Schedule: schedule, standing: r.standing}
-		if got := service.Standing(time.Now()); got.Paid != d.Paid || got.Cost() != "" {
-			t.Errorf("%s: %+v", d.Name, got)
+		r := reporting(t, s)
+		e := &Engine{Service: Service{settings: s, client: client, Schedule: r.schedule, standing: r.standing}, reporter: r}
+		now := time.Now()
+		r.report(updater.Event{Kind: updater.Loaded, List: "se-4b", Entries: 7, Updated: now, Due: now.Add(time.Hour)})
+		r.report(updater.Event{Kind: updater.Loaded, List: "mw-4b", Updated: now}) // empty, and in force
+		for kind, follows := range map[updater.Kind]bool{updater.LockBusy: true, updater.Started: false} {
+			r.report(updater.Event{Kind: kind})
+			got := e.Standing(time.Now())
+			if got.Follows != follows || got.Title != d.Title || got.Folder != "/db" || got.Paid != d.Paid || got.Cost() != "" {
+				t.Errorf("%v: Expected follows %v, got %+v", kind, follows, got)
+			}
+			if l := got.Lists; len(l) != 3 || l[0].Entries != 7 || l[0].Missing() || l[1].Missing() || !l[2].Missing() || !l[0].NotBefore.After(now) {
+				t.Errorf("Expected two lists in force and one that is missing, got %+v", l)
+			}
 		}
 	}
 }
@@ -351,7 +320,7 @@ func TestEqualSettingsShareAnEngineUntilTheLastHoldEnds(t *testing.T) {
 	other.Cache = 7
 	synctest.Test(t, func(t *testing.T) {
 		google := listing(t, 0)
-		r := ForTests{NewRegistry(Edge{Transport: google, FirstContact: func() time.Duration { return 0 }})}
+		r := ForTests{NewRegistry(Edge{Transport: google, FirstContact: atOnce})}
 		want := func(engines, holders int) {
 			t.Helper()
 			if e, h := r.Count(); e != engines || h != holders {
@@ -390,7 +359,7 @@ func TestAFailedReloadLeavesTheCountOfSearchesWhereItWas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		google := listing(t, time.Hour)
 		google.Publish("se-4b", [][]byte{{0, 2, 3, 4}, {1, 2, 3, 4}, {2, 2, 3, 4}, {3, 2, 3, 4}, {4, 2, 3, 4}, {5, 2, 3, 4}})
-		r := ForTests{NewRegistry(Edge{Transport: google, FirstContact: func() time.Duration { return 0 }})}
+		r := ForTests{NewRegistry(Edge{Transport: google, FirstContact: atOnce})}
 		e, release := acquire(t, r, s, 0)
 		spend := func(first byte) {
 			t.Helper()
@@ -423,7 +392,7 @@ func TestAReloadWithAnotherKeyRenewsNoBudgetWithoutADB(t *testing.T) {
 	s := Settings{Protocol: protocol.DialectWebRisk.Name, Lists: "se-4b", Budget: 100, Share: 100}
 	synctest.Test(t, func(t *testing.T) {
 		google := listing(t, time.Hour)
-		r := ForTests{NewRegistry(Edge{Transport: google, FirstContact: func() time.Duration { return 0 }})}
+		r := ForTests{NewRegistry(Edge{Transport: google, FirstContact: atOnce})}
 		release := func() {}
 		for i, key := range []string{"OLD", "NEW", "OLD"} {
 			s.APIKey = key
