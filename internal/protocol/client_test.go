@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -61,14 +62,10 @@ func TestRequestsHaveTheFormOfTheReference(t *testing.T) {
 				if test.name == "the list of lists" {
 					key = ""
 				}
-				c, err := NewV5(Config{
-					Endpoint: endpoint, Key: key, UserAgent: "test/1", MaxEntries: 7,
-					Transport: answering(func(r *http.Request) (*http.Response, error) {
-						got = r
-						return nil, errors.New("asked")
-					}),
-				})
-				testkit.Must(t, err)
+				c := clientOf(t, Config{Endpoint: endpoint, Key: key, MaxEntries: 7, Transport: answering(func(r *http.Request) (*http.Response, error) {
+					got = r
+					return nil, errors.New("asked")
+				})})
 				if err := test.ask(c); err == nil || !strings.Contains(err.Error(), "asked") {
 					t.Fatal(err)
 				}
@@ -289,20 +286,30 @@ func TestStatusErrorsSayWhatTheServerSaid(t *testing.T) {
 			{"nothing", 204, "", "", updater.StatusError{}},
 			{"a part of the answer", 206, "", "", updater.StatusError{}},
 			{"not modified", 304, "", "", updater.StatusError{}},
+			{"moved for ever", 301, "", "", updater.StatusError{}},
+			{"found", 302, "", "", updater.StatusError{}},
+			{"see other", 303, "", "", updater.StatusError{}},
+			{"moved for now", 307, "", "", updater.StatusError{}},
+			{"moved, with the same method", 308, "", "", updater.StatusError{}},
 		}
 		for _, test := range tests {
+			asked := 0
 			c := newClient(t, answering(func(r *http.Request) (*http.Response, error) {
-				header := http.Header{"Content-Type": {"application/json"}, "Date": {dates[test.name]}}
+				if asked++; asked > 2 || r.Header["Cookie"] != nil {
+					return nil, errors.New("a redirect was followed, or a cookie sent back")
+				}
+				header := http.Header{"Content-Type": {"application/json"}, "Date": {dates[test.name]}, "Location": {"https://elsewhere.example" + r.URL.Path}}
+				header.Set("Set-Cookie", "id=1; Path=/")
 				if test.retryAfter != "" {
 					header.Set("Retry-After", test.retryAfter)
 				}
 				return response(r, test.status, header, []byte(test.body)), nil
 			}))
-			_, err := c.Search(t.Context(), []lookup.Prefix{zeroPrefix})
+			err := cmp.Or(searchOnce(t.Context(), c), searchOnce(t.Context(), c))
 			test.want.Code = test.status
 			got, ok := errors.AsType[*updater.StatusError](err)
-			if !ok || *got != test.want {
-				t.Errorf("%s: got %+v, %v, want %+v", test.name, got, err, test.want)
+			if !ok || *got != test.want || asked != 2 {
+				t.Errorf("%s: got %+v, %v, want %+v; two searches are %d requests", test.name, got, err, test.want, asked)
 			}
 			if !utf8.ValidString(fmt.Sprint(err)) {
 				t.Errorf("%s: half a character in %q", test.name, err)

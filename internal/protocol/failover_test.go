@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,146 +19,78 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// fleet is several judging servers with the same content behind one Failover.
+// fleet is several judging servers with the same content behind one Failover, which reaches them by the
+// hosts "a", "b" …. It is their network, too.
 type fleet struct {
 	*Failover
-	servers []*protocoltest.Server
+	servers  []*protocoltest.Server
+	searches atomic.Int32
+	down     sync.Map // hosts that cannot be reached
 
 	mu     sync.Mutex
-	events []string // "a left for b", "a back", by the index of the server
+	events []string // "a left for b", "a back"
 }
 
-// judges returns servers with two lists of the same versions.
-func judges(t *testing.T, n int) (all []*protocoltest.Server) {
-	for range n {
+func newFleet(t *testing.T, n int) *fleet {
+	f := new(fleet)
+	var urls []string
+	var clients []Client
+	for i := range n {
 		s := protocoltest.New(t)
 		s.OneOfMany()
 		s.JudgeSearchBackoff(true)
 		s.Publish("se-4b", [][]byte{[]byte("abcd")})
 		s.Publish("mw-4b", [][]byte{[]byte("efgh")})
-		all = append(all, s)
+		f.servers = append(f.servers, s)
+		urls = append(urls, "http://"+string(rune('a'+i)))
+		clients = append(clients, clientOf(t, Config{Endpoint: urls[i], Key: testKey, Transport: f}))
 	}
-	return all
-}
-
-// newFleet returns a fleet whose server i is reached at urls[i].
-func newFleet(t *testing.T, servers []*protocoltest.Server, urls []string, transport http.RoundTripper) *fleet {
-	t.Helper()
-	var clients []Client
-	for _, url := range urls {
-		c, err := NewV5(Config{Endpoint: url, Key: testKey, UserAgent: "test/1", Transport: transport})
-		testkit.Must(t, err)
-		clients = append(clients, c)
-	}
-	f := &fleet{Failover: NewFailover(urls, clients), servers: servers}
-	letter := func(url string) string { return string(rune('a' + slices.Index(urls, url))) }
+	f.Failover = NewFailover(urls, clients)
 	f.Report = func(e EndpointEvent) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		if e.Err == nil {
-			f.events = append(f.events, letter(e.Endpoint)+" back")
-			return
-		}
-		if e.Until.Before(time.Now()) {
+		if e.Err != nil && e.Until.Before(time.Now()) {
 			t.Errorf("%s is left until %s, which has passed", e.Endpoint, e.Until)
 		}
-		f.events = append(f.events, letter(e.Endpoint)+" left for "+letter(e.Instead))
+		event := e.Endpoint + " back"
+		if e.Err != nil {
+			event = e.Endpoint + " left for " + e.Instead
+		}
+		f.events = append(f.events, strings.ReplaceAll(event, "http://", ""))
 	}
-	t.Cleanup(f.Close)
 	return f
 }
 
-// onSockets returns a fleet on sockets. The first dead servers do not listen.
-func onSockets(t *testing.T, n, dead int) *fleet {
-	servers := judges(t, n)
-	var urls []string
-	for i, s := range servers {
-		socket := httptest.NewServer(s)
-		urls = append(urls, socket.URL)
-		if i < dead {
-			socket.Close()
-		} else {
-			t.Cleanup(socket.Close)
-		}
-	}
-	return newFleet(t, servers, urls, &http.Transport{})
-}
-
-// inProcess is a transport to servers by their hosts, "a", "b" …. Hosts in down cannot
-// be reached.
-type inProcess struct {
-	servers []*protocoltest.Server
-
-	mu   sync.Mutex
-	down map[string]bool
-}
-
-func (p *inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
-	p.mu.Lock()
-	down := p.down[r.URL.Host]
-	p.mu.Unlock()
-	if down {
+// RoundTrip implements http.RoundTripper.
+func (f *fleet) RoundTrip(r *http.Request) (*http.Response, error) {
+	if down, _ := f.down.Load(r.URL.Host); down == true {
 		return nil, errors.New("connection refused")
 	}
-	return p.servers[r.URL.Host[0]-'a'].RoundTrip(r)
-}
-
-func (p *inProcess) set(host string, down bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.down[host] = down
-}
-
-func simulated(t *testing.T, n int) (*fleet, *inProcess) {
-	p := &inProcess{servers: judges(t, n), down: make(map[string]bool)}
-	var urls []string
-	for i := range n {
-		urls = append(urls, "http://"+string(rune('a'+i)))
-	}
-	return newFleet(t, p.servers, urls, p), p
+	return f.servers[r.URL.Host[0]-'a'].RoundTrip(r)
 }
 
 // simulate runs a test in simulated time.
-func simulate(t *testing.T, n int, run func(t *testing.T, f *fleet, network *inProcess)) {
-	synctest.Test(t, func(t *testing.T) {
-		f, network := simulated(t, n)
-		run(t, f, network)
-	})
+func simulate(t *testing.T, n int, run func(t *testing.T, f *fleet)) {
+	synctest.Test(t, func(t *testing.T) { run(t, newFleet(t, n)) })
 }
 
 // search searches for a prefix that no search has asked for before, within a timeout.
 func (f *fleet) search(t *testing.T, timeout time.Duration) error {
-	_, err := f.searchWait(t, timeout)
-	return err
-}
-
-func (f *fleet) searchWait(t *testing.T, timeout time.Duration) (wait time.Duration, _ error) {
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
-	f.mu.Lock()
-	n := 0
-	for _, s := range f.servers {
-		n += len(s.Requests("search"))
-	}
-	f.mu.Unlock()
-	answer, err := f.Search(ctx, []lookup.Prefix{lookup.Prefix(fmt.Sprintf("%04d", n))})
-	return answer.MinimumWait, err
+	_, err := f.Search(ctx, []lookup.Prefix{lookup.Prefix(fmt.Sprintf("%04d", f.searches.Add(1)))})
+	return err
 }
 
 func (f *fleet) fetch(t *testing.T, timeout time.Duration) error {
-	_, err := f.fetchWait(t, timeout)
-	return err
-}
-
-func (f *fleet) fetchWait(t *testing.T, timeout time.Duration) (wait time.Duration, _ error) {
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	got := make([]*updater.Update, 2)
-	wait, err := f.Fetch(ctx, []updater.Want{{List: "se-4b"}, {List: "mw-4b"}}, func(i int, u *updater.Update) { got[i] = u })
+	_, err := f.Fetch(ctx, []updater.Want{{List: "se-4b"}, {List: "mw-4b"}}, func(i int, u *updater.Update) { got[i] = u })
 	if err == nil && slices.Contains(got, nil) {
 		t.Error("a list is missing")
 	}
-	return wait, err
+	return err
 }
 
 // asked returns how many requests each server has had.
@@ -189,7 +121,6 @@ func TestMain(m *testing.M) {
 // Whatever the first endpoint does, the request is answered by the next, within the
 // deadline. The one after goes there directly.
 func TestTheNextEndpointStandsInForOneThatFails(t *testing.T) {
-	t.Parallel()
 	for name, fault := range map[string]protocoltest.Fault{
 		"hangs":                  {Delay: time.Hour},
 		"closes the connection":  {CloseConnection: true},
@@ -208,22 +139,22 @@ func TestTheNextEndpointStandsInForOneThatFails(t *testing.T) {
 		for _, n := range []int{2, 3} {
 			for method, ask := range map[string]func(*fleet, *testing.T, time.Duration) error{"search": (*fleet).search, "fetch": (*fleet).fetch} {
 				t.Run(fmt.Sprintf("%s, %s, %d servers", name, method, n), func(t *testing.T) {
-					t.Parallel()
-					f := onSockets(t, n, 0)
-					for _, broken := range f.servers[:n-1] {
-						broken.Break("", 9, fault)
-					}
-					testkit.Must(t, ask(f, t, 3*time.Second))
-					want, events := []int{1, 1, 1}[:n], []string{"a left for b", "b left for c"}[:n-1]
-					if n == 3 {
-						events[0] = "a left for c"
-					}
-					f.want(t, want, events...)
-					if method == "search" { // a second fetch would be too early
+					simulate(t, n, func(t *testing.T, f *fleet) {
+						for _, broken := range f.servers[:n-1] {
+							broken.Break("", 9, fault)
+						}
 						testkit.Must(t, ask(f, t, 3*time.Second))
-						want[n-1]++
+						want, events := []int{1, 1, 1}[:n], []string{"a left for b", "b left for c"}[:n-1]
+						if n == 3 {
+							events[0] = "a left for c"
+						}
 						f.want(t, want, events...)
-					}
+						if method == "search" { // a second fetch would be too early
+							testkit.Must(t, ask(f, t, 3*time.Second))
+							want[n-1]++
+							f.want(t, want, events...)
+						}
+					})
 				})
 			}
 		}
@@ -233,18 +164,19 @@ func TestTheNextEndpointStandsInForOneThatFails(t *testing.T) {
 // All endpoints would refuse the request: asking them costs, and helps nobody.
 func TestWhatIsWrongWithTheRequestIsAskedOnce(t *testing.T) {
 	for _, status := range []int{400, 405, 413, 414, 431} {
-		f := onSockets(t, 2, 0)
-		f.servers[0].Break("", 1, protocoltest.Fault{Status: status})
-		err := f.search(t, 10*time.Second)
-		if e, ok := errors.AsType[*updater.StatusError](err); !ok || e.Code != status || !strings.HasPrefix(err.Error(), f.endpoints[0].url+": ") {
-			t.Errorf("status %d: %v", status, err)
-		}
-		f.want(t, []int{1, 0})
+		simulate(t, 2, func(t *testing.T, f *fleet) {
+			f.servers[0].Break("", 1, protocoltest.Fault{Status: status})
+			err := f.search(t, 10*time.Second)
+			if e, ok := errors.AsType[*updater.StatusError](err); !ok || e.Code != status || !strings.HasPrefix(err.Error(), "http://a: ") {
+				t.Errorf("status %d: %v", status, err)
+			}
+			f.want(t, []int{1, 0})
+		})
 	}
 }
 
 func TestAShutdownIsNoFailureOfAnEndpoint(t *testing.T) {
-	simulate(t, 2, func(t *testing.T, f *fleet, _ *inProcess) {
+	simulate(t, 2, func(t *testing.T, f *fleet) {
 		f.servers[0].Break("search", 1, protocoltest.Fault{Delay: time.Hour})
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
@@ -261,37 +193,33 @@ func TestAShutdownIsNoFailureOfAnEndpoint(t *testing.T) {
 // An endpoint that is back is found by one search, not by all, and for that search it
 // has a second. Then it is preferred again.
 func TestOneSearchFindsOutWhetherAnEndpointIsBack(t *testing.T) {
-	simulate(t, 3, func(t *testing.T, f *fleet, network *inProcess) {
-		network.set("a", true)
+	simulate(t, 3, func(t *testing.T, f *fleet) {
+		f.down.Store("a", true)
 		for range 10 {
 			testkit.Must(t, f.search(t, 10*time.Second))
 		}
 		f.want(t, []int{0, 10, 0}, "a left for b")
 
 		time.Sleep(2 * time.Minute) // it hangs now
-		network.set("a", false)
+		f.down.Store("a", false)
 		f.servers[0].Break("search", 1, protocoltest.Fault{Delay: time.Hour})
 		var wg sync.WaitGroup
-		var mu sync.Mutex
-		var slow []time.Duration
-		for i := range 20 {
+		var slow atomic.Int64
+		for range 20 {
 			wg.Go(func() {
 				begun := time.Now()
-				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-				defer cancel()
-				if _, err := f.Search(ctx, []lookup.Prefix{lookup.Prefix(fmt.Sprintf("p%03d", i))}); err != nil {
+				if err := f.search(t, 10*time.Second); err != nil {
 					t.Error(err)
 				}
 				if took := time.Since(begun); took > 0 {
-					mu.Lock()
-					slow = append(slow, took)
-					mu.Unlock()
+					slow.Add(1)
 				}
 			})
 		}
+		begun := time.Now()
 		wg.Wait()
-		if len(slow) != 1 || slow[0] != time.Second {
-			t.Errorf("%v: want one search that took a second", slow)
+		if took := time.Since(begun); slow.Load() != 1 || took != time.Second {
+			t.Errorf("%d searches took up to %s: want one that took a second", slow.Load(), took)
 		}
 		f.want(t, []int{1, 30, 0}, "a left for b")
 
@@ -319,11 +247,11 @@ func TestAnEndpointThatIsLeftAloneIsAskedBeforeTheRequestFails(t *testing.T) {
 		{"refused", protocoltest.Fault{Status: 429}, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			simulate(t, 2, func(t *testing.T, f *fleet, network *inProcess) {
+			simulate(t, 2, func(t *testing.T, f *fleet) {
 				f.servers[0].Break("search", 1, tc.fault)
 				f.search(t, 10*time.Second)
 				time.Sleep(10 * time.Second)
-				network.set("b", true)
+				f.down.Store("b", true)
 				if err := f.search(t, 10*time.Second); (err == nil) != tc.want {
 					t.Error(err)
 				}
@@ -351,20 +279,22 @@ func TestTheErrorOfAllNamesEachAndIsThatOfTheFirstToReturn(t *testing.T) {
 		{"one does not have a list", down, protocoltest.Fault{Status: 404}, true, 404, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			simulate(t, 2, func(t *testing.T, f *fleet, _ *inProcess) {
+			simulate(t, 2, func(t *testing.T, f *fleet) {
 				f.servers[0].Break("", 1, tc.first)
 				f.servers[1].Break("", 1, tc.second)
-				ask := f.searchWait
+				var answer lookup.Answer
+				var err error
 				if tc.fetch {
-					ask = f.fetchWait
+					answer.MinimumWait, err = f.Fetch(t.Context(), []updater.Want{{List: "se-4b"}, {List: "mw-4b"}}, nil)
+				} else {
+					answer, err = f.Search(t.Context(), []lookup.Prefix{zeroPrefix})
 				}
-				wait, err := ask(t, 10*time.Second)
 				var status updater.StatusError
 				if e, ok := errors.AsType[*updater.StatusError](err); ok {
 					status = *e
 				}
-				if err == nil || status.Code != tc.status || status.RetryAfter != 0 || wait != tc.after {
-					t.Errorf("got %v, want status %d, to wait %s", err, tc.status, tc.after)
+				if wait := answer.MinimumWait; err == nil || status.Code != tc.status || status.RetryAfter != 0 || wait != tc.after {
+					t.Errorf("got %v, to wait %s, want status %d, to wait %s", err, wait, tc.status, tc.after)
 				}
 				if text := fmt.Sprint(err); !strings.Contains(text, "http://a: ") || !strings.Contains(text, "; http://b: ") {
 					t.Errorf("%q does not name both", text)
@@ -377,22 +307,20 @@ func TestTheErrorOfAllNamesEachAndIsThatOfTheFirstToReturn(t *testing.T) {
 
 // A list that no endpoint has does not keep the others from being fetched.
 func TestAListThatNobodyHasLeavesTheOthersAlone(t *testing.T) {
-	simulate(t, 2, func(t *testing.T, f *fleet, _ *inProcess) {
+	simulate(t, 2, func(t *testing.T, f *fleet) {
 		for _, s := range f.servers {
 			s.Break("get", 1, protocoltest.Fault{Status: 404})
+			s.ActAsRelay()
 		}
-		_, err := f.Fetch(t.Context(), []updater.Want{{List: "mw-4b"}}, func(int, *updater.Update) {})
+		_, err := fetch(t, f, updater.Want{List: "mw-4b"})
 		if e, ok := errors.AsType[*updater.StatusError](err); !ok || e.Code != 404 {
 			t.Error(err)
 		}
-		if _, err := f.Fetch(t.Context(), []updater.Want{{List: "se-4b"}}, func(int, *updater.Update) {}); err != nil {
+		if _, err := fetch(t, f, updater.Want{List: "se-4b"}); err != nil {
 			t.Error(err)
 		}
 		f.want(t, []int{2, 1})
-		for _, s := range f.servers {
-			s.ActAsRelay()
-		}
-		_, err = f.Fetch(t.Context(), []updater.Want{{List: "se-4b"}, {List: "pha-4b"}}, func(int, *updater.Update) {})
+		_, err = fetch(t, f, updater.Want{List: "se-4b"}, updater.Want{List: "pha-4b"})
 		if e, ok := errors.AsType[*updater.StatusError](err); !ok || !e.LacksList {
 			t.Errorf("two relays lack a list of a batch: %v, and the others would wait for the back-off", err)
 		}
@@ -400,31 +328,29 @@ func TestAListThatNobodyHasLeavesTheOthersAlone(t *testing.T) {
 }
 
 func TestARestIsOfTheKeyThatWasAskedWith(t *testing.T) {
-	simulate(t, 2, func(t *testing.T, f *fleet, _ *inProcess) {
-		for _, s := range f.servers {
-			s.SetKey("NEW")
-		}
+	simulate(t, 2, func(t *testing.T, f *fleet) {
+		f.servers[0].SetKey("NEW")
+		testkit.Must(t, f.search(t, time.Second))
+		f.servers[1].SetKey("NEW")
 		if err := f.search(t, time.Second); err == nil {
 			t.Error("the old key is accepted")
 		}
 		if err := f.search(t, time.Second); !errors.Is(err, lookup.ErrBackoff) {
 			t.Errorf("both have refused, got %v", err)
 		}
-		f.want(t, []int{1, 1})
+		f.want(t, []int{1, 2}, "a left for b")
 		testkit.Must(t, f.SetKey("NEW"))
-		if err := f.search(t, time.Second); err != nil {
-			t.Error(err)
-		}
 		if err := f.SetKey("a b"); err == nil {
 			t.Error("a key with a space is accepted")
 		}
-		f.want(t, []int{2, 1})
+		testkit.Must(t, f.search(t, time.Second))
+		f.want(t, []int{2, 2}, "a left for b", "a back")
 	})
 }
 
 // An answer to the old key that comes after the new one is in use says nothing about the new one.
 func TestAFailureOfTheOldKeyIsNoRestOfTheNewOne(t *testing.T) {
-	simulate(t, 2, func(t *testing.T, f *fleet, _ *inProcess) {
+	simulate(t, 2, func(t *testing.T, f *fleet) {
 		for _, s := range f.servers {
 			s.SetKey("NEW")
 		}
@@ -434,35 +360,22 @@ func TestAFailureOfTheOldKeyIsNoRestOfTheNewOne(t *testing.T) {
 		for _, e := range f.endpoints {
 			f.failed(searching, failures{{e, sent, 0, &updater.StatusError{Code: 403}}})
 		}
-		if err := f.search(t, time.Second); err != nil {
-			t.Error(err)
-		}
+		testkit.Must(t, f.search(t, time.Second))
 		f.want(t, []int{1, 0})
 	})
 }
 
-func TestAnEndpointThatWasLeftIsBackWithTheNewKey(t *testing.T) {
-	simulate(t, 2, func(t *testing.T, f *fleet, _ *inProcess) {
-		f.servers[0].SetKey("NEW")
-		testkit.Must(t, f.search(t, time.Second))
-		f.servers[1].SetKey("NEW")
-		testkit.Must(t, f.SetKey("NEW"))
-		testkit.Must(t, f.search(t, time.Second))
-		if want := []string{"a left for b", "a back"}; !slices.Equal(f.events, want) {
-			t.Errorf("events %q, want %q", f.events, want)
+func TestListsOfOneEndpointThatAnswers(t *testing.T) {
+	simulate(t, 2, func(t *testing.T, f *fleet) {
+		f.down.Store("a", true)
+		if all, err := f.Lists(t.Context()); err != nil || len(all) != 2 {
+			t.Errorf("%v, %v", all, err)
+		}
+		f.down.Store("b", true)
+		if _, err := f.Lists(t.Context()); err == nil || !strings.Contains(err.Error(), "http://b: ") {
+			t.Errorf("got %v", err)
 		}
 	})
-}
-
-func TestListsOfOneEndpointThatAnswers(t *testing.T) {
-	f := onSockets(t, 2, 1)
-	if all, err := f.Lists(t.Context()); err != nil || len(all) != 2 {
-		t.Errorf("%v, %v", all, err)
-	}
-	f = onSockets(t, 2, 2)
-	if _, err := f.Lists(t.Context()); err == nil || !strings.Contains(err.Error(), f.endpoints[1].url) {
-		t.Errorf("got %v", err)
-	}
 }
 
 func TestRestsFollowTheRules(t *testing.T) {
@@ -471,7 +384,7 @@ func TestRestsFollowTheRules(t *testing.T) {
 	for _, tc := range []struct {
 		name             string
 		method           method
-		errs             []error
+		errs             []error       // a day apart
 		notBefore, until time.Duration // after the last failure
 	}{
 		{"fetch", fetching, []error{down}, 15 * time.Minute, 15 * time.Minute},
@@ -486,12 +399,16 @@ func TestRestsFollowTheRules(t *testing.T) {
 		{"search with an endless Retry-After", searching, []error{status(429, 9999*time.Hour)}, 24 * time.Hour, 24 * time.Hour},
 		{"search refused", searching, []error{status(429, 0)}, 15 * time.Minute, 15 * time.Minute},
 		{"search refused twice, after other failures", searching, []error{down, down, status(403, 0), status(429, 0)}, 30 * time.Minute, 30 * time.Minute},
+		{"searches under way together, refused", searching, slices.Repeat([]error{status(429, 0)}, 5), 15 * time.Minute, 15 * time.Minute},
+		{"searches under way together, a longer wait before a shorter one", searching, []error{status(503, 20*time.Minute), status(503, time.Second)}, 20 * time.Minute, 20 * time.Minute},
 	} {
-		now := time.Unix(1e9, 0)
+		sent, now := time.Unix(1e9, 0), time.Unix(1e9+1, 0)
 		var r rest
 		for _, err := range tc.errs {
-			now = now.Add(24 * time.Hour)
-			r = r.after(tc.method, now, now, 0, err, 0.5)
+			if !strings.Contains(tc.name, "together") {
+				sent, now = sent.AddDate(0, 0, 1), now.AddDate(0, 0, 1)
+			}
+			r = r.after(tc.method, sent, now, 0, err, 0.5)
 		}
 		var notBefore time.Duration
 		if !r.notBefore.IsZero() {
@@ -503,35 +420,15 @@ func TestRestsFollowTheRules(t *testing.T) {
 	}
 }
 
-func TestFailuresTogetherCountOnce(t *testing.T) {
-	sent := time.Unix(1e9, 0)
-	var r rest
-	for range 5 { // searches that were under way together
-		r = r.after(searching, sent, sent.Add(time.Second), 0, &updater.StatusError{Code: 429}, 0)
-	}
-	if r.failures != 1 || r.refusals != 1 || r.notBefore.Sub(sent) != 15*time.Minute+time.Second {
-		t.Errorf("%+v", r)
-	}
-}
-
-func TestAShorterWaitDoesNotEndALongerOne(t *testing.T) {
-	sent := time.Unix(1e9, 0)
-	r := rest{}.after(searching, sent, sent, 0, &updater.StatusError{Code: 503, RetryAfter: 20 * time.Minute}, 0)
-	r = r.after(searching, sent, sent.Add(time.Second), 0, &updater.StatusError{Code: 503, RetryAfter: time.Second}, 0)
-	if r.notBefore.Sub(sent) != 20*time.Minute {
-		t.Errorf("%+v", r)
-	}
-}
-
 // Of two endpoints that may be back, one search tries only one.
 func TestASearchTriesOneEndpointThatMayBeBack(t *testing.T) {
-	simulate(t, 3, func(t *testing.T, f *fleet, network *inProcess) {
-		network.set("a", true)
-		network.set("b", true)
+	simulate(t, 3, func(t *testing.T, f *fleet) {
+		f.down.Store("a", true)
+		f.down.Store("b", true)
 		f.search(t, 10*time.Second)
 		time.Sleep(2 * time.Minute)
 		for i, host := range []string{"a", "b"} {
-			network.set(host, false)
+			f.down.Store(host, false)
 			f.servers[i].Break("search", 9, protocoltest.Fault{Delay: time.Hour})
 		}
 		f.search(t, 10*time.Second)
@@ -543,7 +440,7 @@ func TestASearchTriesOneEndpointThatMayBeBack(t *testing.T) {
 
 // An answer to a search that was sent before another one failed is no news.
 func TestAnAnswerFromBeforeAFailureDoesNotEndTheRest(t *testing.T) {
-	simulate(t, 2, func(t *testing.T, f *fleet, _ *inProcess) {
+	simulate(t, 2, func(t *testing.T, f *fleet) {
 		f.servers[0].Break("search", 1, protocoltest.Fault{Delay: 2 * time.Second})
 		f.servers[0].Break("search", 1, protocoltest.Fault{Status: 500})
 		var wg sync.WaitGroup
@@ -559,7 +456,7 @@ func TestAnAnswerFromBeforeAFailureDoesNotEndTheRest(t *testing.T) {
 // A relay that confirms names but has no lists to give has not recovered because it
 // confirms a name.
 func TestAnEndpointIsBackWhenItAnswersWhatItFailedIn(t *testing.T) {
-	simulate(t, 2, func(t *testing.T, f *fleet, _ *inProcess) {
+	simulate(t, 2, func(t *testing.T, f *fleet) {
 		f.servers[0].Break("update", 1, protocoltest.Fault{Status: 500})
 		f.fetch(t, time.Minute)
 		f.search(t, 10*time.Second)
@@ -571,7 +468,7 @@ func TestAnEndpointIsBackWhenItAnswersWhatItFailedIn(t *testing.T) {
 }
 
 func TestAnEndpointThatWasNotAskedInTimeHasNotFailed(t *testing.T) {
-	simulate(t, 2, func(t *testing.T, f *fleet, _ *inProcess) {
+	simulate(t, 2, func(t *testing.T, f *fleet) {
 		if err := f.search(t, -time.Second); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
@@ -587,7 +484,7 @@ func TestAnEndpointThatWasNotAskedInTimeHasNotFailed(t *testing.T) {
 // A search that has waited for one endpoint does not ask the next one if that has told another search
 // to wait meanwhile.
 func TestAnEndpointThatHasToldAnotherSearchToWaitIsNotAsked(t *testing.T) {
-	simulate(t, 2, func(t *testing.T, f *fleet, _ *inProcess) {
+	simulate(t, 2, func(t *testing.T, f *fleet) {
 		f.servers[0].Break("search", 1, protocoltest.Fault{Delay: 2 * time.Second, Status: 500})
 		f.servers[0].Break("search", 1, protocoltest.Fault{Status: 500})
 		f.servers[1].Break("search", 1, protocoltest.Fault{Status: 429})
@@ -656,21 +553,21 @@ func (w *waiting) Search(context.Context, []lookup.Prefix) (lookup.Answer, error
 // so. It keeps nobody from asking another one.
 func TestAMinimumWaitIsOfTheEndpointThatSaidIt(t *testing.T) {
 	broken := errors.New("the answer breaks")
-	fetch := func(t *testing.T, f *Failover) (time.Duration, error) {
-		return f.Fetch(t.Context(), []updater.Want{{List: "se"}}, func(int, *updater.Update) {})
-	}
-	search := func(t *testing.T, f *Failover) (time.Duration, error) {
-		answer, err := f.Search(t.Context(), []lookup.Prefix{zeroPrefix})
-		return answer.MinimumWait, err
-	}
-	for name, ask := range map[string]func(*testing.T, *Failover) (time.Duration, error){"a fetch": fetch, "a search": search} {
-		t.Run(name, func(t *testing.T) {
+	for _, method := range []string{"fetch", "search"} {
+		t.Run(method, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				first := &waiting{wait: 2 * time.Hour, err: broken}
 				second := &waiting{wait: 30 * time.Minute}
 				f := NewFailover([]string{"first", "second"}, []Client{first, second})
+				ask := func() (time.Duration, error) {
+					if method == "fetch" {
+						return f.Fetch(t.Context(), []updater.Want{{List: "se"}}, func(int, *updater.Update) {})
+					}
+					answer, err := f.Search(t.Context(), []lookup.Prefix{zeroPrefix})
+					return answer.MinimumWait, err
+				}
 				for range 4 {
-					if wait, err := ask(t, f); err != nil || wait != second.wait {
+					if wait, err := ask(); err != nil || wait != second.wait {
 						t.Fatalf("a wait of %s and %v, want the answer's, %s", wait, err, second.wait)
 					}
 					time.Sleep(second.wait - time.Second)
@@ -680,12 +577,12 @@ func TestAMinimumWaitIsOfTheEndpointThatSaidIt(t *testing.T) {
 				}
 				second.err = broken // the first may be asked again before the caller's own back-off ends
 				second.wait = 3 * time.Hour
-				if wait, err := ask(t, f); err == nil || wait != 4*time.Second {
+				if wait, err := ask(); err == nil || wait != 4*time.Second {
 					t.Errorf("both have failed: %v, and a wait of %s, want until the first may be asked", err, wait)
 				}
 				time.Sleep(5 * time.Minute)
 				first.err = nil
-				if wait, err := ask(t, f); err != nil || wait != first.wait || first.asked != 2 {
+				if wait, err := ask(); err != nil || wait != first.wait || first.asked != 2 {
 					t.Errorf("after its wait: %s, %v, %d requests", wait, err, first.asked)
 				}
 			})

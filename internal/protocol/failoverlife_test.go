@@ -43,7 +43,6 @@ const (
 type month struct {
 	*fleet
 	t       *testing.T
-	network *inProcess
 	chance  *rand.Rand
 	updater *updater.Updater
 	paced   lookup.Searcher
@@ -53,8 +52,8 @@ type month struct {
 }
 
 func newMonth(t *testing.T, seed uint64) *month {
-	f, network := simulated(t, 3)
-	m := &month{fleet: f, t: t, network: network, chance: rand.New(rand.NewPCG(seed, 1)), anchor: []int{-1, 2}[seed%2]}
+	f := newFleet(t, 3)
+	m := &month{fleet: f, t: t, chance: rand.New(rand.NewPCG(seed, 1)), anchor: []int{-1, 2}[seed%2]}
 	for _, s := range f.servers {
 		s.JudgeSearchBackoff(false) // see obeyed
 		s.SetMinimumWait("se-4b", minimumWait)
@@ -115,13 +114,13 @@ func (m *month) change() {
 	}
 	host := string(rune('a' + i))
 	m.servers[i].Repair()
-	m.network.set(host, false)
+	m.down.Store(host, false)
 	faults := []protocoltest.Fault{{Status: 500}, {Status: 503, RetryAfter: retryAfterOf503}, {Status: 429}, {Garbage: true}, {CutBody: true}, {Delay: time.Hour}}
 	switch n := m.chance.IntN(len(faults) + 6); {
 	case n < len(faults):
 		m.servers[i].Break("", 1+m.chance.IntN(9), faults[n])
 	case n == len(faults):
-		m.network.set(host, true)
+		m.down.Store(host, true)
 	}
 }
 

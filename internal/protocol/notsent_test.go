@@ -19,7 +19,6 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
-	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -93,13 +92,10 @@ func TestARequestWithoutAConnectionWasNotSent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test.cfg.UserAgent = "test/1"
-			c, err := NewV5(test.cfg)
-			testkit.Must(t, err)
-			defer c.Close()
+			c := clientOf(t, test.cfg)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			_, err = c.Search(ctx, []lookup.Prefix{"abcd"})
+			err := searchOnce(ctx, c)
 			unsent, ok := errors.AsType[*updater.NotSentError](err)
 			if err == nil || ok != test.unsent || ok && unsent.Reached != test.reached || !strings.Contains(err.Error(), test.say) {
 				t.Fatalf("%v, not sent: %t, want %t", err, ok, test.unsent)
@@ -131,13 +127,10 @@ func TestWhatAServerShowsIsFitForALogLine(t *testing.T) {
 		strings.Replace(server.URL, "127.0.0.1", "sb.example", 1): "is valid for x [ERROR] forged [2J, not sb.example",
 		long.URL: "an answer of type ",
 	} {
-		c, err := NewV5(Config{Endpoint: endpoint, UserAgent: "test/1", Resolvers: []string{nameServer(t, 0)}})
-		testkit.Must(t, err)
-		_, err = c.Search(t.Context(), []lookup.Prefix{"abcd"})
+		err := searchOnce(t.Context(), clientOf(t, Config{Endpoint: endpoint, Resolvers: []string{nameServer(t, 0)}}))
 		if err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > maxErrorText {
 			t.Errorf("%s: %.2000q", endpoint, err)
 		}
-		c.Close()
 	}
 }
 
@@ -147,8 +140,7 @@ func TestAMadeConnectionIsReachable(t *testing.T) {
 	defer server.Close()
 	for _, host := range []string{"127.0.0.1", "bücher.example"} {
 		endpoint := strings.Replace(server.URL, "127.0.0.1", host, 1)
-		c, err := NewV5(Config{Endpoint: endpoint, UserAgent: "test/1", Resolvers: []string{nameServer(t, 0)}})
-		testkit.Must(t, err)
+		c := clientOf(t, Config{Endpoint: endpoint, Resolvers: []string{nameServer(t, 0)}})
 		if err := c.Reach(t.Context()); err != nil || asked.Load() != 0 {
 			t.Errorf("%s: %v, %d requests", host, err, asked.Load())
 		}
@@ -159,13 +151,11 @@ func TestAMadeConnectionIsReachable(t *testing.T) {
 func TestAProxyThatDoesNotReachTheServerHasNotSent(t *testing.T) {
 	proxy := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(502) }))
 	defer proxy.Close()
-	c, err := NewV5(Config{Endpoint: "https://sb.example", UserAgent: "test/1", Resolvers: []string{nameServer(t, 0)}, CA: pemOf(proxy.Certificate().Raw)})
-	testkit.Must(t, err)
-	defer c.Close()
+	c := clientOf(t, Config{Endpoint: "https://sb.example", Resolvers: []string{nameServer(t, 0)}, CA: pemOf(proxy.Certificate().Raw)})
 	through, err := url.Parse(strings.Replace(proxy.URL, "127.0.0.1", "example.com", 1))
 	testkit.Must(t, err)
 	c.cfg.Transport.(*http.Transport).Proxy = http.ProxyURL(through)
-	_, err = c.Search(t.Context(), []lookup.Prefix{"abcd"})
+	err = searchOnce(t.Context(), c)
 	if unsent, ok := errors.AsType[*updater.NotSentError](err); !ok || !unsent.Reached {
 		t.Errorf("got %v", err)
 	}
@@ -195,22 +185,11 @@ func TestARequestThatOneEndpointGotWasSent(t *testing.T) {
 		"first":  {gone{"b": true}, false},
 		"second": {gone{"a": true}, false},
 	} {
-		for method, ask := range map[string]func(*Failover) error{
-			"fetch": func(f *Failover) error {
-				_, err := f.Fetch(t.Context(), []updater.Want{{List: "se-4b"}}, nil)
-				return err
-			},
-			"search": func(f *Failover) error { _, err := f.Search(t.Context(), []lookup.Prefix{"abcd"}); return err },
-		} {
+		for method, ask := range map[string]func(context.Context, Client) error{"fetch": fetchOnce, "search": searchOnce} {
 			t.Run(name+", "+method, func(t *testing.T) {
-				var clients []Client
-				for _, host := range []string{"a", "b"} {
-					c, err := NewV5(Config{Endpoint: "http://" + host, UserAgent: "test/1", Transport: test.gone})
-					testkit.Must(t, err)
-					clients = append(clients, c)
-				}
-				f := NewFailover([]string{"http://a", "http://b"}, clients)
-				err := ask(f)
+				urls := []string{"http://a", "http://b"}
+				f := NewFailover(urls, []Client{clientOf(t, Config{Endpoint: urls[0], Transport: test.gone}), clientOf(t, Config{Endpoint: urls[1], Transport: test.gone})})
+				err := ask(t.Context(), f)
 				if isNotSent(err) != test.unsent {
 					t.Fatalf("%v: not sent: %t", err, isNotSent(err))
 				}
@@ -218,7 +197,7 @@ func TestARequestThatOneEndpointGotWasSent(t *testing.T) {
 					t.Errorf("%v: a status: %t", err, sent)
 				}
 				if test.unsent { // an endpoint that was not reached has no back-off
-					if err := ask(f); !strings.Contains(err.Error(), "http://a: ") || !strings.Contains(err.Error(), "http://b: ") {
+					if err := ask(t.Context(), f); !strings.Contains(err.Error(), "http://a: ") || !strings.Contains(err.Error(), "http://b: ") {
 						t.Errorf("the second time: %v", err)
 					}
 				}

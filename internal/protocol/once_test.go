@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"io"
 	"log"
@@ -22,7 +21,6 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
-	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -88,20 +86,29 @@ func (s *counting) serve2(first bool, refuse func(*http2.Framer, uint32, net.Con
 	}
 }
 
-// tlsServer is tcpServer with TLS. Its certificate is returned in PEM.
-func tlsServer(t *testing.T, protocol string, handle func(net.Conn)) (address, ca string) {
+// secured is tcpServer with TLS, unless the protocol for it is "". It returns its certificate, too.
+func secured(t *testing.T, protocol string, handle func(net.Conn)) (endpoint, ca string) {
 	t.Helper()
-	server := httptest.NewTLSServer(nil)
-	defer server.Close()
-	secured := &tls.Config{Certificates: server.TLS.Certificates, NextProtos: []string{protocol}}
-	address = tcpServer(t, func(conn net.Conn) {
-		secure := tls.Server(conn, secured)
+	if protocol == "" {
+		return "http://" + tcpServer(t, handle), ""
+	}
+	certificate, ca := testCertificate(t)
+	cfg := &tls.Config{Certificates: certificate, NextProtos: []string{protocol}}
+	return "https://" + tcpServer(t, func(conn net.Conn) {
+		secure := tls.Server(conn, cfg)
 		if secure.Handshake() == nil {
 			handle(secure)
 		}
 		conn.Close()
-	})
-	return address, pemOf(server.Certificate().Raw)
+	}), ca
+}
+
+// testCertificate is one for example.com, and who vouches for it.
+func testCertificate(t *testing.T) (certificate []tls.Certificate, ca string) {
+	t.Helper()
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	return server.TLS.Certificates, pemOf(server.Certificate().Raw)
 }
 
 // reset ends a connection so that the other side sees it as broken.
@@ -117,53 +124,29 @@ func resetStream(code http2.ErrCode) func(*http2.Framer, uint32, net.Conn) {
 	return func(f *http2.Framer, id uint32, _ net.Conn) { f.WriteRSTStream(id, code) }
 }
 
-// refusals are ways to refuse a request after it was read. They return the server's endpoint and CA.
-var refusals = map[string]func(t *testing.T, s *counting) (endpoint, ca string){
-	"HTTP/1.1, reset": func(t *testing.T, s *counting) (string, string) { return "http://" + tcpServer(t, s.serve1(reset)), "" },
-	"HTTP/1.1, closed": func(t *testing.T, s *counting) (string, string) {
-		return "http://" + tcpServer(t, s.serve1(func(net.Conn) {})), ""
-	},
-	"HTTP/1.1 and TLS, reset": func(t *testing.T, s *counting) (string, string) {
-		address, ca := tlsServer(t, "http/1.1", s.serve1(reset))
-		return "https://" + address, ca
-	},
-	"HTTP/2, reset": func(t *testing.T, s *counting) (string, string) {
-		return serve2(t, s, func(_ *http2.Framer, _ uint32, conn net.Conn) { reset(conn) })
-	},
-	"HTTP/2, refused stream": func(t *testing.T, s *counting) (string, string) {
-		return serve2(t, s, resetStream(http2.ErrCodeRefusedStream))
-	},
-	"HTTP/2, protocol error": func(t *testing.T, s *counting) (string, string) {
-		return serve2(t, s, resetStream(http2.ErrCodeProtocol))
-	},
-	"HTTP/2, going away": func(t *testing.T, s *counting) (string, string) {
-		return serve2(t, s, func(f *http2.Framer, id uint32, _ net.Conn) { f.WriteGoAway(id-2, http2.ErrCodeNo, nil) })
-	},
+// refusals are ways to refuse a request after it was read.
+var refusals = map[string]struct {
+	protocol string // with TLS; "": HTTP/1.1 without
+	one      func(net.Conn)
+	two      func(*http2.Framer, uint32, net.Conn)
+}{
+	"HTTP/1.1, reset":         {"", reset, nil},
+	"HTTP/1.1, closed":        {"", func(net.Conn) {}, nil},
+	"HTTP/1.1 and TLS, reset": {"http/1.1", reset, nil},
+	"HTTP/2, reset":           {"h2", nil, func(_ *http2.Framer, _ uint32, conn net.Conn) { reset(conn) }},
+	"HTTP/2, refused stream":  {"h2", nil, resetStream(http2.ErrCodeRefusedStream)},
+	"HTTP/2, protocol error":  {"h2", nil, resetStream(http2.ErrCodeProtocol)},
+	"HTTP/2, going away":      {"h2", nil, func(f *http2.Framer, id uint32, _ net.Conn) { f.WriteGoAway(id-2, http2.ErrCodeNo, nil) }},
 }
 
-func serve2(t *testing.T, s *counting, refuse func(*http2.Framer, uint32, net.Conn)) (endpoint, ca string) {
-	address, ca := tlsServer(t, "h2", s.serve2(false, refuse))
-	return "https://" + address, ca
-}
-
-// speaking returns a client of a dialect.
-func speaking(t *testing.T, d *Dialect, cfg Config) Client {
+// speaking returns a client of a dialect, about se-4b and other lists.
+func speaking(t *testing.T, d *Dialect, cfg Config, others ...string) Client {
 	t.Helper()
 	cfg.UserAgent = "test/1"
-	c, err := d.NewClient(cfg, []string{"se-4b"}, func() [][]byte { return nil })
+	c, err := d.NewClient(cfg, append(others, "se-4b"), func() [][]byte { return nil })
 	testkit.Must(t, err)
 	t.Cleanup(c.Close)
 	return c
-}
-
-func searchOnce(ctx context.Context, c Client) error {
-	_, err := c.Search(ctx, []lookup.Prefix{"abcd"})
-	return err
-}
-
-func fetchOnce(ctx context.Context, c Client) error {
-	_, err := c.Fetch(ctx, []updater.Want{{List: "se-4b"}}, func(int, *updater.Update) {})
-	return err
 }
 
 func isStatus(err error) bool {
@@ -172,21 +155,31 @@ func isStatus(err error) bool {
 }
 
 // A search is one request on the wire: one that a server has read and not answered counts as
-// failed, and the next one has a new connection.
+// failed. Between two fetches are minutes: each has a connection of its own, so that it fails for no
+// old one.
 func TestASearchIsOneRequestOnTheWire(t *testing.T) {
 	for name, refusal := range refusals {
 		for _, d := range Dialects() {
 			t.Run(name+", "+d.Name, func(t *testing.T) {
 				t.Parallel()
 				var s counting
-				endpoint, ca := refusal(t, &s)
+				handle := s.serve1(refusal.one)
+				if refusal.two != nil {
+					handle = s.serve2(false, refusal.two)
+				}
+				endpoint, ca := secured(t, refusal.protocol, handle)
 				c := speaking(t, d, Config{Endpoint: endpoint, CA: ca})
-				if err := searchOnce(t.Context(), c); !isStatus(err) {
-					t.Fatal(err)
+				for _, ask := range []func(context.Context, Client) error{searchOnce, fetchOnce, fetchOnce} {
+					if err := ask(t.Context(), c); !isStatus(err) {
+						t.Errorf("%v", err)
+					}
+				}
+				if requests, connections := s.requests.Load(), s.connections.Load(); requests != 3 || connections != 3 {
+					t.Errorf("a search and two fetches were %d requests on %d connections", requests, connections)
 				}
 				err := searchOnce(t.Context(), c)
-				if n := s.requests.Load(); n != 2 {
-					t.Errorf("two searches were %d requests", n)
+				if n := s.requests.Load(); n != 4 {
+					t.Errorf("two searches and two fetches were %d requests", n)
 				}
 				if err == nil || isStatus(err) || isNotSent(err) || errors.Is(err, context.Canceled) {
 					t.Errorf("the search that got no answer: %v", err)
@@ -230,29 +223,6 @@ func TestASearchIsOneRequestAlthoughThereAreOtherConnections(t *testing.T) {
 	}
 }
 
-// Between two fetches are minutes: each has a connection of its own, so that it fails for no old
-// one.
-func TestAFetchHasAConnectionOfItsOwn(t *testing.T) {
-	for name, refusal := range refusals {
-		for _, d := range Dialects() {
-			t.Run(name+", "+d.Name, func(t *testing.T) {
-				t.Parallel()
-				var s counting
-				endpoint, ca := refusal(t, &s)
-				c := speaking(t, d, Config{Endpoint: endpoint, CA: ca})
-				for _, ask := range []func(context.Context, Client) error{searchOnce, fetchOnce, fetchOnce} {
-					if err := ask(t.Context(), c); !isStatus(err) {
-						t.Errorf("%v", err)
-					}
-				}
-				if requests, connections := s.requests.Load(), s.connections.Load(); requests != 3 || connections != 3 {
-					t.Errorf("a search and two fetches were %d requests on %d connections", requests, connections)
-				}
-			})
-		}
-	}
-}
-
 // A server of HTTP/2 may refuse a request on a new connection, too.
 func TestAFetchIsOneRequestOnTheWire(t *testing.T) {
 	for _, code := range []http2.ErrCode{http2.ErrCodeRefusedStream, http2.ErrCodeProtocol} {
@@ -260,8 +230,8 @@ func TestAFetchIsOneRequestOnTheWire(t *testing.T) {
 			t.Run(code.String()+", "+d.Name, func(t *testing.T) {
 				t.Parallel()
 				var s counting
-				address, ca := tlsServer(t, "h2", s.serve2(true, resetStream(code)))
-				c := speaking(t, d, Config{Endpoint: "https://" + address, CA: ca})
+				endpoint, ca := secured(t, "h2", s.serve2(true, resetStream(code)))
+				c := speaking(t, d, Config{Endpoint: endpoint, CA: ca})
 				err := fetchOnce(t.Context(), c)
 				if n := s.requests.Load(); n != 1 {
 					t.Errorf("a fetch was %d requests", n)
@@ -331,18 +301,20 @@ func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)
 // inBubble runs a test in simulated time with a client of a server for example.com that speaks a
 // protocol, and with the ends of its connections on the side of the server.
 func inBubble(t *testing.T, protocol string, handler http.Handler, run func(t *testing.T, c Client, accepted *[]*silent)) {
-	certificate, roots := testCertificate(t)
+	certificate, ca := testCertificate(t)
 	synctest.Test(t, func(t *testing.T) {
 		listener := &pipes{accepted: make(chan net.Conn), closed: make(chan struct{})}
 		server := &http.Server{
 			Handler: handler, Protocols: new(http.Protocols), ErrorLog: log.New(io.Discard, "", 0),
-			TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{protocol}},
+			TLSConfig: &tls.Config{Certificates: certificate, NextProtos: []string{protocol}},
 		}
 		server.Protocols.SetHTTP1(protocol != "h2")
 		server.Protocols.SetHTTP2(protocol == "h2")
 		var wg sync.WaitGroup
 		wg.Go(func() { server.ServeTLS(listener, "", "") })
-		tr := Transport(nil, &tls.Config{RootCAs: roots, ServerName: "example.com"})
+		secured, err := TLS(ca, CertFiles{})
+		testkit.Must(t, err)
+		tr := Transport(nil, secured)
 		tr.Proxy = nil
 		var accepted []*silent
 		tr.DialContext = func(context.Context, string, string) (net.Conn, error) {
@@ -389,12 +361,12 @@ func TestASearchDoesNotFailForAConnectionThatWasClosedBefore(t *testing.T) {
 // seconds, has timed out: three in a row would pause all confirmations.
 func TestADeadConnectionIsReplacedInSeconds(t *testing.T) {
 	inBubble(t, "h2", serving(binaryForm, unhex(t, wireNothingFound)), func(t *testing.T, c Client, accepted *[]*silent) {
-		testkit.Must(t, searchError(t.Context(), c))
+		testkit.Must(t, searchOnce(t.Context(), c))
 		(*accepted)[0].dead.Store(true)
 		failed, begun := 0, time.Now()
 		for again := true; again && failed < 5; {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			if again = searchError(ctx, c) != nil; again {
+			if again = searchOnce(ctx, c) != nil; again {
 				failed++
 			}
 			cancel()
@@ -403,14 +375,4 @@ func TestADeadConnectionIsReplacedInSeconds(t *testing.T) {
 			t.Errorf("%d searches failed in %s, %d connections were made, want at most 2 in 20 s and 2 connections", failed, took, len(*accepted))
 		}
 	})
-}
-
-// testCertificate is one for example.com, and who vouches for it.
-func testCertificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
-	t.Helper()
-	server := httptest.NewTLSServer(nil)
-	defer server.Close()
-	roots := x509.NewCertPool()
-	roots.AddCert(server.Certificate())
-	return server.TLS.Certificates[0], roots
 }

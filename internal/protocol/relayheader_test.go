@@ -51,9 +51,7 @@ func (a relayAnswer) RoundTrip(r *http.Request) (*http.Response, error) {
 // ask searches for the prefixes of expressions at an endpoint.
 func (a relayAnswer) ask(t *testing.T, endpoint string, expressions ...string) (lookup.Answer, error) {
 	t.Helper()
-	c, err := NewV5(Config{Endpoint: endpoint, UserAgent: "test/1", Transport: a})
-	testkit.Must(t, err)
-	return c.Search(t.Context(), prefixesOf(expressions...))
+	return clientOf(t, Config{Endpoint: endpoint, Transport: a}).Search(t.Context(), prefixesOf(expressions...))
 }
 
 func prefixesOf(expressions ...string) (all []lookup.Prefix) {

@@ -18,7 +18,6 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,67 +27,6 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
-
-func TestCookiesAreNotSentBack(t *testing.T) {
-	var requests atomic.Int32
-	wire := unhex(t, wireNothingFound)
-	socket := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if len(r.Cookies()) > 0 || r.Header.Get("Cookie") != "" {
-			t.Errorf("cookies: %v", r.Header)
-		}
-		requests.Add(1)
-		http.SetCookie(w, &http.Cookie{Name: "id", Value: "1", Path: "/"})
-		serving(binaryForm, wire)(w, r)
-	}))
-	defer socket.Close()
-	c := clientOf(t, socket.URL)
-	defer c.Close()
-	for range 3 {
-		testkit.Must(t, searchError(t.Context(), c))
-	}
-	if requests.Load() != 3 {
-		t.Errorf("%d requests", requests.Load())
-	}
-}
-
-func TestRedirectsAreNotFollowed(t *testing.T) {
-	var elsewhere atomic.Int32
-	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
-	defer other.Close()
-	for _, status := range []int{301, 302, 303, 307, 308} {
-		socket := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Location", other.URL+r.URL.String())
-			w.WriteHeader(status)
-		}))
-		c := clientOf(t, socket.URL)
-		err := searchError(t.Context(), c)
-		if e, ok := errors.AsType[*updater.StatusError](err); !ok || e.Code != status {
-			t.Errorf("status %d: %v", status, err)
-		}
-		c.Close()
-		socket.Close()
-	}
-	if n := elsewhere.Load(); n != 0 {
-		t.Errorf("the other server got %d requests", n)
-	}
-}
-
-func TestConfiguredResolversFindTheServer(t *testing.T) {
-	socket := httptest.NewServer(serving(binaryForm, unhex(t, wireFound)))
-	defer socket.Close()
-	_, port, err := net.SplitHostPort(socket.Listener.Addr().String())
-	testkit.Must(t, err)
-	c, err := NewV5(Config{
-		Endpoint: "http://made-up.safebrowsing.example:" + port, Key: testKey, UserAgent: "test/1",
-		Resolvers: []string{nameServer(t, 0)},
-	})
-	testkit.Must(t, err)
-	defer c.Close()
-	c.cfg.Transport.(*http.Transport).Proxy = nil
-	if answer, err := c.Search(t.Context(), []lookup.Prefix{"\x1d\x32\xc5\x08"}); err != nil || len(answer.Threats) != 1 {
-		t.Errorf("got %v, %v", answer, err)
-	}
-}
 
 // serving is always as a handler.
 func serving(contentType string, body []byte) http.HandlerFunc {
@@ -134,16 +72,12 @@ func TestOnlyTheGivenAuthoritiesVouchForTheServer(t *testing.T) {
 		{"another", other, false},
 		{"the system's", "", false},
 	} {
-		c, err := NewV5(Config{Endpoint: server.URL, UserAgent: "test/1", CA: tc.ca})
-		testkit.Must(t, err)
-		c.cfg.Transport.(*http.Transport).Proxy = nil
 		judge.ClientStarted()
-		err = searchError(t.Context(), c)
+		err := searchOnce(t.Context(), clientOf(t, Config{Endpoint: server.URL, CA: tc.ca}))
 		if (err == nil) != tc.trusted || err != nil && !strings.Contains(err.Error(), "certificate") {
 			t.Errorf("%s: %v", tc.name, err)
 		}
 		checkSecrets(t, err)
-		c.Close()
 	}
 	roots, err := ParseCA(its)
 	only := x509.NewCertPool()
@@ -156,9 +90,15 @@ func TestOnlyTheGivenAuthoritiesVouchForTheServer(t *testing.T) {
 	}
 }
 
-// The environment is read once in a process, so that another one is needed: this
-// test binary, which runs only the second test below.
+// The environment is read once in a process, so that another one is needed: this test binary.
 func TestHTTPSProxyIsHonoured(t *testing.T) {
+	const child = "SAFEBROWSING_TEST_CHILD"
+	if os.Getenv(child) != "" {
+		if fetchOnce(t.Context(), speaking(t, DialectV5, Config{Endpoint: "https://safebrowsing.example"})) == nil {
+			t.Error("fetched through a proxy that refuses")
+		}
+		return
+	}
 	asked := make(chan string, 1)
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -168,9 +108,9 @@ func TestHTTPSProxyIsHonoured(t *testing.T) {
 		w.WriteHeader(http.StatusForbidden)
 	}))
 	defer proxy.Close()
-	child := exec.Command(os.Args[0], "-test.run", "^TestFetchInAnotherProcess$")
-	child.Env = append(os.Environ(), "HTTPS_PROXY="+proxy.URL, "NO_PROXY=", "no_proxy=", childVariable+"=1")
-	if out, err := child.CombinedOutput(); err != nil {
+	other := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
+	other.Env = append(os.Environ(), "HTTPS_PROXY="+proxy.URL, "NO_PROXY=", "no_proxy=", child+"=1")
+	if out, err := other.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	select {
@@ -183,21 +123,7 @@ func TestHTTPSProxyIsHonoured(t *testing.T) {
 	}
 }
 
-const childVariable = "SAFEBROWSING_TEST_CHILD"
-
-func TestFetchInAnotherProcess(t *testing.T) {
-	if os.Getenv(childVariable) == "" {
-		return // it is half of the test above
-	}
-	c, err := NewV5(Config{Endpoint: "https://safebrowsing.example", UserAgent: "test/1"})
-	testkit.Must(t, err)
-	if _, err := fetch(t, c, updater.Want{List: "se-4b"}); err == nil {
-		t.Error("fetched through a proxy that refuses")
-	}
-}
-
-// secretPrefix is asked for in the tests of this file; its base64 must be in no
-// error.
+// secretPrefix is what searches ask for; its base64 must be in no error.
 const secretPrefix = lookup.Prefix("\xfb\xef\xfe\x00")
 
 // checkSecrets fails if an error tells the key, the URL of a request, or what was
@@ -228,28 +154,25 @@ func fetchError(ctx context.Context, c Client) error {
 	return cmp.Or(err, cmp.Or(broken...))
 }
 
-func searchError(ctx context.Context, c Client) error {
+func searchOnce(ctx context.Context, c Client) error {
 	_, err := c.Search(ctx, []lookup.Prefix{secretPrefix})
 	return err
 }
 
 func TestEveryFaultIsAnErrorWithoutSecretsOverASocket(t *testing.T) {
-	risk := func(t *testing.T, endpoint string) Client {
-		return riskClientOf(t, Config{Endpoint: endpoint, Key: testKey})
-	}
 	searchRisk := func(ctx context.Context, c Client) error {
-		return cmp.Or(firstFetchError(ctx, c), searchError(ctx, c)) // only entries of lists may be asked for
+		return cmp.Or(fetchOnce(ctx, c), searchOnce(ctx, c)) // only entries of lists may be asked for
 	}
 	for _, service := range []struct {
 		name, method string
 		faults       map[string]protocoltest.Fault
-		client       func(t *testing.T, endpoint string) Client
+		dialect      *Dialect
 		ask          func(context.Context, Client) error
 	}{
-		{"lists", "update", protocoltest.ListFaults(), func(t *testing.T, endpoint string) Client { return clientOf(t, endpoint) }, fetchError},
-		{"search", "search", protocoltest.SearchFaults(), func(t *testing.T, endpoint string) Client { return clientOf(t, endpoint) }, searchError},
-		{"lists of Web Risk", "computeDiff", protocoltest.ListFaultsWebRisk(), risk, firstFetchError},
-		{"search of Web Risk", "searchOne", protocoltest.SearchFaultsWebRisk(), risk, searchRisk},
+		{"lists", "update", protocoltest.ListFaults(), DialectV5, fetchError},
+		{"search", "search", protocoltest.SearchFaults(), DialectV5, searchOnce},
+		{"lists of Web Risk", "computeDiff", protocoltest.ListFaultsWebRisk(), DialectWebRisk, fetchOnce},
+		{"search of Web Risk", "searchOne", protocoltest.SearchFaultsWebRisk(), DialectWebRisk, searchRisk},
 	} {
 		for name, f := range service.faults {
 			t.Run(service.name+", "+name, func(t *testing.T) {
@@ -266,9 +189,7 @@ func TestEveryFaultIsAnErrorWithoutSecretsOverASocket(t *testing.T) {
 					ctx, cancel = context.WithTimeout(ctx, 200*time.Millisecond)
 					defer cancel()
 				}
-				c := service.client(t, socket.URL)
-				defer c.Close()
-				err := service.ask(ctx, c)
+				err := service.ask(ctx, speaking(t, service.dialect, Config{Endpoint: socket.URL, Key: testKey}))
 				if err == nil {
 					t.Error("no error")
 				}
@@ -278,12 +199,13 @@ func TestEveryFaultIsAnErrorWithoutSecretsOverASocket(t *testing.T) {
 	}
 }
 
-// clientOf returns a client with the transport of production.
-func clientOf(t *testing.T, endpoint string) *V5 {
+// clientOf returns a client of version 5.
+func clientOf(t testing.TB, cfg Config) *V5 {
 	t.Helper()
-	c, err := NewV5(Config{Endpoint: endpoint, Key: testKey, UserAgent: "test/1"})
+	cfg.UserAgent = "test/1"
+	c, err := NewV5(cfg)
 	testkit.Must(t, err)
-	c.cfg.Transport.(*http.Transport).Proxy = nil // whatever the environment says
+	t.Cleanup(c.Close)
 	return c
 }
 
@@ -323,9 +245,9 @@ func TestAServerThatRepeatsTheKeyDoesNotGetItIntoErrors(t *testing.T) {
 			c := newClient(t, answer)
 			_, one := fetch(t, c, updater.Want{List: "x-4b"})
 			_, lists := c.Lists(t.Context())
-			errs := []error{fetchError(t.Context(), c), searchError(t.Context(), c), one, lists}
+			errs := []error{fetchError(t.Context(), c), searchOnce(t.Context(), c), one, lists}
 			for _, c := range riskClients(t, Config{Key: testKey, Transport: c.cfg.Transport}) {
-				errs = append(errs, firstFetchError(t.Context(), c), searchError(t.Context(), c))
+				errs = append(errs, fetchOnce(t.Context(), c), searchOnce(t.Context(), c))
 			}
 			for _, err := range errs {
 				if text := fmt.Sprint(err); strings.Contains(strings.ToLower(text), strings.ToLower(testKey)) || strings.Contains(text, testKey[:8]) {
@@ -340,11 +262,11 @@ func TestAServerThatRepeatsTheKeyDoesNotGetItIntoErrors(t *testing.T) {
 func TestAnErrorWithoutTheKeyIsStillTheSame(t *testing.T) {
 	header := http.Header{"Content-Type": {"x-" + testKey + "/plain"}}
 	c := newClient(t, answering(func(r *http.Request) (*http.Response, error) { return response(r, 200, header, nil), nil }))
-	if err := searchError(t.Context(), c); !errors.Is(err, updater.ErrMalformed) {
+	if err := searchOnce(t.Context(), c); !errors.Is(err, updater.ErrMalformed) {
 		t.Errorf("got %v", err)
 	}
 	c.keys.Store(new(keys))
-	if err := searchError(t.Context(), c); !strings.Contains(fmt.Sprint(err), testKey) {
+	if err := searchOnce(t.Context(), c); !strings.Contains(fmt.Sprint(err), testKey) {
 		t.Errorf("got %v, want the type of the answer in it: there is no key to hide", err)
 	}
 }
@@ -363,14 +285,8 @@ func TestAServerThatRepeatsTheKeyInNoHTTP(t *testing.T) {
 					fmt.Fprintf(conn, answer, testKey)
 				}
 			})
-			clients := []Client{clientOf(t, endpoint)}
-			for _, c := range riskClients(t, Config{Key: testKey, Endpoint: endpoint}) {
-				c.cfg.Transport.(*http.Transport).Proxy = nil
-				clients = append(clients, c)
-			}
-			for _, c := range clients {
-				defer c.Close()
-				err := searchError(t.Context(), c)
+			for _, c := range append(riskClients(t, Config{Key: testKey, Endpoint: endpoint}), clientOf(t, Config{Key: testKey, Endpoint: endpoint})) {
+				err := searchOnce(t.Context(), c)
 				if err == nil {
 					t.Error("no error")
 				}

@@ -120,13 +120,10 @@ func TestWebRiskSearchRejectsWhatCannotBe(t *testing.T) {
 }
 
 // riskClients are a client of Web Risk with an API key and one with an access token.
-func riskClients(t *testing.T, cfg Config) (clients []*WebRisk) {
+func riskClients(t *testing.T, cfg Config) (clients []Client) {
 	t.Helper()
-	cfg.UserAgent = "test/1"
 	for _, cfg.Bearer = range []bool{false, true} {
-		c, err := NewWebRisk(cfg, WebRiskLists())
-		testkit.Must(t, err)
-		clients = append(clients, c)
+		clients = append(clients, speaking(t, DialectWebRisk, cfg))
 	}
 	return clients
 }
@@ -144,7 +141,7 @@ func searchesOfWebRisk(t *testing.T) *searches {
 	schedule, err := updater.NewSchedule(nil)
 	testkit.Must(t, err)
 	client := newWebRisk(t, server, "se-4b")
-	testkit.Must(t, firstFetchError(t.Context(), client))
+	testkit.Must(t, fetchOnce(t.Context(), client))
 	rules := DialectWebRisk.SearchRules
 	rules.FirstContact = func() time.Duration { return 0 }
 	return &searches{updater.Pace(client, schedule, rules, func(updater.Event) {}), schedule, server}

@@ -53,9 +53,7 @@ const binaryForm = "application/x-protobuf"
 
 func newClient(t testing.TB, transport http.RoundTripper) *V5 {
 	t.Helper()
-	c, err := NewV5(Config{Key: testKey, UserAgent: "test/1", Transport: transport})
-	testkit.Must(t, err)
-	return c
+	return clientOf(t, Config{Key: testKey, Transport: transport})
 }
 
 const testKey = "AIzaSy-SECRET_0123456789"
