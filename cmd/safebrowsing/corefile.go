@@ -42,13 +42,8 @@ func readCorefile(path string) ([]serverBlock, error) {
 }
 
 // ours returns the server blocks that have the plugin.
-func ours(all []serverBlock) (with []serverBlock) {
-	for _, b := range all {
-		if b.Block != nil {
-			with = append(with, b)
-		}
-	}
-	return with
+func ours(all []serverBlock) []serverBlock {
+	return slices.DeleteFunc(slices.Clone(all), func(b serverBlock) bool { return b.Block == nil })
 }
 
 // parseCorefile returns all server blocks of a Corefile, and opens no list. It is an error if

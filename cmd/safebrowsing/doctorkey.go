@@ -134,11 +134,9 @@ func adviceFor(code int, o *block.Block) text {
 // accessAdvice says what must be right for a server of Google to accept a key or token.
 func accessAdvice(o *block.Block) text {
 	d := o.Settings.Dialect()
-	var all []string
+	all := []string{"that the key is right and its restrictions allow the API and this machine"}
 	if o.Settings.Token {
-		all = append(all, "that the token is right and its account may use the API")
-	} else {
-		all = append(all, "that the key is right and its restrictions allow the API and this machine")
+		all = []string{"that the token is right and its account may use the API"}
 	}
 	all = append(all, fmt.Sprintf("that the %s API is enabled in its project (%s)", d.Service, apiPage(d)))
 	if d.Paid {

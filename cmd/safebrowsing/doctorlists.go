@@ -42,7 +42,8 @@ func listsDiagnosis(o *block.Block, now time.Time) diagnosis {
 		return diagnosis{"lists", isSkipped, text(err.Error()), "run this command as the user of CoreDNS, or with sudo"}
 	}
 	entries, missing, old := 0, []string(nil), []string(nil)
-	hold := o.Stored.FetchHold()
+	h := o.Stored.FetchHold()
+	hold := h
 	apart := slices.ContainsFunc(lists, func(s updater.ListStatus) bool { return !s.Missing() })
 	for _, s := range lists {
 		name := s.Name
@@ -58,7 +59,7 @@ func listsDiagnosis(o *block.Block, now time.Time) diagnosis {
 		entries += s.Entries
 	}
 	next := ""
-	if h := o.Stored.FetchHold(); h.Active(now) {
+	if h.Active(now) {
 		next = fmt.Sprintf("; not asked before %s (%v)", say.Time(h.Until), h)
 	}
 	held := len(o.Settings.Stored()) - len(missing)
@@ -69,10 +70,9 @@ func listsDiagnosis(o *block.Block, now time.Time) diagnosis {
 		advice = adviceOn(o, hold)
 	}
 	switch {
-	case len(missing) > 0 && failing:
-		return diagnosis{"lists", isProblem, found + text(", missing: "+strings.Join(missing, ", ")+next), advice}
 	case len(missing) > 0:
-		return diagnosis{"lists", isWarning, found + text(", missing: "+strings.Join(missing, ", ")+next), advice}
+		status := map[bool]string{true: isProblem, false: isWarning}[failing]
+		return diagnosis{"lists", status, found + text(", missing: "+strings.Join(missing, ", ")+next), advice}
 	case len(old) > 0:
 		return diagnosis{"lists", isProblem, found + text(", but not updated: "+strings.Join(old, ", ")+next), advice}
 	case failing:
@@ -222,8 +222,7 @@ func (e *examination) budget(o *block.Block, now time.Time) {
 	if perDay == 0 {
 		return
 	}
-	ledger := o.Stored.Count()
-	e.tell(budgetDiagnosis(perDay, ledger, o.Stored.Uncounted, now))
+	e.tell(budgetDiagnosis(perDay, o.Stored.Count(), o.Stored.Uncounted, now))
 	if told := o.Stored.InPart(now); told != "" {
 		e.tell(diagnosis{"share", isWarning, text("in part: " + told), text(fmt.Sprintf("write \"budget %d 100%%\" if one client forwards for others", perDay))})
 	}

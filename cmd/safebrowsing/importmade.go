@@ -84,18 +84,10 @@ func (m *imported) leave(line int, what, it, why string) {
 	m.left = append(m.left, leftOut{File: m.file, Line: line, What: what, Text: text(it[:min(len(it), maxLeftText)]), Why: why})
 }
 
-// inOrder sorts what is left out by its place. An alias of YAML would have it twice.
-func (m *imported) inOrder() {
-	slices.SortStableFunc(m.left, func(a, b leftOut) int { return cmp.Or(cmp.Compare(a.File, b.File), a.Line-b.Line) })
-	m.left = slices.Compact(m.left)
-}
-
 // list adds a list by URL, or a file that is here. dir is where relative paths begin.
 func (m *imported) list(line int, allow bool, source, dir string) {
 	at := leftOut{File: m.file, Line: line}
-	if rest, ok := strings.CutPrefix(source, "file://"); ok {
-		source = rest
-	}
+	source = strings.TrimPrefix(source, "file://")
 	if strings.ContainsAny(source, "\"{}\\`\r\n\t\x00") {
 		m.leave(line, "list", source, "the Corefile cannot have these letters")
 		return
@@ -192,17 +184,15 @@ func (m *imported) files(folder string) ([]importFile, error) {
 			return nil, fmt.Errorf("the Corefile that was made is not accepted: %w", err)
 		}
 	}
-	m.inOrder()
+	slices.SortStableFunc(m.left, func(a, b leftOut) int { return cmp.Or(cmp.Compare(a.File, b.File), a.Line-b.Line) })
+	m.left = slices.Compact(m.left) // an alias of YAML would have it twice
 	return m.render(folder, m.lists), nil
 }
 
 // reasonOf cuts off where an error of the trial is.
 func reasonOf(err error) string {
-	text := err.Error()
-	if i := strings.LastIndex(text, "Error during parsing: "); i >= 0 {
-		text = text[i+len("Error during parsing: "):]
-	}
-	return text
+	parts := strings.Split(err.Error(), "Error during parsing: ")
+	return parts[len(parts)-1]
 }
 
 // try has a Corefile with these lists read as CoreDNS would.

@@ -131,11 +131,9 @@ func (m *imported) teleporter(raw []byte) error {
 
 // eachLeft leaves out all lines of a file.
 func (m *imported) eachLeft(raw []byte, what string) {
-	number := 0
-	for line := range strings.Lines(string(raw)) {
-		number++
+	for i, line := range strings.Split(string(raw), "\n") {
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
-			m.leave(number, what, line, "")
+			m.leave(i+1, what, line, "")
 		}
 	}
 }
@@ -221,10 +219,9 @@ func domainOfRegexp(expression string) string {
 
 // setupVars reads the settings of Pi-hole 5.
 func (m *imported) setupVars(raw []byte) error {
-	number, found := 0, false
-	for line := range strings.Lines(string(raw)) {
-		number++
-		line = strings.TrimSpace(line)
+	found := false
+	for i, line := range strings.Split(string(raw), "\n") {
+		number, line := i+1, strings.TrimSpace(line)
 		key, value, ok := strings.Cut(line, "=")
 		switch line {
 		case "BLOCKING_ENABLED=false":

@@ -21,16 +21,14 @@ func (m *imported) rpz(raw []byte) error {
 		m.unbound = &unboundConf{imported: m, closed: make(map[string]bool)}
 	}
 	u := m.unbound
-	number := 0
-	for line := range strings.Lines(string(raw)) {
-		number++
+	for number, line := range strings.Split(string(raw), "\n") {
 		words := unboundWords(line)
 		for i := 0; i < len(words); {
 			end := i + 1
 			for end < len(words) && !unboundKey.MatchString(words[end]) {
 				end++
 			}
-			u.set(number, strings.TrimSuffix(words[i], ":"), words[i+1:end])
+			u.set(number+1, strings.TrimSuffix(words[i], ":"), words[i+1:end])
 			i = end
 		}
 	}

@@ -274,9 +274,7 @@ func checkListURL(u *url.URL) error {
 	return nil
 }
 
-func (p *parser) hasURLs() bool {
-	return slices.ContainsFunc(p.Own, func(f OwnFile) bool { return f.Fetch.URL != "" })
-}
+func (p *parser) hasURLs() bool { return len(p.Fetches()) > 0 }
 
 // completeURLs tells the lists by URL what other lines say: where they are kept, and who
 // resolves their names.

@@ -133,11 +133,7 @@ func (p *parser) exceptZones(args []string) error {
 // checkExcept refuses exceptions that leave no names to check, and exceptions outside
 // of the zones. With inspect these have an effect: targets are checked in any zone.
 func (p *parser) checkExcept() error {
-	all := len(p.Except) > 0
-	for _, zone := range p.Zones {
-		all = all && p.Except.Contains(zone)
-	}
-	if all {
+	if len(p.Except) > 0 && !slices.ContainsFunc(p.Zones, func(zone string) bool { return !p.Except.Contains(zone) }) {
 		return p.given["except"].errorf("except: this leaves no names to check in the zone %s", strings.Join(p.Zones, ", "))
 	}
 	for i, zone := range p.Except {
@@ -150,12 +146,7 @@ func (p *parser) checkExcept() error {
 
 // overlaps reports whether a zone is equal to, above or below one of the others.
 func overlaps(zone string, others []string) bool {
-	for _, other := range others {
-		if dns.IsSubDomain(zone, other) || dns.IsSubDomain(other, zone) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(others, func(other string) bool { return dns.IsSubDomain(zone, other) || dns.IsSubDomain(other, zone) })
 }
 
 // nameLetters are the characters of a host in a Corefile.
