@@ -22,53 +22,6 @@ func manyExpressed(n int) (all []string) {
 	return all
 }
 
-func TestPrefixesRideAlongWhileAllSlotsAreBusy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const queues, prefixes = 4, 240 // as in docs/blocking.md
-		const queued = queues * prefixes
-		const sent = 1 + prefixes // the first search begins at once, the second one when it is full
-		const hosts = sent + queued + 5
-		srv := &server{t: t, OnSearch: slowly(time.Second, Answer{TTL: time.Minute, Threats: []ThreatHash{isThreat(expressed(0), Malware), isThreat(expressed(7), Malware)}})}
-		c := checkerOf(t, Config{Searcher: srv, Searches: 2}, manyExpressed(hosts)...)
-		begin := time.Now()
-		var confirmations []*Confirmation
-		for i := range hosts {
-			confirmations = append(confirmations, c.Confirm(suspect(t, c, named(i)), nil))
-		}
-		for i := sent + queued; i < hosts; i++ {
-			got := confirmations[i].Wait(t.Context())
-			want := Decision{Verdict: Unsure, By: ByLimiter, List: "list", Err: ErrLimited}
-			if got != want || time.Now() != begin {
-				t.Errorf("host %d: %+v after %v, want %+v at once", i, got, time.Since(begin), want)
-			}
-		}
-		for i := range sent + queued {
-			want := Safe
-			if i == 0 || i == 7 {
-				want = Unsafe
-			}
-			if got := confirmations[i].Wait(t.Context()); got.Verdict != want || got.By != ByServer {
-				t.Errorf("host %d: %+v, want %v by server", i, got, want)
-			}
-		}
-		var sizes []int
-		for _, prefixes := range srv.searches() {
-			sizes = append(sizes, len(prefixes))
-		}
-		want := append([]int{1}, slices.Repeat([]int{prefixes}, 1+queues)...)
-		slices.Sort(sizes) // those that begin together come in any order
-		if !slices.Equal(sizes, want) {
-			t.Errorf("searches for %v prefixes, want %v", sizes, want)
-		}
-		if got := time.Since(begin); got != (1+queues/2)*time.Second {
-			t.Errorf("all took %v, want the time of searches two by two", got)
-		}
-		if got := decide(t, c, named(hosts-1)); got.Verdict != Safe || got.By != ByServer {
-			t.Errorf("who was turned away asks again: %+v, want safe by server", got)
-		}
-	})
-}
-
 func TestPanicOfASearcherIsAnError(t *testing.T) {
 	srv := &server{t: t}
 	srv.OnSearch = func(context.Context, []Prefix) (Answer, error) { panic("broken") }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -253,16 +252,17 @@ func (w *mergedWorld) run(data []byte) {
 // nobody has answered about; no prefix is asked about while its answer is known or has to be waited for.
 func FuzzMergedSearches(f *testing.F) {
 	for seed := range uint64(40) {
-		r := rand.New(rand.NewPCG(seed, 1))
-		data := make([]byte, 400)
-		for i := range data {
-			data[i] = byte(r.Uint32())
-		}
-		f.Add(data)
+		f.Add(randomProgram(seed, 400))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		synctest.Test(t, func(t *testing.T) { runMerged(t, data[:min(len(data), 1000)]) })
 	})
+}
+
+func randomProgram(seed uint64, n int) []byte {
+	data := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{byte(seed)}).Read(data) // it never fails
+	return data
 }
 
 func runMerged(t *testing.T, data []byte) *mergedWorld {
@@ -275,16 +275,8 @@ func runMerged(t *testing.T, data []byte) *mergedWorld {
 func TestProgramsOfMergedSearchesReachAllKinds(t *testing.T) {
 	asked, answers := 0, 0
 	for seed := range uint64(200) {
-		r := rand.New(rand.NewPCG(seed, 2))
-		data := slices.Collect(func(yield func(byte) bool) {
-			for range 600 {
-				if !yield(byte(r.Uint32())) {
-					return
-				}
-			}
-		})
 		synctest.Test(t, func(t *testing.T) {
-			w := runMerged(t, data)
+			w := runMerged(t, randomProgram(seed, 600))
 			asked, answers = asked+w.asked, answers+w.answers
 		})
 		if t.Failed() {

@@ -257,7 +257,7 @@ func TestEMARefusesABurstAndLearnsARate(t *testing.T) {
 }
 
 func TestClientsAreAddressesAndIPv6Sites(t *testing.T) {
-	tests := []struct {
+	for _, tc := range []struct {
 		a, b string
 		same bool
 	}{
@@ -267,8 +267,7 @@ func TestClientsAreAddressesAndIPv6Sites(t *testing.T) {
 		{"2001:db8:0:100::1", "2001:db8:0:1ff:ffff::2", true},
 		{"2001:db8:0:100::1", "2001:db8:0:200::1", false},
 		{"fe80::1%eth0", "fe80::1%eth1", true},
-	}
-	for _, tc := range tests {
+	} {
 		l := PerClient(LeakyBucket{Rate: 1, Capacity: 1}.Admit)
 		l.Admit(netip.MustParseAddr(tc.a), epoch)
 		if same := !l.Admit(netip.MustParseAddr(tc.b), epoch); same != tc.same {

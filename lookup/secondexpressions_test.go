@@ -3,6 +3,7 @@ package lookup_test
 import (
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,9 +20,7 @@ import (
 // secondURL returns the expressions of a URL. It knows no international names: text holds
 // ASCII only. ok is false for a URL without a host.
 func secondURL(text string, rule lookup.Rule) (all []string, ok bool) {
-	for _, gone := range []string{"\t", "\r", "\n"} {
-		text = strings.ReplaceAll(text, gone, "")
-	}
+	text = strings.NewReplacer("\t", "", "\r", "", "\n", "").Replace(text)
 	text, _, _ = strings.Cut(text, "#")
 	_, rest, found := strings.Cut(text, "://")
 	if !found {
@@ -75,24 +74,16 @@ func secondPath(path string) string {
 	var kept []string
 	parts := strings.Split(strings.TrimPrefix(path, "/"), "/")
 	for i, part := range parts {
-		last := i == len(parts)-1
-		switch {
-		case part == "." || part == "..":
-			if part == ".." && len(kept) > 0 {
-				kept = kept[:len(kept)-1]
-			}
-			if last {
-				kept = append(kept, "")
-			}
-		default:
+		if part == ".." {
+			kept = kept[:max(0, len(kept)-1)]
+		}
+		if dots := part == "." || part == ".."; !dots {
 			kept = append(kept, part)
+		} else if i == len(parts)-1 {
+			kept = append(kept, "")
 		}
 	}
-	path = "/" + strings.Join(kept, "/")
-	for strings.Contains(path, "//") {
-		path = strings.ReplaceAll(path, "//", "/")
-	}
-	return path
+	return slashes.ReplaceAllString("/"+strings.Join(kept, "/"), "/")
 }
 
 // secondName returns the expressions of a DNS name, as labels.
@@ -122,28 +113,15 @@ func notPublic(host string) bool {
 	if !strings.Contains(host, ".") {
 		return true
 	}
-	for _, zone := range []string{"in-addr.arpa", "ip6.arpa", "home.arpa", "local", "internal", "onion", "invalid", "test", "localhost"} {
-		if host == zone || strings.HasSuffix(host, "."+zone) {
-			return true
-		}
-	}
-	return false
+	zones := []string{"in-addr.arpa", "ip6.arpa", "home.arpa", "local", "internal", "onion", "invalid", "test", "localhost"}
+	return slices.ContainsFunc(zones, func(zone string) bool { return strings.HasSuffix("."+host, "."+zone) })
 }
 
 // secondHost returns the canonical form of a host.
 func secondHost(text string, rule lookup.Rule) (host string, isAddress bool) {
 	text = unescapeAll(text)
-	lower := []byte(text)
-	for i, b := range lower {
-		if b >= 'A' && b <= 'Z' {
-			lower[i] = b + 'a' - 'A'
-		}
-	}
-	text = string(lower)
-	text = strings.Trim(text, ".")
-	for strings.Contains(text, "..") {
-		text = strings.ReplaceAll(text, "..", ".")
-	}
+	text = capitals.ReplaceAllStringFunc(text, strings.ToLower)
+	text = someDots.ReplaceAllString(strings.Trim(text, "."), ".")
 	if strings.HasPrefix(text, "[") && strings.HasSuffix(text, "]") {
 		if a, err := netip.ParseAddr(text[1 : len(text)-1]); err == nil && a.Is6() && a.Zone() == "" {
 			if rule == lookup.RuleV4 {
@@ -229,27 +207,6 @@ func distinct(all []string) (once []string) {
 	return once
 }
 
-func unescapeAll(text string) string {
-	for strings.Contains(text, "%") {
-		var next strings.Builder
-		for i := 0; i < len(text); i++ {
-			if i+2 < len(text) && text[i] == '%' {
-				if n, err := strconv.ParseUint(text[i+1:i+3], 16, 8); err == nil {
-					next.WriteByte(byte(n))
-					i += 2
-					continue
-				}
-			}
-			next.WriteByte(text[i])
-		}
-		if next.String() == text {
-			break
-		}
-		text = next.String()
-	}
-	return text
-}
-
 func escape(text string) string {
 	var escaped strings.Builder
 	for _, b := range []byte(text) {
@@ -260,4 +217,21 @@ func escape(text string) string {
 		}
 	}
 	return escaped.String()
+}
+
+var (
+	anEscape = regexp.MustCompile("%[0-9a-fA-F]{2}")
+	capitals = regexp.MustCompile("[A-Z]+")
+	someDots = regexp.MustCompile(`\.+`)
+	slashes  = regexp.MustCompile("/+")
+)
+
+func unescapeAll(text string) string {
+	for anEscape.MatchString(text) {
+		text = anEscape.ReplaceAllStringFunc(text, func(e string) string {
+			n, _ := strconv.ParseUint(e[1:], 16, 8) // two such digits are a number
+			return string([]byte{byte(n)})
+		})
+	}
+	return text
 }

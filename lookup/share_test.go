@@ -333,14 +333,17 @@ func suspectAfter(t *testing.T, c *Checker, qname string) *Candidates {
 }
 
 func TestTheQueueIsBoundInPrefixes(t *testing.T) {
-	const hosts = 1 + 960 + 10 // under way, in the queue, refused
-	for _, perSearch := range []int{1, 30} {
+	const hosts = 1 + 960 + 10 // under way, in the queue as in docs/blocking.md, refused
+	for _, perSearch := range []int{1, 30, 240} {
 		synctest.Test(t, func(t *testing.T) {
 			srv := &server{t: t, OnSearch: hanging}
 			c := checkerOf(t, Config{Searcher: srv, PerSearch: perSearch, Searches: 1, Timeout: time.Hour}, manyExpressed(hosts)...)
 			var a account
 			for i := range hosts {
-				c.Confirm(suspect(t, c, named(i)), a.admit)
+				w := c.Confirm(suspect(t, c, named(i)), a.admit)
+				if want := (Decision{Verdict: Unsure, By: ByLimiter, List: "list", Err: ErrLimited}); i >= 961 && w.decision(t.Context()) != want {
+					t.Errorf("host %d: %+v, want %+v at once", i, w.decision(t.Context()), want)
+				}
 			}
 			if a.charged != hosts || a.refunded != 10 {
 				t.Errorf("%d prefixes a search: %d of %d were refunded, want 10", perSearch, a.refunded, a.charged)
