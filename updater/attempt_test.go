@@ -26,7 +26,8 @@ func TestEachEndOfAFetchLeavesTheseClocks(t *testing.T) {
 		now := at(time.Second)
 		both := []string{se, mw}
 		fetch := Clock{NotBefore: begun, Failures: 1, Wait: 20 * time.Minute, Cause: "before", Failed: begun}
-		list := ListClock{Clock: Clock{NotBefore: begun, Failures: 2, Wait: 2 * time.Hour, Cause: "list"}, AtOnce: 3, Rejected: true, Updated: begun}
+		of := Clock{NotBefore: begun, Failures: 2, Wait: 2 * time.Hour, Cause: "list"}
+		list := ListClock{Clock: of, AtOnce: 3, Rejected: true, Updated: begun}
 		type clocks = map[string]ListClock
 		with := func(change func(c *ListClock)) (c ListClock) {
 			c = list
@@ -172,17 +173,15 @@ func TestWhenListsAreDue(t *testing.T) {
 		{[]string{"c"}, 2 * time.Hour}, {[]string{"b"}, 5 * time.Hour}, {[]string{"b", "a", "b"}, 3 * time.Hour}, {[]string{"a", "b"}, 3 * time.Hour},
 		{[]string{"never asked for"}, 2 * time.Hour},
 	} {
-		testkit.Equal(t, fmt.Sprint(test.lists, " are due in, and held for"), []time.Duration{s.due(test.lists).Sub(now), s.FetchHold(test.lists).Until.Sub(now)},
-			[]time.Duration{test.want, test.want})
+		testkit.Equal(t, fmt.Sprint(test.lists, " are due in"), s.due(test.lists).Sub(now), test.want)
+		testkit.Equal(t, fmt.Sprint(test.lists, " are held for"), s.FetchHold(test.lists).Until.Sub(now), test.want)
 	}
 	for in, want := range map[time.Duration]string{
 		2*time.Hour - 1: "[]", 2 * time.Hour: "[c]", 3*time.Hour - 1: "[c]", 3 * time.Hour: "[c a]", 5 * time.Hour: "[b c a]",
 	} {
 		testkit.Equal(t, fmt.Sprint("due after ", in), fmt.Sprint(s.dueNow([]string{"b", "c", "a"}, now.Add(in))), want)
 	}
-	if due := s.due(nil); !due.IsZero() {
-		t.Errorf("no list is due at %s", due)
-	}
+	testkit.Equal(t, "no list is due at", s.due(nil), time.Time{})
 }
 
 // The table of page "Request Frequency": from the least wait, drawn at 0, to the greatest, drawn just below 1.
@@ -209,13 +208,9 @@ func TestBackoffFollowsTheTable(t *testing.T) {
 	for _, test := range tests {
 		t.Run(fmt.Sprintf("%d failures", test.failures), func(t *testing.T) {
 			testkit.Equal(t, "at 0", Backoff(test.failures, 0), test.least)
-			if got := Backoff(test.failures, almostOne); got > test.most || got < test.most-time.Millisecond {
-				t.Errorf("below 1: %s, want at most, and nearly, %s", got, test.most)
-			}
+			testkit.Between(t, "below 1: nearly the most", Backoff(test.failures, almostOne), test.most-time.Millisecond, test.most)
 			testkit.Equal(t, "at 0.5", Backoff(test.failures, 0.5), min(test.least+test.least/2, 24*time.Hour))
-			if pause := Strikes(test.failures, 0, almostOne); pause < 0 || pause > 30*time.Minute {
-				t.Errorf("searches pause for %s", pause)
-			}
+			testkit.Between(t, "searches pause for", Strikes(test.failures, 0, almostOne), 0, 30*time.Minute)
 		})
 	}
 }

@@ -3,6 +3,7 @@ package updater
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"path/filepath"
 	"strings"
@@ -86,9 +87,7 @@ func TestTheWaitAfterARequestThatWasNotSentIsShort(t *testing.T) {
 		}
 	}
 	for _, tries := range []int{-1, 0, math.MaxInt} {
-		if got := awayWait(tries, 0.5); got < awayUnit || got > maxAway {
-			t.Errorf("after %d: %s", tries, got)
-		}
+		testkit.Between(t, fmt.Sprint("after ", tries), awayWait(tries, 0.5), awayUnit, maxAway)
 	}
 }
 
@@ -116,9 +115,7 @@ func TestAFetchThatWasNotSentIsNoFailureOfTheServer(t *testing.T) {
 		for i, wait := range steps {
 			u := loadedUpdater(t, dir, blindSource{way}) // each with a restart, which continues with the count
 			once(t, u)
-			if way.tried != i+1 {
-				t.Fatalf("%d tries, want %d", way.tried, i+1)
-			}
+			testkit.Equal(t, "tries", way.tried, i+1)
 			wantDueIn(t, u.cfg.Schedule, wait)
 			if hold := u.cfg.Schedule.FetchHold([]string{se}); !hold.Unsent || hold.Failures != i+1 || !strings.HasPrefix(hold.String(), "the server could not be reached") {
 				t.Errorf("held: %+v: %s", hold, hold)
@@ -128,9 +125,7 @@ func TestAFetchThatWasNotSentIsNoFailureOfTheServer(t *testing.T) {
 			}
 			time.Sleep(wait - 1)
 			once(t, loadedUpdater(t, dir, blindSource{way}))
-			if way.tried != i+1 {
-				t.Fatalf("%d: a restart has ended the wait: %d tries", i, way.tried)
-			}
+			testkit.Equal(t, "tries after a restart, which ends no wait", way.tried, i+1)
 			time.Sleep(time.Nanosecond)
 		}
 		// A status ends the count, and starts the rules with their first step.
@@ -183,9 +178,7 @@ func TestAServerThatComesIsFoundAtOnceWhileNoListIsInForce(t *testing.T) {
 			time.Sleep(time.Second)
 			synctest.Wait()
 		}
-		if took := time.Since(came); took > seekEvery+time.Second {
-			t.Errorf("protected %s after the server came", took)
-		}
+		testkit.Between(t, "protected after", time.Since(came), 0, seekEvery+time.Second)
 		end()
 	})
 	inBubble(t, "TLS fails: only the steps count", func(t *testing.T) {
@@ -261,8 +254,6 @@ func TestASearchFindsAServerThatIsBack(t *testing.T) {
 			p.Search(t.Context(), nil)
 			time.Sleep(time.Second)
 		}
-		if took := time.Since(back); took > 17*time.Second {
-			t.Errorf("the first search is sent after %s", took)
-		}
+		testkit.Between(t, "the first search is sent after", time.Since(back), 0, 17*time.Second)
 	})
 }

@@ -53,12 +53,8 @@ func TestTheCountOfADayFollowsTheClock(t *testing.T) {
 				if fresh != s.fresh || next.spent() != s.want || next.Day != s.date {
 					t.Errorf("step %d: %s is fresh: %t, with %d spent, want %t and %d", i+1, next.Day, fresh, next.spent(), s.fresh, s.want)
 				}
-				if !maps.Equal(before, days.Spent) {
-					t.Errorf("step %d changed the count before it", i+1)
-				}
-				if len(next.Spent) > maxDates {
-					t.Errorf("step %d: %d dates are remembered", i+1, len(next.Spent))
-				}
+				testkit.Equal(t, "the count before", days.Spent, before)
+				testkit.Between(t, "dates that are remembered", len(next.Spent), 1, maxDates)
 				days = next.with("me", next.part("me").Spent+s.spend, nil)
 			}
 		})
@@ -125,9 +121,7 @@ func TestThePartOfTheBudgetIsRenewedEachDayWithoutTheSharedStore(t *testing.T) {
 		first := takeAll(t, l, known)
 		v.away = errTest
 		time.Sleep(lookAgainAfter)
-		if first += takeAll(t, l, 100); first > known+(100-known)/partAlone+1 {
-			t.Errorf("day 1: %d searches", first)
-		}
+		testkit.Between(t, "searches on day 1", first+takeAll(t, l, 100), known, known+(100-known)/partAlone+1)
 		for day := 2; day < 5; day++ {
 			time.Sleep(24 * time.Hour)
 			testkit.Equal(t, fmt.Sprint("searches on day ", day), takeAll(t, l, 100), 100/partAlone)
@@ -218,9 +212,7 @@ func TestNoHourTakesMoreThanAQuarterOfTheBudget(t *testing.T) {
 							n++
 						}
 					}
-					if n > HourOf(perDay) {
-						t.Fatalf("%d searches in the hour after %s", n, at[i])
-					}
+					testkit.Between(t, fmt.Sprint("searches in the hour after ", at[i]), n, 1, HourOf(perDay))
 				}
 			})
 		}
@@ -257,9 +249,7 @@ func TestAnHourSurvivesAClockThatJumps(t *testing.T) {
 		var r recent
 		r = r.plus(10, now.Add(jump)).plus(5, now)
 		testkit.Equal(t, name+": those that count", r.sum(now), 5)
-		if until := r.frees(5, now); until.Sub(now) > time.Hour+slot {
-			t.Errorf("%s: until %s", name, until)
-		}
+		testkit.Between(t, name+": it lasts for", r.frees(5, now).Sub(now), 0, time.Hour+slot)
 	}
 }
 

@@ -2,9 +2,13 @@ package updater
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -22,6 +26,12 @@ func askedWith(t *testing.T, dir, key string) *Schedule {
 	return ownedBy(t, dir, Origin{Name: testOrigin, Asker: Asker(testOrigin, key)})
 }
 
+// notHeld fails unless the list is due.
+func notHeld(t *testing.T, s *Schedule) {
+	t.Helper()
+	testkit.Equal(t, "it is held back", s.due([]string{se}).After(time.Now()), false)
+}
+
 var errForbidden = &StatusError{Code: http.StatusForbidden, Message: "API key not valid"}
 
 func TestABackoffIsOfTheKeyThatFailed(t *testing.T) {
@@ -30,10 +40,7 @@ func TestABackoffIsOfTheKeyThatFailed(t *testing.T) {
 		wrong := askedWith(t, dir, "wrong")
 		failedWith(t, wrong, errForbidden)
 		wantDueIn(t, askedWith(t, dir, "wrong"), 15*time.Minute)
-		right := askedWith(t, dir, "right")
-		if due := right.due([]string{se}); due.After(time.Now()) {
-			t.Errorf("the right key is held back until %s", due)
-		}
+		notHeld(t, askedWith(t, dir, "right"))
 		time.Sleep(time.Minute)
 		wantDueIn(t, askedWith(t, dir, "wrong"), 14*time.Minute) // it comes back, and is no better than before
 	})
@@ -42,9 +49,7 @@ func TestABackoffIsOfTheKeyThatFailed(t *testing.T) {
 		s := askedWith(t, dir, "wrong")
 		failedWith(t, s, errForbidden)
 		must(t, s.Rekey(Asker(testOrigin, "right"), func() {}))
-		if due := s.due([]string{se}); due.After(time.Now()) {
-			t.Errorf("the right key is held back until %s", due)
-		}
+		notHeld(t, s)
 		must(t, s.Rekey(Asker(testOrigin, "wrong"), func() {}))
 		wantDueIn(t, s, 15*time.Minute)
 	})
@@ -52,12 +57,8 @@ func TestABackoffIsOfTheKeyThatFailed(t *testing.T) {
 		dir := t.TempDir()
 		s := askedWith(t, dir, "wrong")
 		must(t, searched(s, time.Now(), errForbidden))
-		if !s.SearchHold().Active(time.Now()) {
-			t.Fatal("a refusal does not pause searches")
-		}
-		if s = askedWith(t, dir, "right"); s.SearchHold().Active(time.Now()) {
-			t.Error("the right key does not search")
-		}
+		testkit.Equal(t, "a refusal pauses searches", s.SearchHold().Active(time.Now()), true)
+		testkit.Equal(t, "searches of the right key pause", askedWith(t, dir, "right").SearchHold().Active(time.Now()), false)
 	})
 	inBubble(t, "the answer to a search with the old key", func(t *testing.T) {
 		s := askedWith(t, t.TempDir(), "wrong")
@@ -68,9 +69,7 @@ func TestABackoffIsOfTheKeyThatFailed(t *testing.T) {
 		if _, err := p.Search(t.Context(), nil); err == nil {
 			t.Fatal("want the refusal")
 		}
-		if s.SearchHold().Active(time.Now()) {
-			t.Error("a refusal of the old key pauses searches with the new one")
-		}
+		testkit.Equal(t, "a refusal of the old key pauses searches with the new one", s.SearchHold().Active(time.Now()), false)
 	})
 }
 
@@ -88,9 +87,7 @@ func TestListsKeepTheirAgeWhenTheKeyChanges(t *testing.T) {
 		if got := s.list(se); !got.Updated.Equal(fetched) || !got.Rejected {
 			t.Errorf("updated %s, want %s; to be fetched in full: %t", got.Updated, fetched, got.Rejected)
 		}
-		if due := s.due([]string{se}); due.After(time.Now()) {
-			t.Errorf("due %s: the wait was given to the old key", due)
-		}
+		notHeld(t, s) // the wait was given to the old key
 	})
 }
 
@@ -109,15 +106,11 @@ func TestOtherAskersAreBounded(t *testing.T) {
 		for i := range 3 * maxOthers {
 			s := askedWith(t, dir, fmt.Sprint("key", i))
 			failedWith(t, s, errForbidden)
-			if n := len(s.state.Others); n > maxOthers {
-				t.Fatalf("%d other askers are kept", n)
-			}
+			testkit.Between(t, "other askers that are kept", len(s.state.Others), 0, maxOthers)
 		}
 		time.Sleep(time.Hour)
 		s := askedWith(t, dir, "last")
-		if n := len(s.state.Others); n != 0 {
-			t.Errorf("%d askers whose clocks have ended are kept", n)
-		}
+		testkit.Equal(t, "askers whose clocks have ended", len(s.state.Others), 0)
 	})
 }
 
@@ -220,9 +213,7 @@ func TestANewTokenEndsTheBackoffOfTheExpiredOne(t *testing.T) {
 					if (left > 0) != (tc.wait > 0) || left > tc.wait {
 						t.Errorf("%s: Expected %s left for lists, got %s", when, tc.wait, left)
 					}
-					if s.SearchHold().Active(time.Now()) != tc.pause {
-						t.Errorf("%s: Expected searches to pause: %t, got %+v", when, tc.pause, s.SearchHold())
-					}
+					testkit.Equal(t, when+": searches pause", s.SearchHold().Active(time.Now()), tc.pause)
 					s.Flush()
 				}
 			})
@@ -300,9 +291,7 @@ func TestARenewalBetweenTwoOwnersOfTheFileHolds(t *testing.T) {
 			}
 			must(t, errors.Join(s.own()))
 			for when, s := range map[string]*Schedule{"at once": s, "after a restart": askedWithToken(t, dir, "new")} {
-				if left := max(0, time.Until(s.due([]string{se}))); (left > 0) != (tc.wait > 0) {
-					t.Errorf("%s: Expected %s left, got %s", when, tc.wait, left)
-				}
+				testkit.Equal(t, when+": some time is left", s.due([]string{se}).After(time.Now()), tc.wait > 0)
 			}
 		})
 	}
@@ -320,9 +309,7 @@ func TestANewTokenTakesTheNoteOfASearchBack(t *testing.T) {
 		if hold := s.SearchHold(); hold.Active(time.Now()) || hold.Failures != 0 {
 			t.Errorf("Expected searches to be allowed, got %+v", hold)
 		}
-		if s.askerNow() == asker {
-			t.Error("Expected an answer about the old token not to count")
-		}
+		testkit.Equal(t, "an answer about the old token counts", s.askerNow() == asker, false)
 	})
 }
 
@@ -381,9 +368,7 @@ func TestAHoldIsOneSentence(t *testing.T) {
 		{Hold{Until: until, Budget: 100, Portion: AnHour}, "the 25 searches that one hour may take of the day's 100 are spent"},
 	} {
 		testkit.Equal(t, "the hold", test.hold.String(), testkit.LocalTimes(test.want))
-		if !test.hold.Active(until.Add(-1)) || test.hold.Active(until) {
-			t.Errorf("%+v does not end at %s", test.hold, until)
-		}
+		testkit.Equal(t, "it lasts, and ends", []bool{test.hold.Active(until.Add(-1)), test.hold.Active(until)}, []bool{true, false})
 	}
 }
 
@@ -409,4 +394,146 @@ func TestAHoldIsToldByTheClockThatWasSetSince(t *testing.T) {
 	set := behind(time.Hour + time.Second/3)
 	testkit.Equal(t, "the ends in two reports", say.ByClock(set, now), say.ByClock(set, testkit.ClockSet(now, 10*time.Nanosecond)))
 	testkit.Equal(t, "without a hold", newScheduleOf(t, nil).SearchHold(), Hold{})
+}
+
+// No wait is shorter after a restart than what was left of it, whatever became of the wall
+// clock, and none is longer than it was when it was saved.
+func TestAWaitOutlivesAWallClockThatWasSet(t *testing.T) {
+	const day = 24 * time.Hour
+	saved := moment{Saved: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), Boot: "a", SinceBoot: 5 * day}
+	for name, test := range map[string]struct {
+		from   moment
+		set    time.Duration // the wall clock, while nothing ran
+		passed time.Duration
+		boot   string        // at the restart
+		offset time.Duration // of the clock since boot
+		rest   time.Duration // of a wait of 3 hours
+	}{
+		"nothing was set":                  {saved, 0, time.Hour, "a", 0, 2 * time.Hour},
+		"the wait is over":                 {saved, 0, 4 * time.Hour, "a", 0, -time.Hour},
+		"forward by 10 minutes":            {saved, 10 * time.Minute, time.Hour, "a", 0, 2 * time.Hour},
+		"forward by a day":                 {saved, day, time.Hour, "a", 0, 2 * time.Hour},
+		"forward by 56 years":              {saved, 56 * 365 * day, time.Minute, "a", 0, 3*time.Hour - time.Minute},
+		"forward, and at once":             {saved, day, 0, "a", 0, 3 * time.Hour},
+		"back by 10 minutes":               {saved, -10 * time.Minute, time.Hour, "a", 0, 2*time.Hour + 10*time.Minute},
+		"back by a day":                    {saved, -day, time.Hour, "a", 0, 3 * time.Hour},
+		"back by a day, long ago":          {saved, -day, 2 * day, "a", 0, 3*time.Hour - day},
+		"another boot":                     {saved, 0, time.Hour, "b", -5 * day, 2 * time.Hour},
+		"another boot, forward":            {saved, 2 * time.Hour, time.Hour, "b", -5 * day, 0},
+		"another boot, back":               {saved, -day, time.Hour, "b", -5 * day, 3 * time.Hour},
+		"no boot is known any more":        {saved, 0, time.Hour, "", 0, 2 * time.Hour},
+		"no boot was known":                {moment{Saved: saved.Saved}, 0, time.Hour, "a", 0, 2 * time.Hour},
+		"never was a boot known":           {moment{Saved: saved.Saved}, 2 * time.Hour, time.Hour, "", 0, 0},
+		"a container with a later offset":  {saved, 0, time.Hour, "a", 1000 * day, 2 * time.Hour},
+		"a container, slightly earlier":    {saved, 0, time.Hour, "a", -30 * time.Minute, 2*time.Hour + 30*time.Minute},
+		"a container, much earlier":        {saved, 0, time.Hour, "a", -4 * day, 2 * time.Hour},
+		"a snapshot of the machine":        {saved, 0, time.Hour, "a", -time.Hour, 3 * time.Hour},
+		"a snapshot, and the clock behind": {saved, -day, time.Hour, "a", -2 * time.Hour, 3 * time.Hour},
+		"a time since boot that is absurd": {moment{saved.Saved, "a", -1 << 63}, 0, time.Hour, "a", 0, 2 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			written := saved.Saved
+			clock := Clock{NotBefore: written.Add(3 * time.Hour)}
+			set := clockSet{Fetch: asked{Clock: clock}, Search: asked{Clock: clock}, Lists: map[string]ListClock{se: {Clock: clock}}}
+			raw, err := encodeSchedule(scheduleState{clockSet: set, Others: map[string]clockSet{"other": set}}, written, test.from)
+			must(t, err)
+			now := time.Now()
+			at := moment{Saved: written.Add(test.passed + test.set), Boot: test.boot, SinceBoot: saved.SinceBoot + test.passed + test.offset}
+			state, err := parseSchedule(raw, now, at)
+			must(t, err)
+			for _, set := range []clockSet{state.clockSet, state.Others["other"]} {
+				for _, c := range []Clock{set.Fetch.Clock, set.Search.Clock, set.Lists[se].Clock} {
+					if rest := c.NotBefore.Sub(now); rest != test.rest || !strings.Contains(c.NotBefore.String(), "m=") { // setting the clock cuts no wait short
+						t.Errorf("a wait of %s until %s, want %s on the monotonic clock", rest, c.NotBefore, test.rest)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestTheLaterOfTwoMoments(t *testing.T) {
+	noon := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	for name, test := range map[string]struct{ earlier, later moment }{
+		"of one boot":                  {moment{noon, "a", time.Hour}, moment{noon.Add(time.Hour), "a", 2 * time.Hour}},
+		"of one boot, the clock back":  {moment{noon, "a", time.Hour}, moment{noon.Add(-time.Hour), "a", 2 * time.Hour}},
+		"of two boots":                 {moment{noon, "a", 2 * time.Hour}, moment{noon.Add(time.Hour), "b", time.Hour}},
+		"of a boot that is not known":  {moment{noon, "a", time.Hour}, moment{Saved: noon.Add(time.Hour)}},
+		"of boots that are not known":  {moment{Saved: noon}, moment{Saved: noon.Add(time.Hour)}},
+		"the first one has no file":    {moment{}, moment{noon, "a", time.Hour}},
+		"the clock of one boot stands": {moment{noon, "a", time.Hour}, moment{noon, "a", time.Hour + 1}},
+	} {
+		if !test.later.after(test.earlier) || test.earlier.after(test.later) || test.later.after(test.later) {
+			t.Errorf("%s: %+v is not told from %+v", name, test.earlier, test.later)
+		}
+	}
+}
+
+func TestVersionsThatKnowNoBootReadTheFileAndWriteIt(t *testing.T) {
+	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	at := moment{Saved: now, Boot: "a", SinceBoot: time.Hour}
+	state := scheduleState{Asker: "x", clockSet: clockSet{Fetch: asked{Clock: Clock{NotBefore: now.Add(time.Hour)}}, Lists: map[string]ListClock{}}}
+	raw, err := encodeSchedule(state, now, at)
+	must(t, err)
+	var saved savedSchedule
+	must(t, json.Unmarshal(raw, &saved))
+	var old struct { // what such a version has
+		Saved time.Time `json:"saved"`
+		Asker string    `json:"asker,omitempty"`
+		clockSet
+	}
+	must(t, json.Unmarshal(saved.Schedule, &old))
+	if !old.Saved.Equal(now) || old.Asker != "x" || !old.Fetch.NotBefore.Equal(now.Add(time.Hour)) {
+		t.Errorf("it reads %+v", old)
+	}
+	written, err := json.Marshal(old)
+	must(t, err)
+	back, err := parseSchedule(withSum(t, written), now, at)
+	if err != nil || back.Boot != "" || back.SinceBoot != 0 || !back.Fetch.NotBefore.Equal(now.Add(time.Hour)) {
+		t.Errorf("it wrote %+v, %v", back, err)
+	}
+	testkit.WantNone(t, string(written), "boot")
+}
+
+func TestTheIdentityOfTheBoot(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("no identity of a boot is known for this system")
+	}
+	const variable = "SAFEBROWSING_BOOT_ID"
+	t.Setenv(variable, "0123ab")
+	id, since := thisBoot()
+	_, later := thisBoot()
+	if id != "0123ab" || since <= 0 || later < since {
+		t.Errorf("boot %q since %s, then %s", id, since, later)
+	}
+	t.Setenv(variable, "")
+	if id, since := thisBoot(); id != "" || since != 0 {
+		t.Errorf("boot %q since %s without an identity", id, since)
+	}
+	os.Unsetenv(variable) // Setenv restores it
+	raw, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		t.Skip("the identity of the boot cannot be read here")
+	}
+	id, _ = thisBoot()
+	t.Setenv(variable, strings.TrimSpace(string(raw)))
+	if again, _ := thisBoot(); len(id) != 32 || strings.Contains(id, "-") || id != again {
+		t.Errorf("boot %q, and %q by the variable; the system says %q", id, again, raw)
+	}
+}
+
+// Our units hide the identity of the boot, and so must hand it over.
+func TestUnitsThatHideTheIdentityOfTheBootHandItOver(t *testing.T) {
+	units, err := filepath.Glob("../deploy/systemd/*.service")
+	if err != nil || len(units) < 2 {
+		t.Fatal(units, err)
+	}
+	for _, unit := range units {
+		raw, err := os.ReadFile(unit)
+		must(t, err)
+		text := string(raw)
+		if strings.Contains(text, "ProcSubset=pid") && !strings.Contains(text, "\nEnvironment=SAFEBROWSING_BOOT_ID=%b\n") {
+			t.Errorf("%s does not set SAFEBROWSING_BOOT_ID", unit)
+		}
+	}
 }

@@ -33,9 +33,7 @@ func TestAFollowerJoinsTheListsThatItTakesOver(t *testing.T) {
 			t.Helper()
 			second.checkHeld(when, "mw-4b", mw...)
 			second.checkHeld(when, "se-4b", se...)
-			if second.database.Join() {
-				t.Errorf("%s: the lists were left apart", when)
-			}
+			testkit.Equal(t, when+": lists were left apart", second.database.Join(), false)
 		}
 		first.start()
 		time.Sleep(time.Second / 2)
@@ -109,9 +107,7 @@ func wantSpread(t *testing.T, delays []time.Duration) {
 		}
 		sixths[d/(10*time.Second)]++
 	}
-	if slices.Min(sixths[:]) < 5 {
-		t.Errorf("first contacts by sixths of the minute: %v, want them spread", sixths)
-	}
+	testkit.Between(t, "the fewest first contacts in a sixth of the minute", slices.Min(sixths[:]), 5, len(delays))
 }
 
 func TestStoresOnOneFolder(t *testing.T) {
@@ -186,7 +182,7 @@ func TestOnceFetchesWhatIsDueAndRefusesUntilThen(t *testing.T) {
 		r.checkHeld("though nothing is due", "se-4b", 1, 2)
 		time.Sleep(time.Hour)
 		server.ClientStarted()
-		if err := r.updater.Once(t.Context()); err != nil || len(r.reported(updater.ListUnchanged)) != 1 {
+		if err := r.updater.Once(t.Context()); err != nil || r.times(updater.ListUnchanged) != 1 {
 			t.Errorf("an hour later got %v, %+v, want that nothing has changed", err, r.reported(updater.ListUnchanged))
 		}
 		testkit.Equal(t, "requests", len(server.Requests("update")), 2)
@@ -199,9 +195,7 @@ func TestOnceSendsNothing(t *testing.T) {
 			running := newRun(t, server, dir, "se-4b").started()
 			synctest.Wait()
 			for who, r := range map[string]*run{"another one": newRun(t, server, dir, "se-4b"), "the running updater itself": running} {
-				if err := r.updater.Once(t.Context()); !errors.Is(err, updater.ErrBusy) {
-					t.Errorf("%s: got %v, want ErrBusy", who, err)
-				}
+				testkit.Is(t, who, r.updater.Once(t.Context()), updater.ErrBusy)
 			}
 			running.stop()
 		},
@@ -210,18 +204,14 @@ func TestOnceSendsNothing(t *testing.T) {
 			cancel()
 			r := newRun(t, server, dir, "se-4b")
 			for _, run := range []func(context.Context) error{r.updater.Once, r.updater.Run} {
-				if err := run(ctx); !errors.Is(err, context.Canceled) {
-					t.Errorf("got %v, want that it was cancelled", err)
-				}
+				testkit.Is(t, "its end", run(ctx), context.Canceled)
 			}
 		},
 		"where it cannot be noted": func(t *testing.T, server *protocoltest.Server, dir string) {
 			for _, name := range []string{"schedule.json", "schedule.json.damaged"} { // folders in the way stop even root
 				must(t, os.MkdirAll(filepath.Join(dir, name, "in the way"), 0o700))
 			}
-			if err := newRun(t, server, dir, "se-4b").updater.Once(t.Context()); err == nil {
-				t.Error("want an error")
-			}
+			testkit.WantError(t, newRun(t, server, dir, "se-4b").updater.Once(t.Context()))
 			must(t, os.RemoveAll(filepath.Join(dir, "schedule.json")))
 			time.Sleep(time.Hour)
 		},
@@ -230,9 +220,7 @@ func TestOnceSendsNothing(t *testing.T) {
 			inFolder(t, func(t *testing.T, server *protocoltest.Server, dir string) {
 				test(t, server, dir)
 				testkit.Equal(t, "requests", len(server.Requests("")), 0)
-				if err := newRun(t, server, dir, "se-4b").updater.Once(t.Context()); err != nil {
-					t.Errorf("the folder was not released: %v", err)
-				}
+				testkit.Is(t, "the folder was not released", newRun(t, server, dir, "se-4b").updater.Once(t.Context()), nil)
 			})
 		})
 	}

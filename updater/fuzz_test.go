@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // Targets for what the updater reads: updates, and the files of its folder.
@@ -104,9 +106,7 @@ func FuzzListFile(f *testing.F) {
 		must(t, os.WriteFile(path, append(slices.Clone(raw), sum[:]...), 0o600))
 		l, origin, err := readFile(s.dir, "se-4b")
 		if err != nil {
-			if !errors.Is(err, ErrDamaged) {
-				t.Error(err)
-			}
+			testkit.Is(t, "a file that is not read", err, ErrDamaged)
 			return
 		}
 		if origin != testOrigin {
@@ -137,9 +137,7 @@ func FuzzSchedule(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte, asker, token string) {
 		state, err := parseSchedule(withSum(t, raw), now, moment{Saved: now})
 		if err != nil {
-			if !errors.Is(err, ErrDamaged) {
-				t.Error(err)
-			}
+			testkit.Is(t, "a file that is not read", err, ErrDamaged)
 			return
 		}
 		if encoded, err := encodeSchedule(state, now, moment{Saved: now}); err == nil { // JSON has no years after 9999
@@ -159,9 +157,7 @@ func FuzzSchedule(f *testing.F) {
 		if due := state.listDue("se-4b"); due.Before(state.Fetch.NotBefore) || !hold.Until.IsZero() && hold.Until.Before(state.Fetch.NotBefore) {
 			t.Errorf("due at %v, held until %v, all wait until %v, before %v", due, hold.Until, state.Fetch.NotBefore, before)
 		}
-		if len(state.Others) > maxOthers+1 {
-			t.Errorf("%d other askers", len(state.Others))
-		}
+		testkit.Between(t, "other askers", len(state.Others), 0, maxOthers+1)
 	})
 }
 
@@ -197,9 +193,7 @@ func FuzzBudget(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte, today string) {
 		d, err := parseBudget(raw)
 		if err != nil {
-			if !errors.Is(err, ErrDamaged) {
-				t.Error(err)
-			}
+			testkit.Is(t, "a file that is not read", err, ErrDamaged)
 			return
 		}
 		if _, err := time.Parse(time.DateOnly, today); err != nil {

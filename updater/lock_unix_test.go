@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -33,12 +34,8 @@ func TestAProcessWithoutFileDescriptorsWaitsForTheFolder(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		must(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit))
 		time.Sleep(80 * time.Minute)
-		if n := len(server.Requests("update")); n != 5 {
-			t.Errorf("%d requests of all, want 5", n)
-		}
-		if n := len(third.reported(updater.LockBusy)); n != 1 {
-			t.Errorf("told %d times that the folder is in use", n)
-		}
+		testkit.Equal(t, "requests of all", len(server.Requests("update")), 5)
+		testkit.Equal(t, "told that the folder is in use", third.times(updater.LockBusy), 1)
 		third.checkHeld("after it could read", "se-4b", 1)
 		second.stop() // while it waits for the folder
 		third.stop()
@@ -64,14 +61,10 @@ func TestWhatRootWritesInTheFolderOfAServiceIsTheServices(t *testing.T) {
 	})
 	all, err := os.ReadDir(dir)
 	must(t, err)
-	if len(all) < 3 {
-		t.Errorf("got only %v", all)
-	}
+	testkit.Between(t, "files", len(all), 3, 10)
 	for _, f := range all {
 		info, err := f.Info()
 		must(t, err)
-		if got := info.Sys().(*syscall.Stat_t).Uid; got != service {
-			t.Errorf("%s belongs to user %d", f.Name(), got)
-		}
+		testkit.Equal(t, f.Name()+" belongs to user", info.Sys().(*syscall.Stat_t).Uid, service)
 	}
 }

@@ -123,13 +123,9 @@ func TestSearchesGoOnWithoutDisk(t *testing.T) {
 		})
 		p.Search(t.Context(), nil)
 		schedule.Flush()
-		if _, err := p.Search(t.Context(), nil); !errors.Is(err, lookup.ErrBackoff) {
-			t.Errorf("in the pause: %v", err)
-		}
+		testkit.Is(t, "in the pause", searchOnce(t, p), lookup.ErrBackoff)
 		time.Sleep(time.Hour)
-		if _, err := p.Search(t.Context(), nil); err != nil {
-			t.Errorf("after it: %v", err)
-		}
+		testkit.Is(t, "after it", searchOnce(t, p), nil)
 		schedule.Flush()
 		testkit.Equal(t, "events", kinds, map[Kind]int{Searched: 2, StoreFailed: 2})
 	})
@@ -150,9 +146,7 @@ func checkAllDue(t *testing.T, s *Schedule, in time.Duration) {
 	checkDue(t, s, in)
 	again := newScheduleOf(t, openStore(t, s.store.dir))
 	for name, schedule := range map[string]*Schedule{"": s, "after a restart ": again} {
-		if due := schedule.due([]string{"mw-4b"}); !due.Equal(time.Now().Add(in)) {
-			t.Errorf("%sanother list is due in %s, want %s", name, time.Until(due), in)
-		}
+		testkit.Equal(t, name+"another list is due in", time.Until(schedule.due([]string{"mw-4b"})), in)
 	}
 }
 
@@ -198,7 +192,8 @@ func TestASearchObeysTheRetryAfterOfAServerThatIsDownForHalfAnHour(t *testing.T)
 	for code, want := range map[int]time.Duration{429: 24 * time.Hour, 403: 24 * time.Hour, 500: 30 * time.Minute, 503: 30 * time.Minute, 599: 30 * time.Minute} {
 		for name, rule := range map[string]SearchBackoff{"strict": Strict, "strikes": Strikes} {
 			inBubble(t, fmt.Sprint(name, ", status ", code), func(t *testing.T) {
-				p := newProcess(t, t.TempDir(), SearchRules{Backoff: rule}, &script{errs: []error{&StatusError{Code: code, RetryAfter: math.MaxInt32 * time.Second}}})
+				down := &StatusError{Code: code, RetryAfter: math.MaxInt32 * time.Second}
+				p := newProcess(t, t.TempDir(), SearchRules{Backoff: rule}, &script{errs: []error{down}})
 				p.search(t)
 				p.pauses(t, want)
 			})
@@ -256,13 +251,9 @@ func TestARefusalAfterASuccessBeginsABackoff(t *testing.T) {
 			time.Sleep(time.Hour)
 			p.searched(sentSearch{at: time.Now(), attempt: s.searchClock().Attempt}, time.Now().Add(time.Second), 0, nil)
 			time.Sleep(2 * time.Second)
-			if wait := s.searchWait(time.Now()); wait > 0 {
-				t.Fatalf("%s to wait after a success", wait)
-			}
+			testkit.Between(t, "the wait after a success", s.searchWait(time.Now()), math.MinInt64, 0)
 			p.searched(sentSearch{at: sent}, time.Now(), 0, errLimited)
-			if wait := s.searchWait(time.Now()); wait < 15*time.Minute {
-				t.Errorf("%s to wait after a refusal, want 15 minutes at least", wait)
-			}
+			testkit.Between(t, "the wait after a refusal", s.searchWait(time.Now()), 15*time.Minute, time.Hour)
 		})
 	}
 }

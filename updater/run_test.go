@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,6 +27,9 @@ var (
 	must     = testkit.Must
 	inBubble = updater.InBubble
 )
+
+// errOf returns the error of two results.
+func errOf[T any](_ T, err error) error { return err }
 
 // entriesOf returns one entry of 4 bytes for each b.
 func entriesOf(all ...byte) (out [][]byte) {
@@ -80,13 +85,11 @@ func (r *run) report(e updater.Event) {
 func (r *run) reported(kind updater.Kind) (found []updater.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, e := range r.events {
-		if e.Kind == kind {
-			found = append(found, e)
-		}
-	}
-	return found
+	return slices.DeleteFunc(slices.Clone(r.events), func(e updater.Event) bool { return e.Kind != kind })
 }
+
+// times returns how often an event of a kind was reported.
+func (r *run) times(kind updater.Kind) int { return len(r.reported(kind)) }
 
 func (r *run) forget() {
 	r.mu.Lock()
@@ -170,7 +173,7 @@ func (r *run) checkTold(lists ...string) {
 			r.t.Errorf("event %+v of list %s, fetch %v", e, lists[i], fetched[0].Err)
 		}
 	}
-	if n := len(r.reported(updater.ListUpdated)) + len(r.reported(updater.ListUnchanged)); n != 0 {
+	if n := r.times(updater.ListUpdated) + r.times(updater.ListUnchanged); n != 0 {
 		r.t.Errorf("%d lists are told to be well", n)
 	}
 }
@@ -184,9 +187,7 @@ func TestListsSurviveEveryFaultOfTheFirstAnswerAndOfAPartialUpdate(t *testing.T)
 			server.Publish("mw-4b", entriesOf(3, 4, 5))
 			server.Break("update", 1, f)
 			r := newRun(t, server, dir, "se-4b", "mw-4b")
-			if r.start() {
-				t.Error("an empty folder had all lists")
-			}
+			testkit.Equal(t, "an empty folder has all lists", r.start(), false)
 			r.forget()
 			waitForFault(t, server, 1)
 			r.checkTold("se-4b", "mw-4b")
@@ -195,7 +196,7 @@ func TestListsSurviveEveryFaultOfTheFirstAnswerAndOfAPartialUpdate(t *testing.T)
 			time.Sleep(3 * time.Hour)
 			r.checkHeld("after the repair", "se-4b", 1, 2)
 			r.checkHeld("after the repair", "mw-4b", 3, 4, 5)
-			testkit.Equal(t, "first contacts", len(r.reported(updater.FirstContact)), 1)
+			testkit.Equal(t, "first contacts", r.times(updater.FirstContact), 1)
 
 			r.stop()
 			time.Sleep(time.Hour) // both are due together now
@@ -213,9 +214,7 @@ func TestListsSurviveEveryFaultOfTheFirstAnswerAndOfAPartialUpdate(t *testing.T)
 
 			server.ClientStarted() // what was saved is still good
 			r = newRun(t, server, dir, "se-4b", "mw-4b")
-			if !r.start() {
-				t.Error("a list was not loaded")
-			}
+			testkit.Equal(t, "all lists are loaded", r.start(), true)
 			r.checkHeld("after a restart", "se-4b", 1, 2)
 			time.Sleep(4 * time.Hour)
 			r.checkHeld("after the repair", "se-4b", 1, 7)
@@ -253,9 +252,7 @@ func TestABrokenListDoesNotHoldTheOthersBack(t *testing.T) {
 		full := slices.ContainsFunc(last, func(q protocoltest.Request) bool {
 			return slices.Equal(q.Lists, []string{"mw-4b"}) && q.Versions == nil
 		})
-		if !full {
-			t.Error("the broken list was never fetched in full by itself")
-		}
+		testkit.Equal(t, "the broken list was fetched in full by itself", full, true)
 		r.stop()
 	})
 }
@@ -271,12 +268,8 @@ func TestOfTwoUpdatersOnOneFolderOneAsks(t *testing.T) {
 		synctest.Wait() // it has the folder, and its first contact comes later
 		second.start()
 		time.Sleep(90 * time.Minute)
-		if n := len(server.Requests("update")); n != 5 {
-			t.Errorf("%d requests, want 5", n)
-		}
-		if len(first.reported(updater.LockBusy)) != 0 || len(second.reported(updater.LockBusy)) != 1 {
-			t.Error("the second is not told that the folder is in use, or the first is")
-		}
+		testkit.Equal(t, "requests", len(server.Requests("update")), 5)
+		testkit.Equal(t, "told that the folder is in use", []int{first.times(updater.LockBusy), second.times(updater.LockBusy)}, []int{0, 1})
 		second.checkHeld("while it waits", "se-4b", 1, 2) // what the first one has saved
 		for kind, times := range map[updater.Kind]int{updater.Loaded: 1, updater.Followed: 6} {
 			told := second.reported(kind)
@@ -368,7 +361,7 @@ func TestAShutdownDuringAFetchCallsForNoBackoff(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		r.stop()
 		requests := server.Requests("")
-		if len(requests) != 1 || !requests[0].Cancelled || len(r.reported(updater.Fetched)) != 0 || len(r.reported(updater.FirstContact)) != 0 {
+		if len(requests) != 1 || !requests[0].Cancelled || r.times(updater.Fetched) != 0 || r.times(updater.FirstContact) != 0 {
 			t.Fatalf("requests %+v, events %v", requests, r.events)
 		}
 		server.ClientStarted()
@@ -383,7 +376,8 @@ func TestAShutdownDuringAFetchCallsForNoBackoff(t *testing.T) {
 // A status that was read before the shutdown is one, also if the shutdown has begun meanwhile.
 func TestAStatusThatComesWithAShutdownCallsForABackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dir, source := t.TempDir(), &scripted{answers: []func(string) *updater.Update{full("1", prefix(1))}, errs: []error{&updater.StatusError{Code: 503}}}
+		dir, status := t.TempDir(), &updater.StatusError{Code: 503}
+		source := &scripted{answers: []func(string) *updater.Update{full("1", prefix(1))}, errs: []error{status}}
 		r := newRunOf(t, source, openStore(t, dir, updater.Origin{Name: "test"}), "se-4b")
 		source.then = func() { r.cancel() }
 		r.start()
@@ -433,9 +427,7 @@ func TestNewRefusesWhatMakesNoSense(t *testing.T) {
 	schedule, err := updater.NewSchedule(nil)
 	must(t, err)
 	good := updater.Config{Source: sourceFunc(nil), Database: new(lookup.Database), Schedule: schedule, Lists: []string{"se-4b"}}
-	if _, err := updater.New(good); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Is(t, "a good configuration", errOf(updater.New(good)), nil)
 	for name, alter := range map[string]func(*updater.Config){
 		"no source":         func(c *updater.Config) { c.Source = nil },
 		"no database":       func(c *updater.Config) { c.Database = nil },
@@ -446,25 +438,53 @@ func TestNewRefusesWhatMakesNoSense(t *testing.T) {
 	} {
 		cfg := good
 		alter(&cfg)
-		if _, err := updater.New(cfg); err == nil {
-			t.Errorf("%s was taken", name)
-		}
+		testkit.Equal(t, name+" is refused", errOf(updater.New(cfg)) != nil, true)
 	}
 }
 
 func TestWithoutListsOnlyTheScheduleIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRunOf(t, sourceFunc(nil), nil) // it panics when it is asked
-		if !r.updater.Load() {
-			t.Error("not all of no lists are loaded")
-		}
+		testkit.Equal(t, "all of no lists are loaded", r.updater.Load(), true)
 		ctx, cancel := context.WithTimeout(t.Context(), 48*time.Hour)
 		defer cancel()
-		if err := r.updater.Run(ctx); err != context.DeadlineExceeded {
-			t.Errorf("Run ended with %v", err)
-		}
+		testkit.Is(t, "the end of Run", r.updater.Run(ctx), context.DeadlineExceeded)
 		if len(r.events) != 2 || r.events[0].Kind != updater.Started || r.events[1].Kind != updater.FirstContact {
 			t.Errorf("got events %v, want that nothing is to be waited for", r.events)
 		}
+	})
+}
+
+// A router without a clock starts with the time of its newest file, and some are restarted each day.
+func TestAWaitOfADayEndsOnARouterThatIsRestartedDaily(t *testing.T) {
+	const up, behind, day = 20 * time.Hour, 5 * 24 * time.Hour, 24 * time.Hour
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		server := protocoltest.New(t)
+		server.Publish("mw-4b", entriesOf(1))
+		server.Break("", 2, protocoltest.Fault{Status: http.StatusTooManyRequests, RetryAfter: day})
+		for boot := range 3 {
+			client, err := protocol.NewV5(protocol.Config{Key: "key", UserAgent: "run/1", Transport: server})
+			must(t, err)
+			store := openStore(t, dir, updater.Origin{Name: "test"})
+			began := time.Now()
+			store.SetBoot(func() (string, time.Duration) { return fmt.Sprint("boot", boot), time.Since(began) })
+			r := newRunOf(t, client, store, "mw-4b").started()
+			if boot == 0 {
+				searcher := updater.Pace(client, r.schedule, protocol.DialectV5.SearchRules, r.report)
+				testkit.WantError(t, errOf(searcher.Search(t.Context(), []lookup.Prefix{"\x01\x01\x01\x01"})), "429")
+			}
+			time.Sleep(up)
+			synctest.Wait() // a request of this very moment ends before the shutdown
+			if left := time.Until(r.schedule.SearchHold().Until); boot == 0 && left != day-up {
+				t.Errorf("searches wait for %s after %s", left, up)
+			} else if boot > 0 && left > 0 {
+				t.Errorf("boot %d: searches still wait for %s", boot, left)
+			}
+			r.stop()
+			r.schedule.Flush()
+			must(t, updater.SetClock(dir, -behind))
+		}
+		testkit.Between(t, "requests for lists", len(server.Requests("update")), 2, 100)
 	})
 }

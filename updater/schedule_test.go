@@ -3,6 +3,7 @@ package updater
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -105,12 +106,8 @@ func TestARejectedListBacksOffByItself(t *testing.T) {
 			results := []result{{list: List{Name: se}, kind: ListRejected, err: ErrChecksum}, {list: List{Name: "mw-4b"}, kind: ListUnchanged, wait: time.Minute}}
 			must(t, begin(t, s, se, "mw-4b").answered(time.Now(), 0, clocks(results, time.Now(), s)))
 			checkDue(t, s, Backoff(failures, 0))
-			if due, want := s.due([]string{se, "mw-4b"}), time.Now().Add(time.Minute); !due.Equal(want) {
-				t.Errorf("the other list is due %s, want %s", due, want)
-			}
-			if !s.list(se).Rejected || s.list("mw-4b").Rejected {
-				t.Error("the wrong list counts as rejected")
-			}
+			testkit.Equal(t, "the other list is due in", time.Until(s.due([]string{se, "mw-4b"})), time.Minute)
+			testkit.Equal(t, "lists that count as rejected", []bool{s.list(se).Rejected, s.list("mw-4b").Rejected}, []bool{true, false})
 			time.Sleep(25 * time.Hour)
 		}
 		results := []result{{list: List{Name: se}, kind: ListRejected, wait: 100 * time.Hour, err: ErrChecksum}}
@@ -134,9 +131,7 @@ func TestFloorsWhereTheServerGivesNoWait(t *testing.T) {
 			if i >= 32 {
 				want = now.Add(time.Minute)
 			}
-			if !c.NotBefore.Equal(want) {
-				t.Errorf("fetch %d at once is followed at %s, want %s", i+1, c.NotBefore, want)
-			}
+			testkit.Equal(t, fmt.Sprintf("fetch %d at once is followed at", i+1), c.NotBefore, want)
 		}
 		for name, test := range map[string]struct {
 			wait    time.Duration
@@ -184,9 +179,7 @@ func TestOnlyTheOwnerWritesTheSchedule(t *testing.T) {
 		before := string(read(t, first))
 		second := newScheduleOf(t, openStore(t, dir))
 		success(t, second, begin(t, second, se), time.Minute)
-		if string(read(t, first)) != before {
-			t.Error("a schedule without the lock has written")
-		}
+		testkit.Equal(t, "the file, while another one has the lock", string(read(t, first)), before)
 		first.disown()
 		time.Sleep(time.Minute)
 		must(t, errors.Join(second.own()))
@@ -241,9 +234,7 @@ func TestAClockThatIsSetIsNoSuspend(t *testing.T) {
 		{"without that clock, a suspend", minute, minute + time.Hour, -minute, false, true},
 		{"without that clock, set back", minute, -day, -minute, false, false},
 	} {
-		if got := wokeUp(test.slept, test.wall, test.suspended, minute, test.knows); got != test.want {
-			t.Errorf("%s: woke up %t", test.name, got)
-		}
+		testkit.Equal(t, test.name, wokeUp(test.slept, test.wall, test.suspended, minute, test.knows), test.want)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -189,9 +190,7 @@ func TestWhatAFollowerOfAFolderTakesOver(t *testing.T) {
 				t.Errorf("%s: then %+v", test.name, s.state)
 			}
 		}
-		if newSchedule(nil).look() {
-			t.Error("there is news without a folder")
-		}
+		testkit.Equal(t, "news without a folder", newSchedule(nil).look(), false)
 	})
 }
 
@@ -213,9 +212,7 @@ func TestTheTimeOfAnUpdateInTheFuture(t *testing.T) {
 		}
 		failed := ListClock{Clock: Clock{Failures: 1}, Updated: at}
 		later := ListClock{Updated: at.Add(time.Hour)}
-		if got := failed.join(later); !got.Updated.Equal(later.Updated) {
-			t.Errorf("by a version that counts no attempts: updated at %s", got.Updated)
-		}
+		testkit.Equal(t, "updated, by a version that counts no attempts", failed.join(later).Updated, later.Updated)
 	})
 }
 
@@ -271,9 +268,7 @@ func TestACrashLoopWithoutADiskKeepsTheBackoff(t *testing.T) {
 					t.Fatalf("asked at %v, want a first time within a minute and further ones", asked)
 				}
 				for i := 1; i < len(asked); i++ {
-					if gap, least := asked[i].Sub(asked[i-1]), Backoff(i, 0); gap < least {
-						t.Errorf("request %d came %s after the one before, want %s at least", i+1, gap, least)
-					}
+					testkit.Between(t, fmt.Sprintf("request %d comes after", i+1), asked[i].Sub(asked[i-1]), Backoff(i, 0), 24*time.Hour)
 				}
 			})
 		})
@@ -316,15 +311,9 @@ func (s sourceOf) Fetch(ctx context.Context, _ []Want, _ func(int, *Update)) (ti
 func TestASpareFolderOfSomebodyElseIsNotUsed(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "spare")
 	must(t, os.Mkdir(dir, 0o700))
-	if !isOurs(dir) {
-		t.Error("a folder of ours is not")
-	}
+	testkit.Equal(t, "a folder of ours", isOurs(dir), true)
 	must(t, os.Symlink(dir, dir+"-link"))
-	if isOurs(dir + "-link") {
-		t.Error("a link is followed")
-	}
+	testkit.Equal(t, "a link is followed", isOurs(dir+"-link"), false)
 	must(t, os.Chmod(dir, 0o770))
-	if isOurs(dir) {
-		t.Error("others may write to it")
-	}
+	testkit.Equal(t, "a folder to which others may write", isOurs(dir), false)
 }

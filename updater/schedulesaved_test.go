@@ -44,7 +44,9 @@ func TestEncodingLeavesAScheduleAsItIs(t *testing.T) {
 	must(t, err)
 	saved, err := savedState(raw)
 	must(t, err)
-	for who, sets := range map[string][2]clockSet{"own": {state.clockSet, saved.clockSet}, "other": {state.Others["other"], saved.Others["other"]}} {
+	for who, sets := range map[string][2]clockSet{
+		"own": {state.clockSet, saved.clockSet}, "other": {state.Others["other"], saved.Others["other"]},
+	} {
 		testkit.Equal(t, "the time in memory, "+who, sets[0].Lists[se].NotBefore, now)
 		testkit.Equal(t, "the time in the file, "+who, sets[1].Lists[se].NotBefore.Sub(now.Round(0)), time.Hour)
 	}
@@ -129,9 +131,7 @@ func TestABackoffThatIsSavedDuringAReadStays(t *testing.T) {
 			s.Flush()
 		})
 		must(t, s.load(true))
-		if hold := s.SearchHold(); hold.Until.Before(until) {
-			t.Errorf("searches pause until %s, want %s", hold.Until, until)
-		}
+		testkit.Between(t, "searches pause for", time.Until(s.SearchHold().Until), time.Hour, 2*time.Hour)
 	})
 }
 
@@ -167,9 +167,7 @@ func TestAReloadDuringAFetchIsNoFailure(t *testing.T) {
 			second := newScheduleOf(t, nil)
 			second.Follow(first)
 			end(t, first, a)
-			if !second.resume() {
-				t.Error("there was nothing to catch up with")
-			}
+			testkit.Equal(t, "there was something to catch up with", second.resume(), true)
 			testkit.Equal(t, "due", second.due([]string{se}), first.due([]string{se}))
 		})
 	}

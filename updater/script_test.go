@@ -113,9 +113,7 @@ func TestNoListIsAskedForBeforeTheMinimumWaitForAll(t *testing.T) {
 		time.Sleep(time.Minute)
 		asked := source.last(t, 1).at
 		r.checkHeld("after the first answer", "se-4b", 1)
-		if due := r.reported(updater.Fetched)[0].Due; !due.Equal(asked.Add(2 * time.Hour)) {
-			t.Errorf("due in %s, want two hours after %s", due.Sub(asked), asked)
-		}
+		testkit.Equal(t, "due in", r.reported(updater.Fetched)[0].Due.Sub(asked), 2*time.Hour)
 		time.Sleep(30 * time.Minute)
 		r.stop()
 
@@ -125,9 +123,7 @@ func TestNoListIsAskedForBeforeTheMinimumWaitForAll(t *testing.T) {
 		source.last(t, 1)
 		time.Sleep(1 * time.Nanosecond)
 		second := source.last(t, 2)
-		if second.versions["se-4b"] != "1" || len(second.versions) != 2 {
-			t.Errorf("asked for %v, want both lists", second.versions)
-		}
+		testkit.Equal(t, "asked for", second.versions, map[string]string{"se-4b": "1", "mw-4b": ""})
 		time.Sleep(2*time.Hour - 1) // mw-4b, with nothing of it held, was rejected
 		source.last(t, 2)
 		time.Sleep(1 * time.Nanosecond)

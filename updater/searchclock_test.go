@@ -81,15 +81,11 @@ func TestProcessesWithOneFolderShareTheClockOfSearches(t *testing.T) {
 					must(t, errors.Join(p.schedule.own()))
 				}
 				must(t, second.search(t))
-				if err := first.search(t); err != errLimited {
-					t.Fatal(err)
-				}
+				testkit.Equal(t, "refused", first.search(t), errLimited)
 				second.backsOff(t, "the other process", 15*time.Minute)
 				newProcess(t, dir, rules, good()).backsOff(t, "one that starts now", 15*time.Minute)
 				time.Sleep(15 * time.Minute)
-				if err := first.search(t); err != errLimited {
-					t.Fatal(err)
-				}
+				testkit.Equal(t, "refused", first.search(t), errLimited)
 				second.backsOff(t, "after the second refusal", 30*time.Minute)
 				time.Sleep(30 * time.Minute)
 				must(t, second.search(t))
@@ -115,6 +111,12 @@ func TestProcessesWithOneFolderShareTheClockOfSearches(t *testing.T) {
 		}
 	})
 }
+
+// searchOnce searches, and returns the error.
+func searchOnce(t *testing.T, s lookup.Searcher) error { return errOf(s.Search(t.Context(), nil)) }
+
+// errOf returns the error of two results.
+func errOf[T any](_ T, err error) error { return err }
 
 // midway is a searcher that does something while its search is under way.
 type midway struct {
@@ -167,10 +169,9 @@ func TestASearchThatMayBeToldToWaitIsNotedBeforeItIsSent(t *testing.T) {
 			{0, nil, false},
 		} {
 			m.answer.MinimumWait, m.err = step.wait, step.err
-			if err := p.search(t); err != step.err {
-				t.Fatal(i, err)
-			}
-			testkit.Equal(t, fmt.Sprintf("search %d is noted, and so after it", i+1), []bool{noted[i], savedSearch(t, dir).Asking}, []bool{step.want, false})
+			testkit.Equal(t, "the error", p.search(t), step.err)
+			testkit.Equal(t, fmt.Sprintf("search %d is noted", i+1), noted[i], step.want)
+			testkit.Equal(t, fmt.Sprintf("search %d is noted after it", i+1), savedSearch(t, dir).Asking, false)
 			time.Sleep(2 * time.Hour)
 		}
 		testkit.Equal(t, "failures at the end", p.schedule.SearchHold().Failures, 0)
@@ -232,9 +233,7 @@ func TestTheFirstSearchWaitsForTheFirstContact(t *testing.T) {
 		waits(t, p, s, drawn[0])
 		time.Sleep(time.Hour)
 		suspended += 14 * time.Second // a machine under load
-		if _, err := p.Search(t.Context(), nil); err != nil {
-			t.Errorf("without a suspend: %v", err)
-		}
+		testkit.Is(t, "without a suspend", searchOnce(t, p), nil)
 		suspended += time.Hour
 		waits(t, p, s, drawn[1])
 		suspended += 16 * time.Second
@@ -244,18 +243,14 @@ func TestTheFirstSearchWaitsForTheFirstContact(t *testing.T) {
 		schedule := newScheduleOf(t, nil)
 		rules := v5Rules
 		rules.FirstContact = func() time.Duration { t.Error("drawn"); return time.Hour }
-		if _, err := Pace(good(), schedule, rules, func(Event) {}).Search(t.Context(), nil); err != nil {
-			t.Error(err)
-		}
+		testkit.Is(t, "the first search", searchOnce(t, Pace(good(), schedule, rules, func(Event) {})), nil)
 	})
 	inBubble(t, "a reload, which is no start", func(t *testing.T) {
 		first, second := newScheduleOf(t, nil), newScheduleOf(t, nil)
 		second.Follow(first)
 		rules := v4Rules
 		rules.FirstContact = func() time.Duration { return time.Minute }
-		if _, err := Pace(good(), second, rules, func(Event) {}).Search(t.Context(), nil); err != nil {
-			t.Error(err)
-		}
+		testkit.Is(t, "the first search", searchOnce(t, Pace(good(), second, rules, func(Event) {})), nil)
 	})
 	inBubble(t, "a reload to another protocol, which is another server", func(t *testing.T) {
 		last := newScheduleOf(t, nil)
@@ -275,9 +270,7 @@ func TestTheFirstSearchWaitsForTheFirstContact(t *testing.T) {
 		must(t, schedule.Rekey("another", func() {}))
 		waits(t, p, s, drawn[1])
 		must(t, schedule.Renew("token", func() {}))
-		if _, err := p.Search(t.Context(), nil); err != nil {
-			t.Errorf("with another token: %v", err)
-		}
+		testkit.Is(t, "with another token", searchOnce(t, p), nil)
 	})
 	inBubble(t, "reloads before the first contact of the process", func(t *testing.T) {
 		rules, s := v4Rules, good()
@@ -320,13 +313,9 @@ func TestAnAnswerDoesNotWaitForTheDisk(t *testing.T) {
 		if _, err := p.searcher.Search(t.Context(), nil); err != nil || time.Since(begun) != 0 {
 			t.Errorf("%v after %s, while the disk takes a minute", err, time.Since(begun))
 		}
-		if _, err := p.searcher.Search(t.Context(), nil); !errors.Is(err, lookup.ErrBackoff) {
-			t.Errorf("before the wait is on disk: %v", err)
-		}
+		testkit.Is(t, "before the wait is on disk", searchOnce(t, p.searcher), lookup.ErrBackoff)
 		p.schedule.Flush()
-		if took := time.Since(begun); took != time.Minute {
-			t.Errorf("Flush took %s, want the minute that the disk took", took)
-		}
+		testkit.Equal(t, "Flush takes, as the disk", time.Since(begun), time.Minute)
 		newProcess(t, dir, v4Rules, good()).backsOff(t, "after a restart", 59*time.Minute)
 	})
 }
@@ -371,12 +360,9 @@ func TestTheClockOfSearchesSurvivesAFolderThatCannotBeWritten(t *testing.T) {
 	t.Setenv("RUNTIME_DIRECTORY", t.TempDir())
 	store := unwritable(t)
 	s := newScheduleOf(t, store)
-	if err := searched(s, time.Now(), errLimited); err == nil {
-		t.Error("no error")
-	}
-	if wait := newScheduleOf(t, openStoreOf(t, store.dir)).searchWait(time.Now()); wait < 14*time.Minute || wait > 15*time.Minute {
-		t.Errorf("after a restart %s to wait, want 15 min", wait)
-	}
+	testkit.WantError(t, searched(s, time.Now(), errLimited))
+	again := newScheduleOf(t, openStoreOf(t, store.dir))
+	testkit.Between(t, "the wait after a restart", again.searchWait(time.Now()), 14*time.Minute, 15*time.Minute)
 }
 
 // openStoreOf is openStore for a folder that may not be usable.
@@ -393,9 +379,7 @@ func TestOnlookersDoNotWriteTheClockOfSearches(t *testing.T) {
 	must(t, err)
 	must(t, searched(s, time.Now(), errLimited))
 	testkit.Equal(t, "files", namesIn(t, dir), nil)
-	if !s.SearchHold().Active(time.Now()) {
-		t.Error("it continues asking")
-	}
+	testkit.Equal(t, "it waits", s.SearchHold().Active(time.Now()), true)
 }
 
 // A version before there was a file of searches had their clock in the schedule.
@@ -433,7 +417,8 @@ func TestAnotherKeyInTheFolderHidesNoWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		ofKey := func(asker string, err error) *process {
-			return newProcessOf(t, newScheduleOf(t, openStoreBy(t, dir, Origin{Name: testOrigin, Asker: asker})), v4Rules, &script{errs: []error{err}})
+			store := openStoreBy(t, dir, Origin{Name: testOrigin, Asker: asker})
+			return newProcessOf(t, newScheduleOf(t, store), v4Rules, &script{errs: []error{err}})
 		}
 		ours, refused, other := ofKey("ours", nil), ofKey("ours", errLimited), ofKey("other", errLimited)
 		must(t, ours.search(t))

@@ -3,6 +3,7 @@ package updater
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,7 +45,8 @@ func TestWhatHappensDuringAWriteOfSearches(t *testing.T) {
 			onSync(s.store, func() { test.do(t, s) })
 			s.changeSearch(fail(time.Now().Add(time.Hour)), noError(t))
 			s.Flush()
-			testkit.Equal(t, "failures that are saved, and in memory", []int{savedSearch(t, s.store.dir).Failures, s.state.Search.Failures}, []int{test.saved, test.memory})
+			testkit.Equal(t, "failures that are saved", savedSearch(t, s.store.dir).Failures, test.saved)
+			testkit.Equal(t, "failures in memory", s.state.Search.Failures, test.memory)
 			if s.searches.dirty || s.searches.saving != nil {
 				t.Error("it is not over")
 			}
@@ -74,9 +76,7 @@ func TestWhatComesRightAfterTheOwnWriteIsSeen(t *testing.T) {
 		s.changeSearch(fail(time.Now().Add(time.Minute)), noError(t))
 		s.Flush()
 		s.lookAtSearches()
-		if wait := s.searchWait(time.Now()); wait < 50*time.Minute {
-			t.Errorf("searches wait for %s, and another process was told to wait for an hour", wait)
-		}
+		testkit.Between(t, "searches wait for, as another process was told", s.searchWait(time.Now()), 50*time.Minute, time.Hour)
 	})
 }
 
@@ -96,7 +96,9 @@ func TestAChangeBetweenDocumentAndFileReachesBoth(t *testing.T) {
 		raw, _ := v.Read("searches.json")
 		document, err := parseSchedule(raw, time.Now(), moment{Saved: time.Now()})
 		must(t, err)
-		testkit.Equal(t, "failures in the file, in the document, in memory", []int{file.Search.Failures, document.Search.Failures, s.state.Search.Failures}, []int{2, 2, 2})
+		for where, state := range map[string]scheduleState{"in the file": file, "in the document": document, "in memory": s.state} {
+			testkit.Equal(t, "failures "+where, state.Search.Failures, 2)
+		}
 	})
 }
 
@@ -142,10 +144,10 @@ func TestASearchWaitsForTheScheduleBefore(t *testing.T) {
 			before.state.Search.Clock = Clock{NotBefore: now.Add(last), Failures: 2}
 			s.hand.follow(before)
 			s.state.Search.Clock = Clock{NotBefore: now.Add(own), Failures: 1}
-			hold := s.SearchHold()
-			if want, wait, got := max(own, last), s.searchWait(now), hold.Until.Sub(now); wait != want || got != want || (hold.Failures == 2) != (last > own) {
-				t.Errorf("%s and %s before: a wait of %s, held for %s: %s", own, last, wait, got, hold)
-			}
+			hold, what := s.SearchHold(), fmt.Sprintf("%s and %s before: ", own, last)
+			testkit.Equal(t, what+"a wait of", s.searchWait(now), max(own, last))
+			testkit.Equal(t, what+"held for", hold.Until.Sub(now), max(own, last))
+			testkit.Equal(t, what+"by that one", hold.Failures == 2, last > own)
 		}
 	}
 }
@@ -180,9 +182,7 @@ func TestASearchCarriesTheKeyWhoseClockAllowedIt(t *testing.T) {
 		_, err := p.Search(t.Context(), []lookup.Prefix{"pref"})
 		must(t, err)
 		testkit.Equal(t, "sent with", server.sent, []string{"old"})
-		if _, err := p.Search(t.Context(), []lookup.Prefix{"next"}); !errors.Is(err, lookup.ErrBackoff) {
-			t.Errorf("the new key is in back-off, got %v and %q", err, server.sent)
-		}
+		testkit.Is(t, "the new key, which is in back-off", searchOnce(t, p), lookup.ErrBackoff)
 	})
 }
 
@@ -217,9 +217,7 @@ func TestOneSearchAtATimeLooksAtTheFile(t *testing.T) {
 			reads++
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			if s.searches.looking == nil {
-				t.Error("while it looks, it is not said so")
-			}
+			testkit.Equal(t, "while it looks, it is said so", s.searches.looking != nil, true)
 		})
 		for range 3 {
 			if s.lookAtSearches(); s.state.Search.Failures != 1 || s.searches.looking != nil {
@@ -242,9 +240,7 @@ func TestASearchLooksAtTheSharedStore(t *testing.T) {
 	all[0].changeSearch(fail(time.Now().Add(time.Hour)), noError(t))
 	all[0].Flush()
 	all[1].lookAtSearches()
-	if wait := all[1].searchWait(time.Now()); wait < 59*time.Minute {
-		t.Errorf("a wait of %s, want an hour", wait)
-	}
+	testkit.Between(t, "the wait", all[1].searchWait(time.Now()), 59*time.Minute, time.Hour)
 }
 
 // A folder, or a link to nothing, tells no more of a wait than a damaged file. The wait that follows is
@@ -267,9 +263,7 @@ func TestADamagedFileOfSearchesCostsOneWait(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				must(t, test.put(filepath.Join(dir, "searches.json")))
 				s, err := NewSchedule(openStore(t, dir))
-				if !errors.Is(err, errUnreadableSearches) {
-					t.Errorf("got %v", err)
-				}
+				testkit.Is(t, "a new schedule", err, errUnreadableSearches)
 				s.Flush()
 				time.Sleep(10 * time.Minute)
 				again, _ := NewSchedule(openStore(t, dir))
@@ -287,9 +281,7 @@ func TestAFileThatCouldNotBeReadIsReadByTheNextLook(t *testing.T) {
 		searches, fetches := filepath.Join(s.store.dir, "searches.json"), filepath.Join(s.store.dir, scheduleFile)
 		must(t, errors.Join(os.Symlink(searches, searches), os.Symlink(fetches, fetches))) // loops
 		for range 2 {
-			if err := s.load(true); err == nil {
-				t.Error("no error")
-			}
+			testkit.WantError(t, s.load(true))
 			if _, _, err := s.searches.look(s.store.folders("searches.json")[0], nil); err == nil {
 				t.Error("no error of searches")
 			}

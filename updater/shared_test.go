@@ -264,14 +264,11 @@ func TestAFollowerTakesOverListsAndClocks(t *testing.T) {
 				t.Errorf("content %d: the folder has %q, %v", i, saved.Version, err)
 			}
 			due, wantDue := follower.cfg.Schedule.due([]string{se}), leader.cfg.Schedule.due([]string{se})
-			if d := due.Sub(wantDue); d < 0 || d > time.Second {
-				t.Errorf("content %d: the follower would ask %s after the leader", i, d)
-			}
+			testkit.Between(t, "the follower would ask after the leader by", due.Sub(wantDue), 0, time.Second)
 		}
 		testkit.Equal(t, "whole files that were read, then the difference", m.pulled, 1)
-		if wait := time.Until(newScheduleOf(t, follower.cfg.Store).due([]string{se})); wait < 59*time.Minute {
-			t.Errorf("the folder of the follower has a wait of %s, want an hour", wait)
-		}
+		wait := time.Until(newScheduleOf(t, follower.cfg.Store).due([]string{se}))
+		testkit.Between(t, "the wait in the folder of the follower", wait, 59*time.Minute, time.Hour)
 	})
 }
 
@@ -287,9 +284,7 @@ func TestAWaitThatIsReadDoesNotEndEarlyThoughTheProcessWasStopped(t *testing.T) 
 				s.changeSearch(fail(until), noError(t))
 			}
 			s.lookAtSharedSearches()
-			if got := s.SearchHold().Until; got.Before(until) {
-				t.Errorf("a wait until %s, want %s", got, until)
-			}
+			testkit.Between(t, "the wait", s.SearchHold().Until.Sub(until), 0, stop+time.Hour)
 			s.Flush()
 		}
 	})
@@ -407,9 +402,7 @@ func TestAFollowerRefuses(t *testing.T) {
 	if !follower.pull() || follower.pullTrouble != "" {
 		t.Errorf("a good content is refused: %s", follower.pullTrouble)
 	}
-	if got, want := follower.received(se), m.heads[se].Received; got.Sub(want).Abs() > time.Second {
-		t.Errorf("received at %s, want %s", got, want)
-	}
+	testkit.Between(t, "received after", follower.received(se).Sub(m.heads[se].Received), -time.Second, time.Second)
 }
 
 // Others would take it for a list of this server, with a version that it does not know.

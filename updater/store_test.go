@@ -100,9 +100,7 @@ func TestAFileThatCannotBeAListIsNotReadWhole(t *testing.T) {
 				t.Errorf("got %v, want %q", err, test.why)
 			}
 			checkDamaged(t, s, "se-4b", name)
-			if _, err := os.Stat(elsewhere); err != nil {
-				t.Errorf("what the link leads to was touched: %v", err)
-			}
+			testkit.Is(t, "what the link leads to", errOf(os.Stat(elsewhere)), nil)
 		})
 	}
 }
@@ -133,12 +131,8 @@ func checkDamaged(t *testing.T, s *Store, name, what string) {
 	if !errors.Is(err, ErrDamaged) || l.Set != nil {
 		t.Errorf("%s: got %v, %v, want it found damaged", what, l, err)
 	}
-	if _, err := s.LoadList(name); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("%s: read again, %v", what, err)
-	}
-	if _, err := os.Stat(filepath.Join(s.dir, name+listSuffix+damagedSuffix)); err != nil {
-		t.Errorf("%s: not set aside: %v", what, err)
-	}
+	testkit.Is(t, what+": read again", errOf(s.LoadList(name)), fs.ErrNotExist)
+	testkit.Is(t, what+": set aside", errOf(os.Stat(filepath.Join(s.dir, name+listSuffix+damagedSuffix))), nil)
 }
 
 func TestDamagedListsAreSetAside(t *testing.T) {
@@ -161,9 +155,7 @@ func TestDamagedListsAreSetAside(t *testing.T) {
 	write(append(bytes.Clone(good), 0))
 	checkDamaged(t, s, "se-4b", "one byte too many")
 	write(good)
-	if _, err := s.LoadList("se-4b"); err != nil {
-		t.Errorf("undamaged: %v", err)
-	}
+	testkit.Is(t, "undamaged", errOf(s.LoadList("se-4b")), nil)
 	must(t, os.Rename(file, filepath.Join(s.dir, "mw-4b"+listSuffix)))
 	checkDamaged(t, s, "mw-4b", "the file of another list")
 }
@@ -270,9 +262,7 @@ func TestAListThatCannotBeReadIsNotDamaged(t *testing.T) {
 	must(t, readErr)
 	for n := range len(raw) - sha256.Size {
 		_, _, got := readList(io.MultiReader(bytes.NewReader(raw[:n]), iotest.ErrReader(err)), int64(len(raw)))
-		if !unread(got) {
-			t.Errorf("after %d bytes: got %v", n, got)
-		}
+		testkit.Equal(t, fmt.Sprintf("after %d bytes it counts as unread: %v", n, got), unread(got), true)
 	}
 }
 
@@ -315,9 +305,7 @@ func TestAFileIsOnTheDiskBeforeItReplacesTheOldOne(t *testing.T) {
 					return os.Rename(from, to)
 				},
 				SyncDir: func(dir string) error {
-					if dir != s.dir {
-						t.Errorf("synced folder %s, want %s", dir, s.dir)
-					}
+					testkit.Equal(t, "the folder that is synced", dir, s.dir)
 					return step("sync folder")
 				},
 			}

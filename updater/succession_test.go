@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -76,9 +77,7 @@ func TestListsOfThePredecessorAreTakenOver(t *testing.T) {
 					t.Fatalf("got %v, want %v", err, test.want)
 				}
 				if err != nil {
-					if _, err := openStore(t, dir, test.from).LoadList(test.list); err != nil {
-						t.Errorf("it was not left for its own server: %v", err)
-					}
+					testkit.Is(t, "for its own server", errOf(openStore(t, dir, test.from).LoadList(test.list)), nil)
 					continue
 				}
 				if l.TakenOver != test.takenOver || string(l.Version) != test.version || l.Set.Len() != len(test.entries) {
@@ -96,14 +95,12 @@ func TestAListOfOtherWidthsStartsAnew(t *testing.T) {
 		save(t, dir, older, "mw-4b", "another state", prefix(7))
 		source := &scripted{answers: []func(string) *updater.Update{full("1", prefix(5))}, wait: time.Hour}
 		r := newRunOf(t, source, openStore(t, dir, newer), "se-4b", "mw-4b")
-		if !r.start() {
-			t.Error("a list was not loaded")
-		}
+		testkit.Equal(t, "all lists are loaded", r.start(), true)
 		events := r.reported(updater.StartsAnew)
 		if len(events) != 1 || events[0].List != "se-4b" {
 			t.Errorf("reported %+v, want that se-4b starts anew", events)
 		}
-		if len(r.reported(updater.LoadFailed)) != 0 || len(r.reported(updater.ListWaiting)) != 0 || len(r.reported(updater.Loaded)) != 2 {
+		if r.times(updater.LoadFailed) != 0 || r.times(updater.ListWaiting) != 0 || r.times(updater.Loaded) != 2 {
 			t.Errorf("events %+v", r.events)
 		}
 		if lists := r.database.Lists(); len(lists) != 2 || lists[0].Set.Len() != 2 || lists[0].Version != nil {
@@ -111,9 +108,7 @@ func TestAListOfOtherWidthsStartsAnew(t *testing.T) {
 		}
 		r.checkHeld("from disk", "mw-4b", 7)
 		time.Sleep(time.Minute)
-		if got := source.last(t, 1).versions; got["se-4b"] != "" || got["mw-4b"] != "another state" {
-			t.Errorf("asked for %v", got)
-		}
+		testkit.Equal(t, "asked for", source.last(t, 1).versions, map[string]string{"se-4b": "", "mw-4b": "another state"})
 		r.checkHeld("after the update", "se-4b", 5)
 		r.stop()
 	})
@@ -131,9 +126,7 @@ func TestThePredecessorsClocksAreStartsAnew(t *testing.T) {
 		second := &scripted{answers: []func(string) *updater.Update{unchanged("1")}, wait: time.Hour}
 		r = newRunOf(t, second, openStore(t, dir, newer), "se-4b").started()
 		time.Sleep(time.Minute)
-		if got := second.last(t, 1).versions["se-4b"]; got != "a state" {
-			t.Errorf("asked on from version %q", got)
-		}
+		testkit.Equal(t, "asked for", second.last(t, 1).versions, map[string]string{"se-4b": "a state"})
 		r.stop()
 		all, err := updater.Status(dir)
 		if err != nil || len(all) != 1 || !all[0].Updated.Equal(second.last(t, 1).at) || all[0].Failures != 0 {
@@ -175,9 +168,7 @@ func TestAServerThatRefusesAStateIsAskedForTheWholeList(t *testing.T) {
 			source := &scripted{answers: []func(string) *updater.Update{waiting(12*time.Hour, full("1", prefix(3)))}, errs: []error{test.err}}
 			r := newRunOf(t, source, openStore(t, dir, newer), "se-4b", "mw-4b").started()
 			time.Sleep(time.Minute)
-			if got := source.last(t, 1).versions; got["se-4b"] != "a state" || got["mw-4b"] != "own" {
-				t.Errorf("asked for %v", got)
-			}
+			testkit.Equal(t, "asked for", source.last(t, 1).versions, map[string]string{"se-4b": "a state", "mw-4b": "own"})
 			r.checkHeld("after the refusal", "se-4b", 1) // it stays in force
 			if test.restart {
 				r.stop()
@@ -190,14 +181,10 @@ func TestAServerThatRefusesAStateIsAskedForTheWholeList(t *testing.T) {
 			for _, q := range source.questions()[1:] {
 				maps.Copy(got, q.versions)
 			}
-			if got["se-4b"] != test.se || got["mw-4b"] != test.mw {
-				t.Errorf("then asked for %v, want %q and %q", got, test.se, test.mw)
-			}
+			testkit.Equal(t, "then asked for", got, map[string]string{"se-4b": test.se, "mw-4b": test.mw})
 			r.checkHeld("after the update", "se-4b", 3)
 			time.Sleep(12 * time.Hour)
-			if got := source.last(t, 2+test.sent).versions; got["se-4b"] != "1" || got["mw-4b"] != "1" {
-				t.Errorf("at last asked for %v, want both from their versions on", got)
-			}
+			testkit.Equal(t, "at last asked for", source.last(t, 2+test.sent).versions, map[string]string{"se-4b": "1", "mw-4b": "1"})
 			r.stop()
 		})
 	}
@@ -211,9 +198,7 @@ func TestARefusalLaterOnIsNoneOfTheState(t *testing.T) {
 		source := &scripted{answers: []func(string) *updater.Update{unchanged("1")}, wait: time.Hour, errs: []error{nil, refusal(http.StatusBadRequest)}}
 		r := newRunOf(t, source, openStore(t, dir, newer), "se-4b").started()
 		time.Sleep(3 * time.Hour)
-		if got := source.last(t, 3).versions["se-4b"]; got != "1" {
-			t.Errorf("asked for version %q, want that which the server gave", got)
-		}
+		testkit.Equal(t, "asked for", source.last(t, 3).versions, map[string]string{"se-4b": "1"})
 		r.stop()
 	})
 }
@@ -231,27 +216,19 @@ func TestAScheduleInMemorySucceedsThePredecessors(t *testing.T) {
 		second := &scripted{answers: []func(string) *updater.Update{waiting(time.Hour, full("1", prefix(5)))}, errs: []error{refusal(http.StatusBadRequest)}}
 		r := newRunOf(t, second, nil, "se-4b", "mw-4b")
 		r.schedule.Succeed(old.schedule, nil, true)
-		if !r.start() {
-			t.Error("a list was not taken over")
-		}
+		testkit.Equal(t, "all lists are taken over", r.start(), true)
 		r.checkHeld("at once", "se-4b", 1)
 		if e := r.reported(updater.StartsAnew); len(e) != 1 || e[0].List != "mw-4b" {
 			t.Errorf("reported %+v, want that mw-4b starts anew", e)
 		}
 		time.Sleep(5 * time.Minute)
-		if asked := second.questions(); len(asked) != 0 {
-			t.Errorf("asked %v before its turn", asked)
-		}
+		testkit.Equal(t, "asked before its turn", second.questions(), nil)
 		old.stop()
 		time.Sleep(time.Minute) // the first contact, and no wait of the predecessor's
-		if got := second.last(t, 1).versions; got["se-4b"] != "a state" || got["mw-4b"] != "" {
-			t.Errorf("asked for %v", got)
-		}
+		testkit.Equal(t, "asked for", second.last(t, 1).versions, map[string]string{"se-4b": "a state", "mw-4b": ""})
 		time.Sleep(time.Hour)
 		second.last(t, 3) // each list by itself
-		if got := second.questions()[1].versions; len(got) != 1 || got["se-4b"] != "" {
-			t.Errorf("after a refusal asked for %v", got)
-		}
+		testkit.Equal(t, "after a refusal asked for", second.questions()[1].versions, map[string]string{"se-4b": ""})
 		r.checkHeld("in the end", "se-4b", 5)
 		r.checkHeld("in the end", "mw-4b", 5)
 		r.stop()
@@ -270,13 +247,11 @@ func TestAScheduleSucceedsOneWithoutLists(t *testing.T) {
 				synctest.Wait()
 				old.stop()
 			}
-			if got := len(old.reported(updater.ListRejected)); (got == 1) != asked {
-				t.Errorf("%d lists were rejected", got)
-			}
+			testkit.Equal(t, "a list was rejected", old.times(updater.ListRejected) == 1, asked)
 			source := &scripted{answers: []func(string) *updater.Update{full("1", prefix(5))}, wait: time.Hour}
 			r := newRunOf(t, source, nil, "se-4b")
 			r.schedule.Succeed(old.schedule, nil, true)
-			if r.start() || len(r.reported(updater.Loaded)) != 0 {
+			if r.start() || r.times(updater.Loaded) != 0 {
 				t.Error("a list was there from the start")
 			}
 			time.Sleep(time.Minute)

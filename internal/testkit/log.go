@@ -1,6 +1,8 @@
 package testkit
 
 import (
+	"cmp"
+	"errors"
 	golog "log"
 	"reflect"
 	"regexp"
@@ -87,6 +89,22 @@ func Equal[T any](t testing.TB, what any, got, want T) {
 	t.Helper()
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%v: got\n%+v\nwant\n%+v", what, got, want)
+	}
+}
+
+// Is fails the test unless an error is the one that is wanted; nil: unless there is none.
+func Is(t testing.TB, what any, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%v: got %v, want %v", what, err, want)
+	}
+}
+
+// Between fails the test unless a value is in a range. Both ends belong to it.
+func Between[T cmp.Ordered](t testing.TB, what any, got, least, most T) {
+	t.Helper()
+	if got < least || got > most {
+		t.Errorf("%v: got %v, want %v to %v", what, got, least, most)
 	}
 }
 
