@@ -21,69 +21,55 @@ func TestAFileOpenedTwiceIsReadOnce(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRegistry(pollInterval)
-		path := filepath.Join(dir, "list")
-		write(t, path, "one.example\n")
+		path, same := filepath.Join(dir, "list"), filepath.Join(dir, ".", "x", "..", "list")
 		var first, second, third events
-		open := func(path string, allow bool, e *events) *File {
+		want := func(when, reported string, files int, f *File, entries int) {
 			t.Helper()
-			f, err := r.open(Config{Path: path, Allow: allow}, e.report)
-			must(t, err)
-			return f
+			synctest.Wait()
+			got := first.take() + "," + second.take() + "," + third.take()
+			if got != reported || len(r.files) != files || f.State().Entries != entries {
+				t.Errorf("%s: reported %q, %d files, %d entries", when, got, len(r.files), f.State().Entries)
+			}
 		}
-		a := open(path, false, &first)
-		b := open(filepath.Join(dir, ".", "x", "..", "list"), false, &second)
-		c := open(path, true, &third) // the other kind
-		if got := first.take() + "," + second.take() + "," + third.take(); got != "loaded,,loaded" || len(r.files) != 2 {
-			t.Errorf("reported %q, %d files", got, len(r.files))
-		}
+		write(t, path, "one.example\n")
+		a := openIn(t, r, Config{Path: path}, first.report)
+		b := openIn(t, r, Config{Path: same}, second.report)
+		c := openIn(t, r, Config{Path: path, Allow: true}, third.report) // the other kind
+		want("opened", "loaded,,loaded", 2, b, 1)
 		if a.content != b.content || a.content == c.content {
 			t.Error("what is shared is not what should be")
 		}
-		if m, ok := b.Match(host(t, "one.example"), then); !ok || m.File != filepath.Join(dir, ".", "x", "..", "list") {
+		if m, ok := b.Match(host(t, "one.example"), then); !ok || m.File != same {
 			t.Errorf("%+v, %v", m, ok)
 		}
 		write(t, path, "one.example\ntwo.example\n")
 		polled()
-		if got := first.take() + "," + second.take() + "," + third.take(); got != "loaded,,loaded" {
-			t.Errorf("reported %q", got)
-		}
+		want("changed", "loaded,,loaded", 2, b, 2)
 		a.Close()
 		a.Close() // counts once
 		write(t, path, "one.example\ntwo.example\nthree.example\n")
 		polled()
-		if got := first.take() + "," + second.take(); got != ",loaded" || b.State().Entries != 3 {
-			t.Errorf("reported %q, %d entries", got, b.State().Entries)
-		}
+		want("closed by one", ",loaded,loaded", 2, b, 3)
 		b.Close()
 		c.Close()
 		write(t, path, "four.example\n")
 		polled() // a goroutine that still runs would fail the bubble too
-		if got := second.take(); got != "" || len(r.files) != 0 || b.State().Entries != 3 {
-			t.Errorf("reported %q, %d files, %d entries", got, len(r.files), b.State().Entries)
-		}
-		b = open(path, false, &second)
-		defer b.Close()
-		if got := second.take(); got != "loaded" || b.State().Entries != 1 {
-			t.Errorf("opened anew: reported %q, %d entries", got, b.State().Entries)
-		}
+		want("closed", ",,", 0, b, 3)
+		want("opened anew", ",loaded,", 1, openIn(t, r, Config{Path: path}, second.report), 1)
 	})
 }
 
 func TestAReloadSharesAFileThatHasVanished(t *testing.T) {
-	watching(t, func(w *watched) {
+	watching(t, func(t *testing.T, w *watched) {
 		r := newRegistry(pollInterval)
-		old, err := r.open(Config{Path: w.path}, nil)
-		must(t, err)
+		old := openIn(t, r, Config{Path: w.path}, nil)
 		must(t, os.Remove(w.path))
-		next, err := r.open(Config{Path: w.path}, nil)
-		must(t, err)
+		next := openIn(t, r, Config{Path: w.path}, nil)
 		old.Close()
-		polled()
+		w.polled("vanished", "one.example")
 		if next.State().Entries != 1 {
 			t.Errorf("%d entries", next.State().Entries)
 		}
-		next.Close()
-		w.want("vanished", "one.example")
 	})
 }
 
@@ -98,14 +84,11 @@ func TestReadersWhileTheFileChanges(t *testing.T) {
 	put(0)
 	var loads atomic.Int64
 	r := newRegistry(time.Millisecond)
-	f, err := r.open(Config{Path: path}, func(e Event) {
-		if e.Err == nil {
-			loads.Add(1)
-		} else {
+	f := openIn(t, r, Config{Path: path}, func(e Event) {
+		if loads.Add(1); e.Err != nil {
 			t.Errorf("%+v", e)
 		}
 	})
-	must(t, err)
 	var done atomic.Bool
 	var wg sync.WaitGroup
 	for range 8 {
@@ -124,8 +107,7 @@ func TestReadersWhileTheFileChanges(t *testing.T) {
 	}
 	wg.Go(func() { // others come and go
 		for !done.Load() {
-			g, err := r.open(Config{Path: path}, nil)
-			if err == nil {
+			if g, err := r.open(Config{Path: path}, nil); err == nil {
 				g.Close()
 			}
 		}
@@ -136,7 +118,6 @@ func TestReadersWhileTheFileChanges(t *testing.T) {
 	}
 	done.Store(true)
 	wg.Wait()
-	f.Close()
 	if loads.Load() < 20 {
 		t.Errorf("loaded %d times", loads.Load())
 	}
@@ -215,10 +196,7 @@ func TestListsOfDifferentMeaningAreReadApart(t *testing.T) {
 		{Path: path, IPv4: sinkhole},
 		{Path: path, Allow: true}, {Path: path, Allow: true, IPv4: sinkhole}, // equal: an allow list takes all addresses
 	} {
-		f, err := r.open(c, nil)
-		must(t, err)
-		defer f.Close()
-		m, ok := f.Match(host(t, "one.example"), then)
+		m, ok := openIn(t, r, c, nil).Match(host(t, "one.example"), then)
 		blocked = append(blocked, fmt.Sprint(ok && !m.Allow))
 	}
 	if got := strings.Join(blocked, " "); got != "false false true false false" || len(r.files) != 3 {
@@ -233,9 +211,7 @@ func TestStatesOfAllOpenFiles(t *testing.T) {
 		write(t, name, "one.example\n")
 	}
 	for _, c := range []Config{{Path: "b"}, {Path: "a", Allow: true}, {Path: filepath.Join(dir, "b")}, {Path: "a"}} {
-		f, err := Open(c, nil)
-		must(t, err)
-		defer f.Close()
+		openIn(t, opened, c, nil)
 	}
 	var got []string
 	for _, s := range States() {
@@ -251,9 +227,7 @@ func TestStatesOfAllOpenFiles(t *testing.T) {
 func TestAFetchedListMayHaveNoFileYetAndNoEntriesLater(t *testing.T) {
 	r, e := newRegistry(time.Hour), new(events)
 	path := filepath.Join(t.TempDir(), "list.txt")
-	f, err := r.open(Config{Path: path, Name: "https://lists.example.org/a", Fetched: true}, e.report)
-	must(t, err)
-	defer f.Close()
+	f := openIn(t, r, Config{Path: path, Name: "https://lists.example.org/a", Fetched: true}, e.report)
 	for _, step := range []struct {
 		text, want string // events
 		entries    int
@@ -269,15 +243,11 @@ func TestAFetchedListMayHaveNoFileYetAndNoEntriesLater(t *testing.T) {
 			t.Errorf("%q: %q, %+v, want %q", step.text, got, s, step.want)
 		}
 	}
-	broken, err := r.open(Config{Path: t.TempDir(), Name: "https://lists.example.org/c", Fetched: true}, e.report)
-	must(t, err)
-	defer broken.Close()
+	broken := openIn(t, r, Config{Path: t.TempDir(), Name: "https://lists.example.org/c", Fetched: true}, e.report)
 	if got, s := e.take(), broken.State(); got != "irregular" || s.Err == nil || s.InForce() != 0 {
 		t.Errorf("A file that cannot be read: %q, %+v", got, s)
 	}
-	none, err := r.open(Config{Name: "https://lists.example.org/b", Fetched: true}, e.report)
-	must(t, err)
-	none.Close()
+	openIn(t, r, Config{Name: "https://lists.example.org/b", Fetched: true}, e.report)
 	if got := e.take(); got != "" {
 		t.Errorf("Without a file: %q", got)
 	}
@@ -302,12 +272,11 @@ func TestAddKeepsEveryOtherLine(t *testing.T) {
 	soon := then.Add(30 * time.Minute)
 	const stamp = "2026-06-01T12:30:00Z"
 	for _, tt := range []struct {
-		name       string
-		allow      bool
-		text, want string
-		until      time.Time
-		line       int
-		ended      int
+		name        string
+		allow       bool
+		text, want  string
+		until       time.Time
+		line, ended int
 	}{
 		{"an empty file", true, "", "x.example\n", time.Time{}, 1, 0},
 		{"with an end", true, "", "x.example # until " + stamp + "\n", soon, 1, 0},
@@ -333,33 +302,30 @@ func TestAddKeepsEveryOtherLine(t *testing.T) {
 		{"an exception becomes a block", false, "@@||x.example^\n", ".x.example\n", time.Time{}, 1, 0},
 		{"in a zone file", false, "$ORIGIN rpz.example.\nbad.example CNAME .\n", "$ORIGIN rpz.example.\nbad.example CNAME .\n.x.example\n", time.Time{}, 3, 0},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			c := Config{Allow: tt.allow}
-			got, err := Add([]byte(tt.text), c, host(t, "x.example"), tt.until, then)
-			must(t, err)
-			if string(got.Text) != tt.want || got.Line != tt.line || len(got.Ended) != tt.ended || got.Changed != (tt.text != tt.want) {
-				t.Errorf("%q, line %d, %q ended, changed %v; want %q, line %d, %d", got.Text, got.Line, got.Ended, got.Changed, tt.want, tt.line, tt.ended)
-			}
-			again, err := Add(got.Text, c, host(t, "x.example"), tt.until, then)
-			if err != nil || again.Changed || !bytes.Equal(again.Text, got.Text) {
-				t.Errorf("the second time: %q, %v", again.Text, err)
-			}
-		})
+		c := Config{Allow: tt.allow}
+		got, err := Add([]byte(tt.text), c, host(t, "x.example"), tt.until, then)
+		must(t, err)
+		if string(got.Text) != tt.want || got.Line != tt.line || len(got.Ended) != tt.ended || got.Changed != (tt.text != tt.want) {
+			t.Errorf("%s: %+v; want %+v", tt.name, got, tt)
+		}
+		again, err := Add(got.Text, c, host(t, "x.example"), tt.until, then)
+		if err != nil || again.Changed || !bytes.Equal(again.Text, got.Text) {
+			t.Errorf("%s, the second time: %q, %v", tt.name, again.Text, err)
+		}
 	}
 }
 
 func TestAddRefusesWhatWouldHaveNoEffect(t *testing.T) {
 	for _, tt := range []struct {
-		name, host, text, want string
-		until                  time.Time
+		host, text, want string
+		until            time.Time
 	}{
-		{"a comment", "!x.example", "", "an entry for !x.example would have no effect in this file: edit it by hand", time.Time{}},
-		{"a web page", "x.example", "<!DOCTYPE html>\n<html>", "it looks like an HTML page: download the list again", time.Time{}},
-		{"an end in a block list", "x.example", "", "entries of a block list have no end", then.Add(time.Hour)},
+		{"!x.example", "", "an entry for !x.example would have no effect in this file: edit it by hand", time.Time{}},
+		{"x.example", "<!DOCTYPE html>\n<html>", "it looks like an HTML page: download the list again", time.Time{}},
+		{"x.example", "", "entries of a block list have no end", then.Add(time.Hour)},
 	} {
-		if got, err := Add([]byte(tt.text), Config{}, host(t, tt.host), tt.until, then); err == nil || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s: %q, %v", tt.name, got.Text, err)
-		}
+		_, err := Add([]byte(tt.text), Config{}, host(t, tt.host), tt.until, then)
+		testkit.WantError(t, err, tt.want)
 	}
 }
 
@@ -374,16 +340,13 @@ func TestRemoveTakesOnlyTheLinesOfTheHost(t *testing.T) {
 		{"above it", "# mine\n.example\n", "", `no line is about x.example: line 2, ".example", is about a name above it`},
 		{"other hosts too", "a.example\n0.0.0.0 x.example y.example\n", "", "line 2 is about other hosts too: edit it by hand"},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			got, err := Remove([]byte(tt.text), Config{Allow: true}, host(t, "x.example"), then)
-			if trouble := ""; err != nil {
-				if trouble = err.Error(); trouble != tt.trouble {
-					t.Errorf("%q, want %q", trouble, tt.trouble)
-				}
-			} else if string(got.Text) != tt.want || !got.Changed || len(got.Removed) == 0 || tt.trouble != "" {
-				t.Errorf("%q, %q removed; want %q", got.Text, got.Removed, tt.want)
-			}
-		})
+		got, err := Remove([]byte(tt.text), Config{Allow: true}, host(t, "x.example"), then)
+		switch {
+		case err != nil && err.Error() != tt.trouble:
+			t.Errorf("%s: %v, want %q", tt.name, err, tt.trouble)
+		case err == nil && (string(got.Text) != tt.want || !got.Changed || len(got.Removed) == 0 || tt.trouble != ""):
+			t.Errorf("%s: %q, %q removed; want %q", tt.name, got.Text, got.Removed, tt.want)
+		}
 	}
 }
 
@@ -397,35 +360,24 @@ func TestLinesAreThoseWithEntries(t *testing.T) {
 
 // The file whose last entry was removed must not be taken for a failed download.
 func TestAListThatIsEmptyOnPurposeIsTaken(t *testing.T) {
-	watching(t, func(w *watched) {
+	watching(t, func(t *testing.T, w *watched) {
 		got, err := Remove([]byte("one.example\n"), Config{}, host(t, "one.example"), then)
 		must(t, err)
-		write(t, w.path, string(got.Text))
-		polled()
-		w.want("loaded", "")
+		w.written(string(got.Text), "loaded", "")
 		if s := w.file.State(); s.Err != nil || s.Nothing() != "" {
 			t.Errorf("%v, %q", s.Err, s.Nothing())
 		}
-		write(t, w.path, "two.example\n")
-		polled()
-		w.want("loaded", "two.example")
-		write(t, w.path, "# nothing\n")
-		polled()
-		w.want("empty", "two.example")
+		w.written("two.example\n", "loaded", "two.example")
+		w.written("# nothing\n", "empty", "two.example")
 	})
 }
 
 func TestABigFileIsPolledEachTenthTime(t *testing.T) {
-	watching(t, func(w *watched) {
+	watching(t, func(t *testing.T, w *watched) {
 		filling := strings.Repeat("# a comment of sixty-four bytes that makes the file a big one..\n", bigFile/64)
-		write(t, w.path, "two.example\n"+filling)
-		polled()
-		w.want("loaded", "two.example")
-		write(t, w.path, "three.example\n"+filling)
-		polled()
-		w.want("", "two.example")
+		w.written("two.example\n"+filling, "loaded", "two.example")
+		w.written("three.example\n"+filling, "", "two.example")
 		time.Sleep(9 * pollInterval)
-		polled()
-		w.want("loaded", "three.example")
+		w.polled("loaded", "three.example")
 	})
 }

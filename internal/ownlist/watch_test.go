@@ -74,18 +74,24 @@ type watched struct {
 }
 
 // watching runs a test on a list that holds one.example.
-func watching(t *testing.T, test func(w *watched)) {
+func watching(t *testing.T, test func(t *testing.T, w *watched)) {
 	dir := t.TempDir() // its clean-up must not run in the bubble
 	synctest.Test(t, func(t *testing.T) {
 		w := &watched{events: new(events), t: t, path: filepath.Join(dir, "list")}
 		write(t, w.path, "one.example\n")
-		var err error
-		w.file, err = newRegistry(pollInterval).open(Config{Path: w.path}, w.report)
-		must(t, err)
-		defer w.file.Close()
+		w.file = openIn(t, newRegistry(pollInterval), Config{Path: w.path}, w.report)
 		w.want("loaded", "one.example")
-		test(w)
+		test(t, w)
 	})
+}
+
+// openIn opens a file until the test ends.
+func openIn(t testing.TB, r *registry, c Config, report func(Event)) *File {
+	t.Helper()
+	f, err := r.open(c, report)
+	must(t, err)
+	t.Cleanup(f.Close)
+	return f
 }
 
 // polled waits for one poll.
@@ -94,8 +100,22 @@ func polled() {
 	synctest.Wait()
 }
 
+// written writes the file, and wants what is reported and listed after one poll.
+func (w *watched) written(text, reported, hosts string) {
+	w.t.Helper()
+	write(w.t, w.path, text)
+	w.polled(reported, hosts)
+}
+
+// polled wants what is reported and listed after one poll.
+func (w *watched) polled(reported, hosts string) {
+	w.t.Helper()
+	polled()
+	w.want(reported, hosts)
+}
+
 // want checks the reported events, and which of the hosts one to four are listed.
-func (w *watched) want(reported string, hosts string) {
+func (w *watched) want(reported, hosts string) {
 	w.t.Helper()
 	if got := w.take(); got != reported {
 		w.t.Errorf("reported %q, want %q", got, reported)
@@ -112,33 +132,26 @@ func (w *watched) want(reported string, hosts string) {
 }
 
 func TestChangesAreSeen(t *testing.T) {
-	watching(t, func(w *watched) {
-		polled()
-		w.want("", "one.example")
-		write(w.t, w.path, "one.example\nthree.example\n")
-		w.want("", "one.example")
-		polled()
-		w.want("loaded", "one.example three.example")
-		write(w.t, w.path+".new", "two.example\n")
-		must(w.t, os.Rename(w.path+".new", w.path))
-		polled()
-		w.want("loaded", "two.example")
+	watching(t, func(t *testing.T, w *watched) {
+		w.polled("", "one.example")
+		w.written("one.example\nthree.example\n", "loaded", "one.example three.example")
+		write(t, w.path+".new", "two.example\n")
+		must(t, os.Rename(w.path+".new", w.path))
+		w.polled("loaded", "two.example")
 		info, err := os.Stat(w.path)
-		must(w.t, err)
-		write(w.t, w.path, "one.example\n") // of the same size
-		must(w.t, os.Chtimes(w.path, time.Time{}, info.ModTime().Add(-time.Hour)))
-		polled()
-		w.want("loaded", "one.example")
+		must(t, err)
+		write(t, w.path, "one.example\n") // of the same size
+		must(t, os.Chtimes(w.path, time.Time{}, info.ModTime().Add(-time.Hour)))
+		w.polled("loaded", "one.example")
 		for range 3 {
-			polled()
+			w.polled("", "one.example")
 		}
-		w.want("", "one.example")
 	})
 }
 
 func TestAChangeIsInForceAfterHalfASecond(t *testing.T) {
-	watching(t, func(w *watched) {
-		write(w.t, w.path, "two.example\n\n") // of another size: kernels before 6.13 see no times within some milliseconds
+	watching(t, func(t *testing.T, w *watched) {
+		write(t, w.path, "two.example\n\n") // of another size: kernels before 6.13 see no times within some milliseconds
 		time.Sleep(500*time.Millisecond - time.Nanosecond)
 		synctest.Wait()
 		w.want("", "one.example")
@@ -149,25 +162,22 @@ func TestAChangeIsInForceAfterHalfASecond(t *testing.T) {
 }
 
 func TestTheStateOfAnOpenFile(t *testing.T) {
-	watching(t, func(w *watched) {
+	watching(t, func(t *testing.T, w *watched) {
 		read, err := os.Stat(w.path)
-		must(w.t, err)
-		write(w.t, w.path, "<!DOCTYPE html>\n<p>\nForbidden\n")
-		polled()
-		w.want("empty", "one.example")
+		must(t, err)
+		w.written("<!DOCTYPE html>\n<p>\nForbidden\n", "empty", "one.example")
 		st := w.file.State()
 		if !errors.Is(st.Err, ErrEmpty) || !strings.Contains(st.Err.Error(), "looks like an HTML page") {
-			w.t.Errorf("it fails with %v", st.Err)
+			t.Errorf("it fails with %v", st.Err)
 		}
 		if st.Path != w.path || st.Named != w.path || st.Entries != 1 || !st.Modified.Equal(read.ModTime()) {
-			w.t.Errorf("%+v, want what was read before", st)
+			t.Errorf("%+v, want what was read before", st)
 		}
-		write(w.t, w.path, "one.example\ntwo.example\n||com^\nno entry\n")
-		must(w.t, os.Chtimes(w.path, time.Time{}, time.Unix(1800000000, 0)))
-		polled()
-		w.want("loaded again", "one.example two.example")
+		write(t, w.path, "one.example\ntwo.example\n||com^\nno entry\n")
+		must(t, os.Chtimes(w.path, time.Time{}, time.Unix(1800000000, 0)))
+		w.polled("loaded again", "one.example two.example")
 		if st = w.file.State(); st.Err != nil || st.Entries != 3 || st.Bad.Count != 1 || st.Modified.Unix() != 1800000000 {
-			w.t.Errorf("%+v", st)
+			t.Errorf("%+v", st)
 		}
 	})
 }
@@ -184,45 +194,33 @@ func TestSwappedSymlinksAreSeen(t *testing.T) {
 		must(t, os.Symlink("..1", in("..data")))
 		must(t, os.Symlink(filepath.Join("..data", "list"), in("list")))
 		w := &watched{events: new(events), t: t}
-		var err error
-		w.file, err = newRegistry(pollInterval).open(Config{Path: in("list")}, w.report)
-		must(t, err)
-		defer w.file.Close()
+		w.file = openIn(t, newRegistry(pollInterval), Config{Path: in("list")}, w.report)
 		w.want("loaded", "one.example")
 		must(t, os.Symlink("..2", in("..data_tmp")))
 		must(t, os.Rename(in("..data_tmp"), in("..data")))
 		must(t, os.RemoveAll(in("..1")))
-		polled()
-		w.want("loaded", "two.example")
+		w.polled("loaded", "two.example")
 	})
 }
 
 func TestAFileThatCannotBeUsedKeepsTheOld(t *testing.T) {
-	watching(t, func(w *watched) {
-		must(w.t, os.Rename(w.path, w.path+".away"))
-		polled()
-		w.want("vanished", "one.example")
-		polled()
-		w.want("", "one.example")
-		must(w.t, os.Rename(w.path+".away", w.path)) // unchanged
-		polled()
-		w.want("loaded again", "one.example")
-		for _, empty := range []string{"", "# nothing\n", "<html>not found</html>\n"} {
-			write(w.t, w.path, empty)
-			polled()
+	watching(t, func(t *testing.T, w *watched) {
+		must(t, os.Rename(w.path, w.path+".away"))
+		w.polled("vanished", "one.example")
+		w.polled("", "one.example")
+		must(t, os.Rename(w.path+".away", w.path)) // unchanged
+		w.polled("loaded again", "one.example")
+		w.written("", "empty", "one.example")
+		for _, empty := range []string{"# nothing\n", "<html>not found</html>\n"} {
+			w.written(empty, "", "one.example")
 		}
-		w.want("empty", "one.example")
-		must(w.t, os.Remove(w.path))
-		must(w.t, os.Mkdir(w.path, 0o755))
-		polled()
-		polled()
-		w.want("irregular", "one.example")
-		must(w.t, os.Remove(w.path))
-		polled()
-		w.want("vanished", "one.example")
-		write(w.t, w.path, "four.example")
-		polled()
-		w.want("loaded again", "four.example")
+		must(t, os.Remove(w.path))
+		must(t, os.Mkdir(w.path, 0o755))
+		w.polled("irregular", "one.example")
+		w.polled("", "one.example")
+		must(t, os.Remove(w.path))
+		w.polled("vanished", "one.example")
+		w.written("four.example", "loaded again", "four.example")
 	})
 }
 
@@ -230,34 +228,28 @@ func TestAFileThatMayNotBeReadKeepsTheOld(t *testing.T) {
 	if os.Geteuid() == 0 {
 		t.Skip("root may read everything")
 	}
-	watching(t, func(w *watched) {
-		write(w.t, w.path, "two.example\n# more")
-		must(w.t, os.Chmod(w.path, 0))
-		polled()
-		polled()
-		w.want("forbidden", "one.example")
-		must(w.t, os.Chmod(w.path, 0o644)) // changes neither size nor time
-		polled()
-		w.want("loaded again", "two.example")
+	watching(t, func(t *testing.T, w *watched) {
+		write(t, w.path, "two.example\n# more")
+		must(t, os.Chmod(w.path, 0))
+		w.polled("forbidden", "one.example")
+		w.polled("", "one.example")
+		must(t, os.Chmod(w.path, 0o644)) // changes neither size nor time
+		w.polled("loaded again", "two.example")
 	})
 }
 
 func TestAFileMayBeginEmpty(t *testing.T) {
-	watching(t, func(w *watched) {
-		other := w.path + ".empty"
-		write(w.t, other, "")
-		f, err := newRegistry(pollInterval).open(Config{Path: other}, w.report)
-		must(w.t, err)
-		defer f.Close()
+	watching(t, func(t *testing.T, w *watched) {
+		w.path += ".empty"
+		write(t, w.path, "")
+		openIn(t, newRegistry(pollInterval), Config{Path: w.path}, w.report)
 		w.want("loaded", "one.example")
-		write(w.t, other, "# still\n")
-		polled()
-		w.want("loaded", "one.example")
+		w.written("# still\n", "loaded", "one.example")
 	})
 }
 
 func TestAFileThatIsWrittenToIsReadAgain(t *testing.T) {
-	watching(t, func(w *watched) {
+	watching(t, func(t *testing.T, w *watched) {
 		s := &source{key: Config{Path: w.path}, openers: []*opener{{w.path, w.report}}}
 		s.content.Store(newBuilder().build())
 		w.file.content = &s.content
@@ -266,11 +258,11 @@ func TestAFileThatIsWrittenToIsReadAgain(t *testing.T) {
 		s.take(nil, nil, false)
 		w.want("", "")
 		c, version, _, err := load(s.key)
-		must(w.t, err)
+		must(t, err)
 		s.take(c, version, false)
 		w.want("loaded", "one.example")
 		if s.version != nil {
-			w.t.Error("it is not read again")
+			t.Error("it is not read again")
 		}
 		s.poll()
 		s.poll()
@@ -295,15 +287,14 @@ func TestOpenReturnsWhyNot(t *testing.T) {
 // report that does not return stands in for the disk.
 func TestCloseDoesNotWaitForADiskThatHangs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "list.txt")
-	must(t, os.WriteFile(path, []byte("one.example\n"), 0o600))
+	write(t, path, "one.example\n")
 	synctest.Test(t, func(t *testing.T) {
 		hung := make(chan struct{})
-		f, err := newRegistry(pollInterval).open(Config{Path: path}, func(e Event) {
+		f := openIn(t, newRegistry(pollInterval), Config{Path: path}, func(e Event) {
 			if e.Err != nil || e.Again {
 				<-hung
 			}
 		})
-		must(t, err)
 		must(t, os.Remove(path))
 		time.Sleep(2 * pollInterval)
 		begun := time.Now()
