@@ -123,9 +123,7 @@ func TestAFloodOfOneNetworkLeavesRoomForOthers(t *testing.T) {
 			c.ask(siteOf(netip.MustParseAddr("2001:db8::"), n), fmt.Sprintf("c%d.example.", n))
 		}
 		synctest.Wait()
-		if got := c.waiting.Load(); got != 512 {
-			t.Errorf("Expected 512 queries of the flood to wait, got %d", got)
-		}
+		testkit.Equal(t, "queries of the flood that wait", c.waiting.Load(), 512)
 		w := clientAt("192.0.2.1")
 		begun := time.Now()
 		c.plugin.ServeDNS(t.Context(), w, aboutEvil.Copy())
@@ -208,9 +206,7 @@ func FuzzServeDNS(f *testing.F) {
 			t.Fatalf("%d answers, %d, %v to\n%v\nwhich is now\n%v", len(writer.msgs), rcode, err, before, r)
 		}
 		m := writer.msgs[0]
-		if m.Id != r.Id {
-			t.Errorf("the answer has ID %d, the query %d", m.Id, r.Id)
-		}
+		testkit.Equal(t, "the answer has ID", m.Id, r.Id)
 		if m.String() == upstream.String() {
 			return
 		}

@@ -162,9 +162,7 @@ func TestManyQueriesForOneCollidingNameMakeOneSearch(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if n := len(b.google.Requests("search")); n != 1 {
-			t.Errorf("Expected one search, got %d", n)
-		}
+		testkit.Equal(t, "searches", len(b.google.Requests("search")), 1)
 	})
 }
 
@@ -248,12 +246,8 @@ func TestModes(t *testing.T) {
 				t.Errorf("Mode %d, %s: Expected %s, got %+v", tc.mode, tc.name, tc.why, a)
 			}
 			m, _ := b.ask("192.0.2.1", tc.name)
-			if got := isBlocked(m); got != tc.blocked {
-				t.Errorf("Mode %d, %s: Expected blocked %v, got %v", tc.mode, tc.name, tc.blocked, got)
-			}
-			if n := len(b.google.Requests("search")); n != tc.searches {
-				t.Errorf("Mode %d, %s: Expected %d searches, got %d", tc.mode, tc.name, tc.searches, n)
-			}
+			testkit.Equal(t, fmt.Sprintf("Mode %d, %s is blocked", tc.mode, tc.name), isBlocked(m), tc.blocked)
+			testkit.Equal(t, fmt.Sprintf("Mode %d, searches for %s", tc.mode, tc.name), len(b.google.Requests("search")), tc.searches)
 			if tc.mode == lookup.NoStorage && len(b.google.Requests("update")) > 0 {
 				t.Error("Expected no list to be fetched in mode nostorage")
 			}
@@ -282,9 +276,7 @@ func TestServerInTroubleFailsNoHostWithoutLists(t *testing.T) {
 				}
 				time.Sleep(5 * time.Second)
 			}
-			if after := block.ThisProcess().Report().Today.Threats; after != before {
-				t.Errorf("%s: Expected no suspected name that passed, got %+v after %+v", name, after, before)
-			}
+			testkit.Equal(t, name+": suspected names that passed", block.ThisProcess().Report().Today.Threats, before)
 		})
 	}
 }

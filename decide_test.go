@@ -87,9 +87,7 @@ func TestDevicesThatAskForResolversAreCounted(t *testing.T) {
 		m := new(dns.Msg).SetQuestion(tc.qname, tc.qtype)
 		m.Question[0].Qclass = tc.qclass
 		s.ServeDNS(t.Context(), w, m)
-		if got := also() - before; got != tc.want {
-			t.Errorf("%v: %d devices more, want %d", m.Question[0], got, tc.want)
-		}
+		testkit.Equal(t, m.Question[0], also()-before, tc.want)
 	}
 }
 
@@ -138,9 +136,7 @@ func TestPanicOfADecisionInMonitorModeDoesNotEndTheProcess(t *testing.T) {
 			before := panics(t)
 			q.detach(func() { panic("on purpose") })()
 			s.detached.end()
-			if got := panics(t) - before; got != 1 {
-				t.Errorf("Expected one panic to be counted, got %v", got)
-			}
+			testkit.Equal(t, "panics", panics(t)-before, 1)
 		})
 	}
 }
@@ -170,9 +166,7 @@ func TestQueryIsLoggedAsBlockedOnce(t *testing.T) {
 		for range 3 {
 			q.observe(lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByServer, List: "se-4b"})
 		}
-		if got := s.names.left - before; got != 1 {
-			t.Errorf("Expected one line for three decisions about a query, got %d", got)
-		}
+		testkit.Equal(t, "lines for three decisions about a query", s.names.left-before, 1)
 	})
 }
 
@@ -219,23 +213,17 @@ func TestLogOfNamesIsBoundedAndSaysWhatItLeavesOut(t *testing.T) {
 			for range 1000 {
 				l.log("192.0.2.10", q, d, "malware", "", "", now)
 			}
-			if n := len(lines.About(tc.line)); n != 20 {
-				t.Errorf("Expected 20 lines, got %d", n)
-			}
+			testkit.Equal(t, "lines in one second", len(lines.About(tc.line)), 20)
 			for range 11 {
 				l.log("192.0.2.10", q, d, "malware", "", "", now.Add(time.Second))
 			}
 			if n := len(lines.About(tc.line)); n != 30 {
 				t.Errorf("Expected 10 lines more after a second, got %d", n-20)
 			}
-			if n := len(lines.About(tc.left)); n != 1 {
-				t.Errorf("Expected one line about those left out, got %d", n)
-			}
+			testkit.Equal(t, "lines about those left out", len(lines.About(tc.left)), 1)
 			l.end(now)
 			l.end(now)
-			if n := len(lines.About(tc.atTheEnd)); n != 1 {
-				t.Errorf("Expected one line about the last one left out, got %d", n)
-			}
+			testkit.Equal(t, "lines about the last one left out", len(lines.About(tc.atTheEnd)), 1)
 		})
 	}
 }

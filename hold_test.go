@@ -296,9 +296,7 @@ func TestMetadataOfTheNextPluginIsReadWhenItIsBack(t *testing.T) {
 		subtest(t, name, func(t *testing.T) {
 			var writes atomic.Int64
 			s := suspecting(t, threat, func(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
-				if metadata.ValueFunc(ctx, "client/group")() != "kids" {
-					t.Error("Expected the metadata of the plugins before")
-				}
+				testkit.Equal(t, "metadata of a plugin before", metadata.ValueFunc(ctx, "client/group")(), "kids")
 				for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond) {
 					metadata.SetValueFunc(ctx, "next/upstream", func() string { return "192.0.2.53" })
 					writes.Add(1)
@@ -311,9 +309,7 @@ func TestMetadataOfTheNextPluginIsReadWhenItIsBack(t *testing.T) {
 			w := &readsMetadata{ctx: ctx}
 			s.ServeDNS(ctx, w, aboutEvil.Copy())
 			want := map[bool]string{false: "192.0.2.53", true: ""}[threat]
-			if w.seen != want {
-				t.Errorf("Expected next/upstream %q, got %q", want, w.seen)
-			}
+			testkit.Equal(t, "next/upstream", w.seen, want)
 			s.detached.end()
 			if verdict := metadata.ValueFunc(ctx, "safebrowsing/verdict")(); verdict != map[bool]string{false: "safe", true: "unsafe"}[threat] || writes.Load() == 0 {
 				t.Errorf("Got verdict %q after %d writes of the next plugin", verdict, writes.Load())
@@ -332,9 +328,7 @@ func TestShutdownDoesNotWaitForAPluginThatHangs(t *testing.T) {
 		s.ServeDNS(t.Context(), new(recorder), aboutEvil.Copy())
 		begun := time.Now()
 		s.detached.end()
-		if took := time.Since(begun); took != shutdownGrace {
-			t.Errorf("Expected to wait %s, waited %s", shutdownGrace, took)
-		}
+		testkit.Equal(t, "waited", time.Since(begun), shutdownGrace)
 		close(hang)
 	})
 }
@@ -445,9 +439,7 @@ func TestRawBytesThatAreNoMessagePass(t *testing.T) {
 				s.block.Config.Inspect, s.block.Config.ConfirmTimeout = inspect, time.Millisecond
 				w := new(recorder)
 				s.ServeDNS(t.Context(), w, new(dns.Msg).SetQuestion(qname, dns.TypeA))
-				if !slices.Equal(w.calls, []string{"Write"}) {
-					t.Errorf("%s: Expected the bytes as they are, got %q", qname, w.calls)
-				}
+				testkit.Equal(t, qname, w.calls, []string{"Write"})
 			}
 		})
 	}
@@ -471,9 +463,7 @@ func TestShortenedLeavesAllButTTLsAlone(t *testing.T) {
 	if got.Answer[0].Header().Ttl != 5 || !got.IsEdns0().Do() || got.IsEdns0().UDPSize() != 1232 {
 		t.Errorf("Expected a TTL of 5 and EDNS as it was, got\n%v", got)
 	}
-	if m.Answer[0].Header().Ttl != 300 {
-		t.Error("Expected the message of the next plugin to stay as it was: it may be in a cache")
-	}
+	testkit.Equal(t, "the message of the next plugin, which may be in a cache", m.Answer[0].Header().Ttl, 300)
 }
 
 // A client connects to the end of a chain of aliases.

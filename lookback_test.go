@@ -103,9 +103,7 @@ func TestLookBackKeepsTheBackoffAndTellsAfterIt(t *testing.T) {
 		b.google.Break("search", 1<<30, protocoltest.Fault{Status: 503})
 		b.threaten("late.example/")
 		time.Sleep(6 * time.Hour)
-		if got := lines.About("Listed too late"); len(got) != 0 {
-			t.Errorf("Expected nothing to be told that is not confirmed, got %q", got)
-		}
+		testkit.Equal(t, "late names that are not confirmed", len(lines.About("Listed too late")), 0)
 		if n := len(b.google.Requests("search")); n < 3 || n > 6*60/5 { // the referee judges when
 			t.Errorf("Expected a search when one is allowed, got %d in %s", n, time.Since(down))
 		}
@@ -136,9 +134,7 @@ func TestLookBackKeepsTheBudgetAndTellsOnTheNextDay(t *testing.T) {
 		}
 		time.Sleep(2 * time.Hour)
 		testkit.WantParts(t, lines.Only(t, "Listed too late"), "192.168.1.20 asked for late.example at ")
-		if n := len(b.google.Requests("search")); n != 3 {
-			t.Errorf("Expected one search more on the next day, got %d", n)
-		}
+		testkit.Equal(t, "searches until the next day", len(b.google.Requests("search")), 3)
 	})
 }
 
@@ -176,9 +172,7 @@ func passesUnconfirmed(t *testing.T, client string, passes int) {
 		} else if got := lines.About("Listed too late"); len(got) > 0 {
 			t.Errorf("Expected nothing of a name that failed, got %q", got)
 		}
-		if n := len(b.google.Requests("search")); n != 1 {
-			t.Errorf("Expected one search, got %d", n)
-		}
+		testkit.Equal(t, "searches", len(b.google.Requests("search")), 1)
 	})
 }
 
@@ -221,9 +215,7 @@ func TestANameThatTheServerDidNotKnowIsTold(t *testing.T) {
 		b.threaten("late.example/")
 		time.Sleep(2 * time.Hour)
 		testkit.WantParts(t, strings.Join(lines.About("Listed too late"), ""), "192.168.1.20 asked for late.example at ", "192.168.1.21 asked for late.example at ")
-		if n := len(b.google.Requests("search")); n != 2 {
-			t.Errorf("Expected one search for the queries and one after the listing, got %d", n)
-		}
+		testkit.Equal(t, "searches for the queries and after the listing", len(b.google.Requests("search")), 2)
 	})
 }
 

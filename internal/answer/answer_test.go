@@ -52,9 +52,7 @@ func TestTTLOfABlockingAnswerEndsWithTheVerdictByBothClocks(t *testing.T) {
 		"set back by an hour":      testkit.ClockSet(now.Add(-20*time.Minute), time.Hour),
 	} {
 		d := lookup.Decision{Verdict: lookup.Unsafe, Threat: lookup.Malware, Expires: received.Add(30 * time.Minute)}
-		if got := (Reply{TTL: MaxTTL}).ttlOf(d, now); got != 10*time.Minute {
-			t.Errorf("%s: Expected 10 minutes, got %v", name, got)
-		}
+		testkit.Equal(t, name, (Reply{TTL: MaxTTL}).ttlOf(d, now), 10*time.Minute)
 	}
 }
 
@@ -112,9 +110,7 @@ func TestEachModeHasAWordAndItsAnswer(t *testing.T) {
 			t.Errorf("%s: Expected %+v, got\n%v", tc.name, tc, m)
 		}
 	}
-	if n := len(Words()); n != 4 {
-		t.Errorf("Expected that each of %d words is tested", n)
-	}
+	testkit.Equal(t, "words, of which each is tested", len(Words()), 4)
 }
 
 func TestEachKeptNameHasASourceAndIsCanonical(t *testing.T) {
@@ -122,12 +118,8 @@ func TestEachKeptNameHasASourceAndIsCanonical(t *testing.T) {
 		if !strings.HasPrefix(k.Source, "https://") || len(k.Read) != len("2026-11-25") || k.Reason == "" || k.Text == "" || len(k.Text) > maxText {
 			t.Errorf("%s: Expected a source with its date, a reason and a short text, got %+v", k.Name, k)
 		}
-		if k.Name != dns.CanonicalName(k.Name) {
-			t.Errorf("Expected the canonical form of %s", k.Name)
-		}
-		if k.Canary != (i > 0) {
-			t.Errorf("%s: Expected the zone of RFC 9462 first, then canaries", k.Name)
-		}
+		testkit.Equal(t, "the canonical form", k.Name, dns.CanonicalName(k.Name))
+		testkit.Equal(t, k.Name+": the zone of RFC 9462 comes first, then canaries", k.Canary, i > 0)
 	}
 }
 

@@ -65,9 +65,7 @@ func TestListingsTellWhatIsKnownHere(t *testing.T) {
 	if len(l.Listed) != 1 || l.Listed[0].Prefix != hex.EncodeToString(prefixesOf("evil.example")) || !slices.Equal(l.Listed[0].Lists, []string{"mw-4b"}) || l.Listed[0].Ask != 1 {
 		t.Errorf("listed: %+v", l.Listed)
 	}
-	if want := []OwnSay{{"own.example", own, false}, {"sb.example.net", NeededList, true}}; !slices.Equal(l.Own, want) {
-		t.Errorf("own: %+v, want %+v", l.Own, want)
-	}
+	testkit.Equal(t, "own", l.Own, []OwnSay{{"own.example", own, false}, {"sb.example.net", NeededList, true}})
 	if l.Zones != "." || l.PerSearch != lookup.MaxPrefixes || l.Left != -1 || l.Protocol != "v5" {
 		t.Errorf("%+v", l)
 	}
@@ -166,9 +164,7 @@ func TestAKnownThreatDoesNotHideWhatIsAnsweredLater(t *testing.T) {
 			}
 			for i, name := range names {
 				hash := lookup.HashExpression(name + "/")
-				if got := c.Answers[i].Threats; !slices.Equal(got, []string{hex.EncodeToString(hash[:])}) {
-					t.Errorf("%s: %q", name, got)
-				}
+				testkit.Equal(t, name, c.Answers[i].Threats, []string{hex.EncodeToString(hash[:])})
 			}
 		}
 	})
@@ -283,9 +279,7 @@ func TestTimesOfUntil(t *testing.T) {
 		if err != nil {
 			got = err.Error()
 		}
-		if got != tt.want {
-			t.Errorf("%s%s: %s, want %s", tt.length, tt.until, got, tt.want)
-		}
+		testkit.Equal(t, tt.length+tt.until, got, tt.want)
 	}
 }
 

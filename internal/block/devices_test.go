@@ -1,10 +1,15 @@
 package block
 
 import (
+	"fmt"
+	"math"
+	"math/rand/v2"
 	"net"
 	"net/netip"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,9 +48,7 @@ func TestADeviceThatRestsIsReportedOnce(t *testing.T) {
 				nights = append(nights, minute/minutesOfDay)
 			}
 		}
-		if !slices.Equal(nights, []int{0}) {
-			t.Errorf("Reported in the nights %v", nights)
-		}
+		testkit.Equal(t, "Reported in the nights", nights, []int{0})
 	})
 }
 
@@ -113,9 +116,7 @@ func TestAllSayTheSameAboutDevices(t *testing.T) {
 				t.Errorf("%s: %+v", when, r.Devices)
 			}
 			for state, n := range map[string]int{"left": left, "also": also} {
-				if got := testkit.Metric(t, "devices", "state", state); got != float64(n) {
-					t.Errorf("%s: the metric of %s is %v, want %d", when, state, got, n)
-				}
+				testkit.Equal(t, when+": the metric of "+state, testkit.Metric(t, "devices", "state", state), float64(n))
 			}
 			if a := named.Why(lookup.FromQname("x.dns.google.")); !strings.Contains(a.Note, "a public encrypted resolver: "+r.Devices.InWords()) {
 				t.Errorf("%s: %+v", when, a)
@@ -185,9 +186,7 @@ func TestNoAddressIsKeptWithoutLog(t *testing.T) {
 				process.sweepDevices()
 			}
 			for _, w := range process.devices.wanderers {
-				if w.client.IsValid() != (told == 1) {
-					t.Errorf("%s: kept %v", when, w.client)
-				}
+				testkit.Equal(t, fmt.Sprintf("%s: kept %v", when, w.client), w.client.IsValid(), told == 1)
 			}
 		}
 		ask := func(b *Block) { b.Heard(clientAt(1), SignOf("dns.google.")) }
@@ -245,7 +244,356 @@ func TestAQueryThatWaitsForASweepIsOfNow(t *testing.T) {
 		t.Errorf("since %v, want %v", since, now)
 	}
 	d.sweep(everyZone, now)
-	if d.swept != 2 {
-		t.Errorf("a sweep that began earlier was of minute %d", d.swept)
+	testkit.Equal(t, "a sweep that began earlier was of minute", d.swept, 2)
+}
+
+// A flood of made-up addresses takes the memory that there is for it, and those who ask each day stay known.
+func TestAFloodOfClientsIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, b := alone(t).devices, watched()
+		const regulars = 500
+		ask := func(name string) {
+			for i := range regulars {
+				b.Heard(clientAt(i), SignOf(name))
+			}
+		}
+		for range 2 * regular {
+			ask("www.example.com.")
+			time.Sleep(time.Minute)
+			d.sweep(everyZone, time.Now())
+		}
+		for n := range 5 {
+			for i := range 100_000 {
+				b.Heard(clientAt(1_000_000+n*100_000+i), SignOf("www.example.com."))
+				b.Heard(clientAt(1_000_000+n*100_000+i), SignOf("dns.google."))
+			}
+			ask("dns.google.")
+			time.Sleep(time.Minute)
+			d.sweep(everyZone, time.Now())
+		}
+		if table := d.clients.table.Load(); len(table.slots) > mostSlots || len(d.wanderers) > maxClients {
+			t.Errorf("%d slots, %d wanderers", len(table.slots), len(d.wanderers))
+		}
+		known := 0
+		for i := range regulars {
+			if s := d.clients.table.Load().find(d.clients.keyOf(ipOf(clientAt(i)))); s != nil && s.active >= regular {
+				known++
+			}
+		}
+		if known < regulars*95/100 {
+			t.Errorf("%d of %d regular clients are known", known, regulars)
+		}
+		for range 50 { // those that leave are reported still
+			time.Sleep(5 * time.Minute)
+			ask("dns.google.")
+			d.sweep(everyZone, time.Now())
+		}
+		if n := d.counts().Left; n < regulars*90/100 {
+			t.Errorf("%d of %d that have left are counted", n, regulars)
+		}
+	})
+}
+
+// Queries of many clients at once, and sweeps: each client is seen in each minute.
+func TestManyAskAtOnce(t *testing.T) {
+	c := newClients()
+	const many, sweeps = 200, 10
+	seen := make(map[uint64]uint32)
+	for minute := range uint32(sweeps) {
+		var all sync.WaitGroup
+		for part := range 4 {
+			all.Go(func() {
+				for n := range 4 * many {
+					c.ordinary(c.keyOf(ipOf(clientAt((n + part) % many))))
+				}
+			})
+		}
+		all.Wait()
+		c.sweep(minute+1, false, func(key uint64, active uint32) { seen[key] = active })
 	}
+	testkit.Equal(t, "clients that were seen", len(seen), many)
+	for key, active := range seen {
+		testkit.Equal(t, fmt.Sprintf("minutes of client %x", key), active, sweeps)
+	}
+	var racing sync.WaitGroup // while sweeps run, and the table grows
+	for part := range 4 {
+		racing.Go(func() {
+			for n := range 20_000 {
+				c.ordinary(c.keyOf(ipOf(clientAt(n%5_000 + part))))
+			}
+		})
+	}
+	for minute := range uint32(20) {
+		c.sweep(sweeps+minute+1, minute == 5, func(uint64, uint32) {})
+	}
+	racing.Wait()
+}
+
+// What 10,000 clients take: all ask for ordinary names, and then all for a resolver, too.
+func TestTenThousandClientsTakeLittleMemory(t *testing.T) {
+	heap := func() int {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int(m.HeapAlloc)
+	}
+	const many = 10_000
+	began := time.Now()
+	before := heap()
+	d, b := alone(t).devices, watched()
+	ask := func(name string) {
+		for i := range many {
+			b.Heard(clientAt(i), SignOf(name))
+		}
+	}
+	for n := range 6 { // it grows once a minute
+		ask("www.example.com.")
+		d.sweep(everyZone, began.Add(time.Duration(n+1)*time.Minute))
+	}
+	known := 0
+	for i := range many {
+		if d.clients.table.Load().find(d.clients.keyOf(ipOf(clientAt(i)))) != nil {
+			known++
+		}
+	}
+	ordinary := heap() - before
+	ask("dns.google.")
+	all := heap() - before
+	t.Logf("%d clients, %d of them known: %d KiB, %d bytes each; if all ask for a resolver: %d KiB, %d bytes each", many, known, ordinary>>10, ordinary/many, all>>10, all/many)
+	if known < many*99/100 || len(d.wanderers) != many {
+		t.Errorf("%d of %d clients are known, %d of %d that ask for a resolver", known, many, len(d.wanderers), many)
+	}
+	if ordinary > 1<<20 || all > 8<<20 {
+		t.Errorf("Expected at most 1 MiB, and 8 MiB if all ask for a resolver, got %d and %d", ordinary, all)
+	}
+	runtime.KeepAlive(d)
+}
+
+// Other addresses than UDP's and TCP's are read, and no address does no harm.
+func TestClientsAreToldByTheirAddress(t *testing.T) {
+	pipe := func(name string) net.Addr { return &net.UnixAddr{Name: name} }
+	c := newClients()
+	four := c.keyOf(ipOf(&net.UDPAddr{IP: net.IPv4(192, 0, 2, 1).To4(), Port: 1}))
+	for _, same := range []net.Addr{
+		&net.UDPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 2}, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, pipe("192.0.2.1:3"), pipe("[::ffff:192.0.2.1]:3"),
+	} {
+		testkit.Equal(t, same, c.keyOf(ipOf(same)), four)
+	}
+	for _, other := range []net.Addr{&net.UDPAddr{IP: net.IPv4(192, 0, 2, 2)}, &net.UDPAddr{IP: net.ParseIP("2001:db8::1")}, pipe("[2001:db8::1]:3")} {
+		if got := c.keyOf(ipOf(other)); got == four || got == 0 {
+			t.Errorf("%v is taken for the first client", other)
+		}
+	}
+	for _, none := range []net.Addr{nil, pipe("pipe"), &net.UDPAddr{}} {
+		testkit.Equal(t, none, c.keyOf(ipOf(none)), 0)
+		watched().Heard(none, SignOf("dns.google."))
+	}
+}
+
+func BenchmarkHeard(b *testing.B) {
+	block := watched()
+	for kind, qname := range map[string]string{"ordinary": "www.static.example.com.", "likeness": "mail.google.com.", "resolver": "dns.google."} {
+		b.Run(kind, func(b *testing.B) {
+			alone(b)
+			from := clientAt(1)
+			b.ReportAllocs()
+			for b.Loop() {
+				block.Heard(from, SignOf(qname))
+			}
+		})
+	}
+}
+
+// BenchmarkSweep is what happens once a minute, with 10,000 clients that have all asked.
+func BenchmarkSweep(b *testing.B) {
+	d, block := alone(b).devices, watched()
+	for n := 1; b.Loop(); n++ {
+		b.StopTimer()
+		for i := range 10_000 {
+			block.Heard(clientAt(i), SignOf("www.example.com."))
+		}
+		b.StartTimer()
+		d.sweep(everyZone, d.began.Add(time.Duration(n)*time.Minute))
+	}
+}
+
+// household is a day of devices. It has the shape that K. Schomp, M. Rabinovich and M. Allman found in homes
+// ("Towards a Model of DNS Client Behavior", PAM 2016): users' devices ask for 80 % of their names in clusters
+// of 12 in the mean, other devices for 65 % in clusters of 4.3, and clusters have sizes of a wide range.
+type household struct {
+	*rand.Rand
+	block   *Block
+	clients []*homeDevice
+	queries int
+}
+
+// homeDevice is a device of a household.
+type homeDevice struct {
+	kind      string
+	size      float64 // names of a cluster, in the mean
+	clustered float64 // part of names in clusters
+	busy      float64 // clusters an hour, while it is used
+	idle      float64 // the same at other times
+	from, to  float64 // hours of the day in which it is used
+	resolver  string  // that it looks up as well; "": none
+	often     float64 // part of clusters that begin with that
+	alone     float64 // times an hour that it looks it up without a cluster, while it is used
+	left      string  // the resolver that it uses; "": it asks us
+}
+
+// newHousehold has ten devices. Six of them look up a resolver now and then, and stay.
+func newHousehold(seed uint64, b *Block) *household {
+	h := &household{Rand: rand.New(rand.NewPCG(seed, 30)), block: b}
+	user := func(kind string, busy, from, to float64, resolver string, often float64) {
+		h.clients = append(h.clients, &homeDevice{kind, 12, 0.80, busy, busy / 40, from, to, resolver, often, 1, ""})
+	}
+	other := func(kind string, busy, idle float64, resolver string, often, alone float64) {
+		h.clients = append(h.clients, &homeDevice{kind, 4.3, 0.65, busy, idle, 0, 24, resolver, often, alone, ""})
+	}
+	user("phone", 30, 6.5, 23, "", 0)
+	user("laptop", 60, 8, 18, "dns.google", 0.05)
+	user("phone", 20, 7, 22.5, "cloudflare-dns.com", 0.1)
+	user("tablet", 25, 16, 21, "", 0)
+	user("desktop", 50, 19, 23.5, "mozilla.cloudflare-dns.com", 0.02)
+	user("phone", 25, 6, 22, "dns.google", 0.02)
+	other("television", 20, 2, "dns.google", 0.5, 0)
+	other("speaker", 4, 4, "dns.google", 0.3, 6)
+	other("camera", 6, 6, "", 0, 0)
+	other("printer", 0.5, 0.2, "", 0, 0)
+	return h
+}
+
+// minute lets the devices ask as in one minute of a day.
+func (h *household) minute(now time.Time) {
+	hour := float64(now.UTC().Hour()) + float64(now.Minute())/60
+	for i, c := range h.clients {
+		rate := c.idle
+		if hour >= c.from && hour < c.to {
+			rate = c.busy
+		}
+		if c.left != "" {
+			if h.Float64() < rate/8/60 { // each time that it joins the network, or its answer has expired
+				h.ask(i, c.left, 2)
+				h.ask(i, "connectivitycheck.gstatic.com", 2)
+				h.ask(i, "www.google.com", 2)
+			}
+			continue
+		}
+		if c.resolver != "" && rate == c.busy && h.Float64() < c.alone/60 {
+			h.ask(i, c.resolver, 2)
+		}
+		clusters := h.poisson(rate / 60)
+		for range clusters {
+			if c.resolver != "" && h.Float64() < c.often {
+				h.ask(i, c.resolver, 2)
+			}
+			h.ordinary(i, 1+int(h.ExpFloat64()*(c.size-1)))
+		}
+		h.ordinary(i, h.poisson(rate/60*c.size*(1-c.clustered)/c.clustered))
+	}
+}
+
+func (h *household) poisson(mean float64) (n int) {
+	for p := h.Float64(); p > math.Exp(-mean); p *= h.Float64() {
+		n++
+	}
+	return n
+}
+
+func (h *household) ordinary(client, n int) {
+	for range n {
+		h.ask(client, fmt.Sprintf("h%d.site%d.example", h.IntN(20), h.IntN(2000)), 1)
+	}
+}
+
+func (h *household) ask(client int, name string, queries int) {
+	h.queries += queries
+	for range queries {
+		h.block.Heard(clientAt(client), SignOf(name+"."))
+	}
+}
+
+// Of ten devices two leave, at different hours of the second day: these are reported, and nobody else.
+func TestDevicesThatLeaveAreReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := alone(t).devices
+		h := newHousehold(2016, watched())
+		begin := time.Now()
+		leaves := map[int]time.Duration{0: 34*time.Hour + 4*time.Minute, 1: 37*time.Hour + 30*time.Minute}
+		returns := 45 * time.Hour // of the first one
+		reported, returned := make(map[int]time.Duration), 0
+		for range 48 * 60 {
+			at := time.Since(begin)
+			for i, when := range leaves {
+				if at == when {
+					h.clients[i].left = []string{"dns.google", "abc123.dns.nextdns.io"}[i]
+				}
+			}
+			if at == returns {
+				h.clients[0].left = ""
+			}
+			h.minute(time.Now())
+			time.Sleep(time.Minute)
+			left, back := d.sweep(everyZone, time.Now())
+			for _, line := range append(left, back...) {
+				t.Logf("%s %s", time.Now().UTC().Format("Mon 15:04"), line)
+			}
+			for i := range h.clients {
+				who := clientAt(i).(*net.UDPAddr).IP.String()
+				if slices.ContainsFunc(left, func(line string) bool { return strings.HasPrefix(line, who+" asked for ") }) {
+					reported[i] = time.Since(begin)
+				}
+			}
+			if returned += len(back); returned > 0 && at < returns {
+				t.Errorf("%v after the start: %q", at, back)
+			}
+		}
+		testkit.Equal(t, "clients that came back", returned, 1)
+		for i, c := range h.clients {
+			after := reported[i] - leaves[i]
+			if _, leaves := leaves[i]; leaves && (after < regularQuiet || after > regularQuiet+2*time.Hour) {
+				t.Errorf("The %s %d left, and was reported after %v", c.kind, i, after)
+			} else if !leaves && reported[i] != 0 {
+				t.Errorf("The %s %d stayed, and was reported", c.kind, i)
+			}
+		}
+		r := d.report(everyZone, time.Now())
+		if r.Left != 1 || len(r.Told) == 0 || r.Told[0].Client != "10.0.0.1" || r.Told[0].Resolver != "dns.nextdns.io" || !r.Told[0].Left {
+			t.Fatalf("%+v", r)
+		}
+		if off := r.Told[0].Since.Sub(begin) - leaves[1]; off < -10*time.Minute || off > time.Minute {
+			t.Errorf("It left at %v, and is told since %v", leaves[1], r.Told[0].Since.Sub(begin))
+		}
+	})
+}
+
+// Whatever the seed: devices that stay are not reported, though six of ten look up resolvers, too.
+func TestNoOrdinaryDeviceIsReported(t *testing.T) {
+	seeds := 20
+	if testing.Short() {
+		seeds = 2
+	}
+	first := rand.Uint64()
+	queries := 0
+	for n := range seeds {
+		synctest.Test(t, func(t *testing.T) {
+			d := alone(t).devices
+			h := newHousehold(first+uint64(n), watched())
+			wander := 0
+			for range 48 * 60 {
+				h.minute(time.Now())
+				time.Sleep(time.Minute)
+				if left, _ := d.sweep(everyZone, time.Now()); len(left) > 0 {
+					t.Fatalf("seed %d: %q", first+uint64(n), left)
+				}
+				wander = max(wander, d.counts().Also)
+			}
+			if wander < 5 {
+				t.Errorf("seed %d: %d devices looked up a resolver on one day", first+uint64(n), wander)
+			}
+			queries += h.queries
+		})
+	}
+	t.Logf("%d households of ten devices from seed %d on, two days each, %d queries a day each: nobody is reported", seeds, first, queries/seeds/2)
 }

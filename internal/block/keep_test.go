@@ -38,9 +38,7 @@ func TestWhatIsKeptByTheStanza(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := opened(t, "", tc.block)
 			for qname, want := range map[string]bool{ddr: tc.ddr, canary: tc.canary, strings.ToUpper(canary): tc.canary, "www.example.net.": false} {
-				if k := b.Kept(SignOf(qname), qname); (k != nil) != want {
-					t.Errorf("%s: Expected to be kept: %v, got %+v", qname, want, k)
-				}
+				testkit.Equal(t, qname+" is kept", b.Kept(SignOf(qname), qname) != nil, want)
 			}
 			if led, lets := b.standing().Led, strings.Contains(b.Keeps(), "monitor lets pass"); led != (tc.block.Keep == config.KeepNothing) || lets != tc.block.Monitor {
 				t.Errorf("Expected the log to say what is kept, got %q; status says that clients are led away: %t", b.Keeps(), led)
@@ -93,12 +91,8 @@ func TestNamesOfResolversAndKeptNamesAreSigns(t *testing.T) {
 					got += " " + x.kept.Reason
 				}
 			}
-			if got != want {
-				t.Errorf("%s: got %q, want %q", qname, got, want)
-			}
-			if n := testing.AllocsPerRun(10, func() { SignOf(qname) }); n != 0 {
-				t.Errorf("%s: %v allocations", qname, n)
-			}
+			testkit.Equal(t, qname, got, want)
+			testkit.Equal(t, "allocations for "+qname, testing.AllocsPerRun(10, func() { SignOf(qname) }), 0)
 		}
 	}
 	if n := len(telling.all); n < 80 || n > 255 {

@@ -59,9 +59,7 @@ func TestAReloadThatChangesNothingKeepsWhatWasAsked(t *testing.T) {
 			t.Error("look-back is on without look_back, or without a service")
 		}
 	})
-	if n := len(process.memories.all); n != 0 {
-		t.Errorf("%d memories are left", n)
-	}
+	testkit.Equal(t, "memories that are left", len(process.memories.all), 0)
 }
 
 func TestLateNamesAreToldWithNamesOrDevices(t *testing.T) {
@@ -110,9 +108,7 @@ func TestOneBlockTellsForAllThatShareItsMemory(t *testing.T) {
 		p, _ := children.memory.passed.Note(1, h, lookup.RuleV5)
 		children.memory.names.add(p, client, h, time.Now())
 		late := []lookup.Late{{Pair: p, Client: 1, Asked: time.Now(), Hash: lookup.HashExpression("evil.example/"), List: "se-4b", Threat: lookup.SocialEngineering}}
-		if got := adults.lateOf(late, adults.memory, time.Now()); len(got) != 0 {
-			t.Errorf("Expected nothing of a name that the only block allows, got %+v", got)
-		}
+		testkit.Equal(t, "a name that the only block allows", len(adults.lateOf(late, adults.memory, time.Now())), 0)
 		process.blocks = []*Block{children, adults}
 		for _, b := range process.blocks {
 			if got := b.lateOf(late, b.memory, time.Now()); len(got) != 1 || got[0].Named {
@@ -134,9 +130,7 @@ func TestLookBackSendsNothingInAPause(t *testing.T) {
 		b.pauses.Store(paused)
 		b.Use(engine.ServiceForTests(checkerOf(t, threats{[]string{"late.example"}}, "late.example")))
 		time.Sleep(9 * time.Minute)
-		if got := lines.About("Listed too late"); len(got) != 0 {
-			t.Errorf("Expected nothing to be asked in a pause, got %q", got)
-		}
+		testkit.Equal(t, "late names in a pause", len(lines.About("Listed too late")), 0)
 		time.Sleep(2 * time.Minute)
 		lines.Only(t, "Listed too late: 1 device asked")
 	})
@@ -187,9 +181,8 @@ func TestAPageShowsNoNameOfBeforeAReloadWithoutNames(t *testing.T) {
 	b.Heard(&net.UDPAddr{IP: net.IPv4(192, 0, 2, 1)}, SignOf("dns.google."))
 	for _, names := range []bool{true, false} {
 		process.blocks = []*Block{block(names)}
-		if why := (page{process}).Why(lookup.FromQname("evil.example.")); (why.Last != nil) != names {
-			t.Errorf("names %v: Expected in an answer when it was blocked only then, got %+v", names, why.Last)
-		}
+		why := page{process}.Why(lookup.FromQname("evil.example."))
+		testkit.Equal(t, "an answer has when the name was blocked", why.Last != nil, names)
 		r := page{process}.Report()
 		if shown := r.Late[0].Name + r.Late[0].Client; len(r.Names) == 1 != names || shown == "late.example192.0.2.1" != names || len(r.Devices.Told) == 1 != names {
 			t.Errorf("names %v: Expected them on the page only then, got %+v, %+v, %+v", names, r.Names, r.Late, r.Devices.Told)
@@ -223,9 +216,7 @@ func TestNamesAreKeptForAsLongAsPairs(t *testing.T) {
 
 func TestAMemoryIsSmallWhereThereIsLittle(t *testing.T) {
 	for usable, want := range map[int64]int{0: 4 << 20, 1 << 20: 64 << 10, 64 << 20: 1 << 20, 8 << 30: 4 << 20} {
-		if got := rememberedBytes(usable); got != want {
-			t.Errorf("of %d: %d, want %d", usable, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("of %d", usable), rememberedBytes(usable), want)
 	}
 }
 
@@ -242,9 +233,7 @@ func TestLinesAboutLateNamesAreFew(t *testing.T) {
 		if json {
 			about = `"event":"listed_late","name":"n`
 		}
-		if got := len(lines.About(about)); got != mostLines {
-			t.Errorf("%d lines", got)
-		}
+		testkit.Equal(t, "lines about late names", len(lines.About(about)), mostLines)
 		lines.Only(t, "Listed too late: 10 names more")
 	}
 }
@@ -271,9 +260,7 @@ func TestAFamiliarNameThatIsBlockedIsLoudOnceADay(t *testing.T) {
 	l.blocked(question("www.familiar.example."), own, now)
 	l.blocked(question("www.rare.example."), phished, now)
 	l.blocked(question("www.new.example."), phished, now)
-	if got := lines.About("times an hour"); len(got) != 0 {
-		t.Errorf("Expected no line yet, got %q", got)
-	}
+	testkit.Equal(t, "lines about names that are not familiar", len(lines.About("times an hour")), 0)
 	for range 3 {
 		l.blocked(question("www.familiar.example."), phished, now)
 	}
@@ -282,14 +269,10 @@ func TestAFamiliarNameThatIsBlockedIsLoudOnceADay(t *testing.T) {
 		t.Errorf("Expected one line, got %q", got)
 	}
 	l.blocked(question("wWw.FAMILIAR.eXample."), phished, now) // 0x20
-	if got := lines.About("times an hour"); len(got) != 1 {
-		t.Errorf("Expected one line whatever the case, got %q", got)
-	}
+	testkit.Equal(t, "lines whatever the case", len(lines.About("times an hour")), 1)
 	l.familiar.add(lookup.FromQname("www.familiar.example."), 1000)
 	l.blocked(question("www.familiar.example."), phished, now.Add(24*time.Hour))
-	if got := lines.About("www.familiar.example is blocked now"); len(got) != 2 {
-		t.Errorf("Expected another line the next day, got %q", got)
-	}
+	testkit.Equal(t, "lines until the next day", len(lines.About("www.familiar.example is blocked now")), 2)
 }
 
 // An operator may copy the command into a shell.
@@ -321,9 +304,7 @@ func TestFamiliarityIsAMeanOfAboutADay(t *testing.T) {
 		after time.Duration
 		want  int
 	}{{time.Minute, 1600}, {2 * time.Hour, 800}, {16 * time.Hour, 100}, {32 * time.Hour, 50}, {33 * time.Hour, 47}, {-time.Hour, 800}} {
-		if got := f.perHour(h, begin.Add(tt.after)); got != tt.want {
-			t.Errorf("after %v: %d an hour, want %d", tt.after, got, tt.want)
-		}
+		testkit.Equal(t, fmt.Sprintf("after %v", tt.after), f.perHour(h, begin.Add(tt.after)), tt.want)
 	}
 	f = newFamiliarity(begin)
 	for i := range 2000 { // other names: each could share one counter

@@ -60,9 +60,7 @@ func TestAListByURLBlocksNoNameThatTheServerNeeds(t *testing.T) {
 		"www.example.net.": true, "example.net.": true, "a.lists.example.net.": true, "lists.example.net.": false, "SB.example.net.": false,
 		"time.example.net.": true,
 	} {
-		if got := blocks(p, name); got != want {
-			t.Errorf("%s: blocked %v, want %v", name, got, want)
-		}
+		testkit.Equal(t, name+" is blocked", blocks(p, name), want)
 	}
 	e := p.Explain(lookup.FromQname("sb.example.net."), "sb.example.net.")
 	if e.List != NeededList || e.Note != "never blocked by Safe Browsing or a list by URL: it is the host of the endpoint" {
@@ -109,9 +107,7 @@ func TestAListByURLCoversNoWholeSuffixUnlessTheCorefileSaysSo(t *testing.T) {
 		lines := testkit.Capture(t)
 		p := fetching(t, list, wide, nil)
 		for name, want := range map[string]bool{"bad.example.org.": true, "net.": true, "www.example.com.": wide, "a.example.co.uk.": wide, "any.example.": wide} {
-			if got := blocks(p, name); got != want {
-				t.Errorf("wide %v, %s: blocked %v, want %v", wide, name, got, want)
-			}
+			testkit.Equal(t, fmt.Sprintf("wide %v, %s is blocked", wide, name), blocks(p, name), want)
 		}
 		want := "3 lines are left out, which a list by URL may not have unless the word wide follows it in the Corefile: line 2 blocks every name; line 3 blocks the whole top-level domain com; line 4 blocks the whole public suffix co.uk"
 		if wide {
@@ -222,9 +218,7 @@ func TestNeededNames(t *testing.T) {
 		}
 	}
 	c.Online = false
-	if got := NeededBy([]*Block{New(c)}, nil).What(lookup.FromQname("relay.example.org.")); got != "" {
-		t.Errorf("without Safe Browsing: %q", got)
-	}
+	testkit.Equal(t, "without Safe Browsing", NeededBy([]*Block{New(c)}, nil).What(lookup.FromQname("relay.example.org.")), "")
 }
 
 // The targets in the answer for a needed name are not checked, with or without Safe Browsing.

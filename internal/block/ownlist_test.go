@@ -68,9 +68,7 @@ func TestAListThatBlocksAndAllowsIsReadAsAllow(t *testing.T) {
 			t.Errorf("Expected a list that allows, got %+v", c)
 		}
 	}
-	if c := New(config.Config{}).ownList(file, true); c.Path != "" {
-		t.Errorf("Expected no list before Open, got %+v", c)
-	}
+	testkit.Equal(t, "a list before Open", New(config.Config{}).ownList(file, true).Path, "")
 }
 
 // A list by URL decides as a CoreDNS has stored it, under its name, and a decision has its
@@ -105,9 +103,7 @@ func TestAListThatFailsIsLoggedOnceAndMeasured(t *testing.T) {
 			for name, want := range map[string]float64{
 				"entries": entries, "bad_lines": bad, "unsupported_lines": unsupported, "last_change_timestamp_seconds": last, "failing": failing,
 			} {
-				if got := testkit.Metric(t, "own_list_"+name, "file", file); got != want {
-					t.Errorf("%s: Expected %s of %v, got %v", when, name, want, got)
-				}
+				testkit.Equal(t, when+": "+name, testkit.Metric(t, "own_list_"+name, "file", file), want)
 			}
 		}
 		poll := func() {
@@ -240,9 +236,7 @@ func TestAnEntryOfRootsListSaysWhoCanRemoveIt(t *testing.T) {
 			t.Errorf("%v, want %s", got, want)
 		}
 	}
-	if got := byHand(io.ErrShortWrite, "list.txt", Change{}); got != io.ErrShortWrite {
-		t.Errorf("Another error became %v", got)
-	}
+	testkit.Equal(t, "another error", byHand(io.ErrShortWrite, "list.txt", Change{}), io.ErrShortWrite)
 }
 
 // Nobody can put a file in the place of one that is mounted, as into a container.
@@ -309,9 +303,7 @@ func TestAnEntryThatBlocksNothingIsSaidToBeOne(t *testing.T) {
 func TestAnEntryThatIsNotReadYetIsNotCalledOverruled(t *testing.T) {
 	b, evil := listing(t, config.Block{}, "evil.example"), lookup.FromQname("evil.example.")
 	b.Check(evil).Suspect.confirm(nil).Wait(t.Context())
-	if got := b.Otherwise(Change{Host: evil, Allow: true}); got != "the entry is not in force yet" {
-		t.Errorf("of a name that Safe Browsing blocks: %q", got)
-	}
+	testkit.Equal(t, "of a name that Safe Browsing blocks", b.Otherwise(Change{Host: evil, Allow: true}), "the entry is not in force yet")
 }
 
 // Server blocks with folders of their own have lists of their own: an entry is in all of them, and is removed from

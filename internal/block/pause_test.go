@@ -1,6 +1,7 @@
 package block
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -38,9 +39,7 @@ func TestAPauseIsActiveFromItsBeginToItsEnd(t *testing.T) {
 		-24 * time.Hour: false, -61 * time.Second: false, -30 * time.Second: true, 0: true,
 		time.Hour - time.Nanosecond: true, time.Hour: false,
 	} {
-		if got := p.Active(pausedThen.Add(at)); got != want {
-			t.Errorf("after %v: %v, want %v", at, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("after %v", at), p.Active(pausedThen.Add(at)), want)
 	}
 }
 
@@ -54,9 +53,7 @@ func TestAPauseThatAClockHasEndedDoesNotComeBack(t *testing.T) {
 		want string
 	}{{-time.Hour, ""}, {0, "began"}, {-30 * time.Second, "began"}, {-2 * time.Hour, "began ended"}, {10 * time.Minute, "began ended"}} {
 		f.update(pausedThen.Add(step.at))
-		if got := strings.Join(events, " "); got != step.want {
-			t.Errorf("step %d: %q, want %q", i, got, step.want)
-		}
+		testkit.Equal(t, fmt.Sprintf("step %d", i), strings.Join(events, " "), step.want)
 	}
 	if f.counts(p) {
 		t.Error("it is told to be in force")
@@ -118,9 +115,7 @@ func (w *pauseWatch) want(what, events string, paused bool) {
 	synctest.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if got := strings.Join(w.events, " "); got != events {
-		w.t.Errorf("%s: events %q, want %q", what, got, events)
-	}
+	testkit.Equal(w.t, what+": events", strings.Join(w.events, " "), events)
 	if _, got := w.f.Until([]string{"example.org."}); got != paused {
 		w.t.Errorf("%s: paused %v, want %v", what, got, paused)
 	}
@@ -198,9 +193,7 @@ func TestPausedUntilDoesNotAllocate(t *testing.T) {
 	f := new(pauseFolder)
 	f.active.Store(&[]Pause{{"example.org.", time.Now(), time.Now().Add(time.Hour), false}})
 	zones := []string{"example.net.", "."}
-	if n := testing.AllocsPerRun(100, func() { f.Until(zones) }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
+	testkit.Equal(t, "allocations", testing.AllocsPerRun(100, func() { f.Until(zones) }), 0)
 }
 
 // People may write the file by hand, in their time zone.

@@ -171,9 +171,7 @@ func TestEachFormatMeansWhatItsToolsMean(t *testing.T) {
 			for allow, want := range map[bool]string{false: tt.block, true: tt.allow} {
 				sinkhole := Config{Allow: allow, IPv4: netip.MustParseAddr("192.0.2.99"), IPv6: netip.MustParseAddr("2001:db8::99")}
 				f, sum := listAs(t, tt.text, sinkhole)
-				if got := verdict(t, f, around...); got != want {
-					t.Errorf("allow list %v: %s, want %s", allow, got, want)
-				}
+				testkit.Equal(t, fmt.Sprintf("allow list %v", allow), verdict(t, f, around...), want)
 				if sum.NotSupported() != tt.skipped || sum.Bad.Count != tt.bad {
 					t.Errorf("allow list %v: %d skipped and %d bad, want %d and %d: %v", allow, sum.NotSupported(), sum.Bad.Count, tt.skipped, tt.bad, sum.Remarks())
 				}
@@ -224,9 +222,7 @@ func TestExampleFiles(t *testing.T) {
 			f, sum := listOf(t, string(raw), tt.file == "allow.txt")
 			for want, hosts := range map[string]string{"B": tt.blocked, "A": tt.allowed, "-": tt.neither} {
 				for h := range strings.FieldsSeq(hosts) {
-					if got := verdict(t, f, h); got != want {
-						t.Errorf("%s: %s, want %s", h, got, want)
-					}
+					testkit.Equal(t, h, verdict(t, f, h), want)
 				}
 			}
 			if sum.Entries != tt.entries || sum.NotSupported() != tt.skipped || sum.Bad.Count != tt.bad {
@@ -275,9 +271,7 @@ func FuzzRead(f *testing.F) {
 		p := newParser(Config{Allow: allow}, func(e entry) {
 			name := string(e.name)
 			if h, ok := lookup.ParseHost(name); ok && len(hosts) < 8 {
-				if h.String() != name {
-					t.Errorf("%q is emitted, canonical is %q", name, h)
-				}
+				testkit.Equal(t, "a name that is emitted", name, h.String())
 				hosts = append(hosts, h)
 				if h, ok := lookup.ParseHost("x." + name); ok && !isIP(name) {
 					hosts = append(hosts, h)
@@ -291,9 +285,7 @@ func FuzzRead(f *testing.F) {
 				p.line(line)
 			}
 		})
-		if (err != nil) != (sum.Seems != "") {
-			t.Errorf("%v, but it seems %q", err, sum.Seems)
-		}
+		testkit.Equal(t, "it seems to be "+sum.Seems, err != nil, sum.Seems != "")
 		for _, h := range hosts {
 			act, depth := c.match(h, then)
 			line, text, ok, err := find(bytes.NewReader(raw), Config{Allow: allow}, h, "", then)

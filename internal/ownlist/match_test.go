@@ -9,6 +9,7 @@ import (
 	"time"
 	_ "time/tzdata" // zones with daylight saving time, wherever the test runs
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -231,9 +232,7 @@ func TestMatchDoesNotAllocate(t *testing.T) {
 	files := []*File{f, g, Hosts("Corefile", []HostEntry{{Host: host(t, "example.org")}})}
 	for _, qname := range []string{"www.example.com.", "a.b.c.d.e.f.example.org.", "www.example.net.", "clean.example.", "x.example.", "single."} {
 		h := lookup.FromQname(qname)
-		if n := testing.AllocsPerRun(100, func() { Best(files, h, then) }); n != 0 {
-			t.Errorf("%s: %v allocations", qname, n)
-		}
+		testkit.Equal(t, "allocations for "+qname, testing.AllocsPerRun(100, func() { Best(files, h, then) }), 0)
 	}
 }
 

@@ -67,9 +67,7 @@ func TestAReloadSharesAFileThatHasVanished(t *testing.T) {
 		next := openIn(t, r, Config{Path: w.path}, nil)
 		old.Close()
 		w.polled("vanished", "one.example")
-		if next.State().Entries != 1 {
-			t.Errorf("%d entries", next.State().Entries)
-		}
+		testkit.Equal(t, "entries", next.State().Entries, 1)
 	})
 }
 
@@ -217,9 +215,7 @@ func TestStatesOfAllOpenFiles(t *testing.T) {
 	for _, s := range States() {
 		got = append(got, fmt.Sprint(s.Named, " ", filepath.Base(s.Path), " ", s.Allow, " ", s.Entries))
 	}
-	if want := "a a false 1, a a true 1, b b false 1"; strings.Join(got, ", ") != want {
-		t.Errorf("%q, want %s", got, want)
-	}
+	testkit.Equal(t, "states", strings.Join(got, ", "), "a a false 1, a a true 1, b b false 1")
 }
 
 // A fetched list has no file until the first fetch, and an empty one if its fetcher says
@@ -248,9 +244,7 @@ func TestAFetchedListMayHaveNoFileYetAndNoEntriesLater(t *testing.T) {
 		t.Errorf("A file that cannot be read: %q, %+v", got, s)
 	}
 	openIn(t, r, Config{Name: "https://lists.example.org/b", Fetched: true}, e.report)
-	if got := e.take(); got != "" {
-		t.Errorf("Without a file: %q", got)
-	}
+	testkit.Equal(t, "Without a file", e.take(), "")
 }
 
 func TestBigListsTakeTurnsUnlessOneHangs(t *testing.T) {

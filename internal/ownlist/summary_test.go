@@ -2,7 +2,6 @@ package ownlist
 
 import (
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,9 +38,7 @@ func TestRemarksSayWhatIsNotUsed(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			f, _ := listOf(t, tt.text, tt.allow)
-			if got := f.State().Remarks(); !slices.Equal(got, tt.want) {
-				t.Errorf("%q\nwant %q", got, tt.want)
-			}
+			testkit.Equal(t, "remarks", f.State().Remarks(), tt.want)
 		})
 	}
 }
@@ -217,9 +214,7 @@ func TestTheHeadOfAListSaysWhereMistakesAreReported(t *testing.T) {
 			if got := Tracker([]*File{other, f}, f.State().Named); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
-			if got := Tracker([]*File{other, f}, filepath.Base(path)); got != "" {
-				t.Errorf("another list: %q", got)
-			}
+			testkit.Equal(t, "another list", Tracker([]*File{other, f}, filepath.Base(path)), "")
 		})
 	}
 }

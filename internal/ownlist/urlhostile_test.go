@@ -149,9 +149,7 @@ func TestAHostileServerChangesNothing(t *testing.T) {
 					t.Errorf("Next attempt in %s", wait)
 				}
 				f.fetch(test.answer)
-				if len(f.events) != 1 {
-					t.Errorf("%d events, want one for two failures: %+v", len(f.events), f.events)
-				}
+				testkit.Equal(t, "events of two failures", len(f.events), 1)
 				if e := f.events[0].(URLFailed); e.TooLong != strings.Contains(want, "max_bytes") || e.Disk {
 					t.Errorf("%+v", e)
 				}
@@ -175,9 +173,7 @@ func (f *fixture) clean(good int) {
 	f.t.Helper()
 	files, err := filepath.Glob(filepath.Join(filepath.Dir(f.source.path), "*"))
 	must(f.t, err)
-	if want := 1 + min(good, 1); len(files) != want {
-		f.t.Errorf("Files %q, want %d", files, want)
-	}
+	testkit.Equal(f.t, "files", len(files), 1+min(good, 1))
 	for _, file := range files {
 		if raw, err := os.ReadFile(file); err != nil || hasSecret(file+string(raw)) {
 			f.t.Errorf("%s has a secret: %s, %v", file, raw, err)
@@ -215,9 +211,7 @@ func TestAListComesCompressedConditionallyAndByRedirects(t *testing.T) {
 		"gzip": encoded(zipped(list)), "a gzip file": send(string(zipped(list))), "a gzip file by gzip": encoded(zipped(string(zipped(list)))),
 		"redirects": func(w http.ResponseWriter, r *http.Request) {
 			if n := len(r.URL.Path); n < 12 {
-				if r.Referer() != "" {
-					t.Errorf("A redirect tells where it comes from: %s", r.Referer())
-				}
+				testkit.Equal(t, "the referer of a redirect", r.Referer(), "")
 				http.Redirect(w, r, r.URL.Path+"x", http.StatusMovedPermanently)
 				return
 			}
@@ -404,9 +398,7 @@ func TestAddressesThatAreNotPublic(t *testing.T) {
 		"64:ff9b::169.254.169.254": true, "64:ff9b:1::a00:1": false,
 		"192.0.2.1": false, "2001:db8::1": false, "64:ff9b::192.0.2.1": false, "172.32.0.1": false, "100.128.0.1": false,
 	} {
-		if got := isInward(netip.MustParseAddr(text)); got != want {
-			t.Errorf("%s: %v", text, got)
-		}
+		testkit.Equal(t, text, isInward(netip.MustParseAddr(text)), want)
 	}
 }
 

@@ -122,9 +122,7 @@ func TestAListIsFetchedAtOnceAndThenAtEachInterval(t *testing.T) {
 		within(t, "first", at, [2]float64{0, 0})
 		at, _ = w.took(16 * time.Hour) // 24 h ± 30 % after the first
 		within(t, "second", at, [2]float64{48, 912})
-		if events != "" {
-			t.Errorf("Events %s", events)
-		}
+		testkit.Equal(t, "Events", events, "")
 		l.Close()
 		if at, _ := w.took(48 * time.Hour); len(at) > 0 {
 			t.Errorf("Asked after Close: %v", at)
@@ -179,9 +177,7 @@ func TestFailuresAreRetriedWithBackOffAndReportedOnce(t *testing.T) {
 		defer l.Close()
 		at, events := w.took(31 * time.Minute)
 		within(t, "without content", at, [2]float64{0, 0}, [2]float64{15, 30})
-		if events != "failed" {
-			t.Errorf("Events %q", events)
-		}
+		testkit.Equal(t, "Events", events, "failed")
 	})
 }
 
@@ -196,9 +192,7 @@ func TestAListThatWasNeverFetchedComesSoonAfterTheNetworkDoes(t *testing.T) {
 		w.answer(names(10))
 		at, events := w.took(time.Hour)
 		within(t, "with a network", at, [2]float64{0, 33})
-		if events != "recovered" {
-			t.Errorf("Events %q", events)
-		}
+		testkit.Equal(t, "Events", events, "recovered")
 	})
 }
 
@@ -246,9 +240,7 @@ func TestAListIsFetchedOnceForAllOpeners(t *testing.T) {
 		for _, l := range lists {
 			l.Close()
 		}
-		if n := len(w.states()); n != 0 {
-			t.Errorf("%d lists are open", n)
-		}
+		testkit.Equal(t, "lists that are open", len(w.states()), 0)
 	})
 }
 
@@ -358,9 +350,7 @@ func TestDueStaysInReach(t *testing.T) {
 		"a back-off of years":        {URLState{Failures: 1, Tried: now, Next: now.AddDate(5, 0, 0)}, 24 * time.Hour},
 		"an attempt that is to come": {URLState{Tried: now.AddDate(1, 0, 0), Next: now.AddDate(1, 0, 1)}, 0},
 	} {
-		if got := due(test.state, DefaultRefresh, now).Sub(now); got.Round(time.Minute) != test.latest {
-			t.Errorf("%s: due in %s, want %s", name, got, test.latest)
-		}
+		testkit.Equal(t, name, due(test.state, DefaultRefresh, now).Sub(now).Round(time.Minute), test.latest)
 	}
 }
 
@@ -429,9 +419,7 @@ func TestAListThatFlapsIsNotBelieved(t *testing.T) {
 				t.Fatalf("Believed %d entries", s.Entries)
 			}
 		}
-		if got, want := strings.Join(all, " "), strings.TrimSpace(strings.Repeat("doubted recovered ", 20)); got != want {
-			t.Errorf("Events %q, want %q", got, want)
-		}
+		testkit.Equal(t, "Events", strings.Join(all, " "), strings.TrimSpace(strings.Repeat("doubted recovered ", 20)))
 	})
 }
 
@@ -461,9 +449,7 @@ func TestDoubtAndFailureAreToldApart(t *testing.T) {
 		_, first := w.took(3 * time.Hour)
 		w.answer("")
 		_, second := w.took(48 * time.Hour)
-		if first+", "+second != "doubted, failed" {
-			t.Errorf("Events %q, %q", first, second)
-		}
+		testkit.Equal(t, "Events", first+", "+second, "doubted, failed")
 	})
 }
 

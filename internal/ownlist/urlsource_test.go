@@ -304,18 +304,12 @@ func TestASlowServerKeepsNoOtherListWaiting(t *testing.T) {
 			}
 			server.mu.Lock()
 			defer server.mu.Unlock()
-			if server.most != tc.most {
-				t.Errorf("%d bytes a second: %d downloads side by side, want %d", tc.bytes, server.most, tc.most)
-			}
+			testkit.Equal(t, fmt.Sprintf("%d bytes a second, side by side", tc.bytes), server.most, tc.most)
 			mu.Lock()
 			defer mu.Unlock()
-			if (len(waiting) > 0) != tc.waited {
-				t.Errorf("%d bytes a second: reported %+v", tc.bytes, waiting)
-			}
+			testkit.Equal(t, fmt.Sprintf("%d bytes a second, reported", tc.bytes), len(waiting) > 0, tc.waited)
 			for _, w := range waiting {
-				if len(w.Others) != sideBySide {
-					t.Errorf("%s waits for %q", w.Name, w.Others)
-				}
+				testkit.Equal(t, w.Name+" waits for", len(w.Others), sideBySide)
 			}
 		})
 	}
@@ -443,9 +437,7 @@ func TestNamesHaveNoSecrets(t *testing.T) {
 		if strings.HasSuffix(want, "#") && len(got) == len(want)+4 {
 			got = got[:len(want)]
 		}
-		if got != want {
-			t.Errorf("%s: %s, want %s", url, got, want)
-		}
+		testkit.Equal(t, url, got, want)
 	}
 	a, b := URLConfig{URL: "https://lists.example.org/?a", DB: "db"}, URLConfig{URL: "https://lists.example.org/?b", DB: "db"}
 	if a.Name() == b.Name() || a.Path() == b.Path() {

@@ -117,18 +117,14 @@ func (w *watched) polled(reported, hosts string) {
 // want checks the reported events, and which of the hosts one to four are listed.
 func (w *watched) want(reported, hosts string) {
 	w.t.Helper()
-	if got := w.take(); got != reported {
-		w.t.Errorf("reported %q, want %q", got, reported)
-	}
+	testkit.Equal(w.t, "reported", w.take(), reported)
 	var got []string
 	for _, h := range []string{"one.example", "two.example", "three.example", "four.example"} {
 		if _, ok := w.file.Match(host(w.t, h), time.Now()); ok {
 			got = append(got, h)
 		}
 	}
-	if got := strings.Join(got, " "); got != hosts {
-		w.t.Errorf("in force: %q, want %q", got, hosts)
-	}
+	testkit.Equal(w.t, "in force", strings.Join(got, " "), hosts)
 }
 
 func TestChangesAreSeen(t *testing.T) {
@@ -338,9 +334,7 @@ func TestLinesAreCountedOnlyToPredict(t *testing.T) {
 		b := newBuilder()
 		b.lines = lines
 		must(t, scan(strings.NewReader(string(generated(2*predictAfter, "%s"))), Config{}, &b.content.summary, b.add))
-		if c := b.build(); c.summary.Entries != 2*predictAfter {
-			t.Errorf("%d entries", c.summary.Entries)
-		}
+		testkit.Equal(t, "entries", b.build().summary.Entries, 2*predictAfter)
 	}
 }
 
