@@ -5,7 +5,6 @@ package protocol
 import (
 	"bytes"
 	"cmp"
-	"compress/gzip"
 	"context"
 	"encoding/base64"
 	"encoding/binary"
@@ -193,11 +192,7 @@ func (a attack) serve(t *testing.T) (wire *atomic.Int64, endpoint string) {
 		if a.plain {
 			return a.body(r)
 		}
-		var buf bytes.Buffer
-		z := gzip.NewWriter(&buf)
-		z.Write(a.body(r))
-		z.Close()
-		return buf.Bytes()
+		return zipped(a.body(r))
 	}
 	var same []byte
 	if !a.asked {

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -25,36 +26,19 @@ import (
 
 func TestRequestsHaveTheFormOfTheReference(t *testing.T) {
 	odd := []byte{0xfb, 0xef, 0xfe, 0x00} // bytes whose base64 tells the alphabets apart
-	tests := []struct {
+	for _, test := range []struct {
 		name, path, query string
-		ask               func(c *V5) error
+		ask               func(context.Context, Client) error
 	}{
 		{"all lists of a batch, versions of those that are held", "/v5/hashLists:batchGet",
 			"alt=proto&names=se-4b&names=mw-4b&sizeConstraints.maxDatabaseEntries=7&version=--_-AA%3D%3D",
-			func(c *V5) error {
-				_, err := fetch(t, c, updater.Want{List: "se-4b"}, updater.Want{List: "mw-4b", Version: odd})
-				return err
-			}},
-		{"a first fetch of one list", "/v5/hashList/se-4b", "alt=proto&sizeConstraints.maxDatabaseEntries=7",
-			func(c *V5) error {
-				_, err := fetch(t, c, updater.Want{List: "se-4b"})
-				return err
-			}},
+			toFetch(updater.Want{List: "se-4b"}, updater.Want{List: "mw-4b", Version: odd})},
+		{"a first fetch of one list", "/v5/hashList/se-4b", "alt=proto&sizeConstraints.maxDatabaseEntries=7", toFetch(updater.Want{List: "se-4b"})},
 		{"a later fetch of one list", "/v5/hashList/se-4b", "alt=proto&sizeConstraints.maxDatabaseEntries=7&version=--_-AA%3D%3D",
-			func(c *V5) error {
-				_, err := fetch(t, c, updater.Want{List: "se-4b", Version: odd})
-				return err
-			}},
-		{"the list of lists", "/v5/hashLists", "alt=proto", func(c *V5) error {
-			_, err := c.Lists(t.Context())
-			return err
-		}},
-		{"a search", "/v5/hashes:search", "alt=proto&hashPrefixes=HTLFCA%3D%3D&hashPrefixes=--_-AA%3D%3D", func(c *V5) error {
-			_, err := c.Search(t.Context(), []lookup.Prefix{"\x1d\x32\xc5\x08", "\xfb\xef\xfe\x00"})
-			return err
-		}},
-	}
-	for _, test := range tests {
+			toFetch(updater.Want{List: "se-4b", Version: odd})},
+		{"the list of lists", "/v5/hashLists", "alt=proto", toList},
+		{"a search", "/v5/hashes:search", "alt=proto&hashPrefixes=HTLFCA%3D%3D&hashPrefixes=--_-AA%3D%3D", toSearch("\x1d\x32\xc5\x08", "\xfb\xef\xfe\x00")},
+	} {
 		for _, endpoint := range []string{"https://sb.example", "https://sb.example/", "https://sb.example/mirror", "https://sb.example/mirror/", DefaultEndpoint} {
 			t.Run(test.name+" at "+endpoint, func(t *testing.T) {
 				var got *http.Request
@@ -66,9 +50,7 @@ func TestRequestsHaveTheFormOfTheReference(t *testing.T) {
 					got = r
 					return nil, errors.New("asked")
 				})})
-				if err := test.ask(c); err == nil || !strings.Contains(err.Error(), "asked") {
-					t.Fatal(err)
-				}
+				testkit.WantError(t, test.ask(t.Context(), c), "asked")
 				address := strings.TrimSuffix(endpoint, "/") + test.path + "?" + test.query
 				if got.Method != http.MethodGet || got.URL.String() != address {
 					t.Errorf("got %s %s, want %s", got.Method, got.URL, address)
@@ -82,9 +64,7 @@ func TestRequestsHaveTheFormOfTheReference(t *testing.T) {
 				if key != "" {
 					want["X-Goog-Api-Key"] = []string{key}
 				}
-				if fmt.Sprint(got.Header) != fmt.Sprint(want) {
-					t.Errorf("header %v, want %v", got.Header, want)
-				}
+				testkit.Equal(t, "header", got.Header, want)
 			})
 		}
 	}
@@ -136,8 +116,7 @@ func TestListsComeFromAllPages(t *testing.T) {
 				Description: "of " + name, ThreatTypes: []sbv5.ThreatType{sbv5.ThreatType_MALWARE, 13, sbv5.ThreatType_UNWANTED_SOFTWARE},
 			}})
 		}
-		raw := marshal(t, m)
-		return raw
+		return marshal(t, m)
 	}
 	pages := map[string][]byte{"": page("", "a=&b", "se-4b"), "a=&b": page("a=&b", "c"), "c": page("c", "", "mw-4b", "uws-4b")}
 	c := newClient(t, answering(func(r *http.Request) (*http.Response, error) {
@@ -204,10 +183,8 @@ func TestAnswersOfOtherTypes(t *testing.T) {
 	testkit.Must(t, proto.Unmarshal(unhex(t, wireFull), one))
 	other := proto.Clone(one).(*sbv5.HashList)
 	other.Name = "mw-4b"
-	t.Run("one list", func(t *testing.T) { testAnswersOfOtherTypes(t, one, "se-4b") })
-	t.Run("a batch", func(t *testing.T) {
-		testAnswersOfOtherTypes(t, &sbv5.BatchGetHashListsResponse{HashLists: []*sbv5.HashList{one, other}}, "se-4b", "mw-4b")
-	})
+	testAnswersOfOtherTypes(t, one, "se-4b")
+	testAnswersOfOtherTypes(t, &sbv5.BatchGetHashListsResponse{HashLists: []*sbv5.HashList{one, other}}, "se-4b", "mw-4b")
 }
 
 // testAnswersOfOtherTypes asks for lists, which answer is about.
@@ -242,7 +219,7 @@ func testAnswersOfOtherTypes(t *testing.T, answer proto.Message, lists ...string
 		wanted = append(wanted, updater.Want{List: list})
 	}
 	for _, test := range tests {
-		t.Run(fmt.Sprintf("%s, good: %t", test.contentType, test.good), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%d lists, %s, good: %t", len(lists), test.contentType, test.good), func(t *testing.T) {
 			updates, err := fetch(t, newClient(t, always(test.contentType, test.body)), wanted...)
 			if test.good != (err == nil) || err != nil && !errors.Is(err, updater.ErrMalformed) {
 				t.Fatal(err)
@@ -334,12 +311,14 @@ func TestBinaryErrorsSayWhatTheServerSaid(t *testing.T) {
 		"JSON of the type that we want":  {"application/x-protobuf", []byte(`{"error":{"message":"quota"}}`), "quota"},
 		"a page":                         {"text/html", valid, ""},
 		"neither":                        {"application/x-protobuf", []byte("<html>bad gateway</html>"), ""},
+		"compressed":                     {jsonForm, zipped([]byte(`{"error":{"message":"API not enabled"}}`)), "API not enabled"},
 		"the message is another message": {"application/x-protobuf", []byte("\x12\x03\xff\xfe\xfd"), "\ufffd\ufffd\ufffd"},
 	} {
-		c := newClient(t, answering(func(r *http.Request) (*http.Response, error) {
-			return response(r, 400, http.Header{"Content-Type": {test.contentType}}, test.body), nil
-		}))
-		_, err := c.Search(t.Context(), []lookup.Prefix{zeroPrefix})
+		coding := ""
+		if name == "compressed" {
+			coding = "gzip"
+		}
+		err := searchOnce(t.Context(), newClient(t, encoded(400, coding, test.contentType, test.body)))
 		if got, ok := errors.AsType[*updater.StatusError](err); !ok || got.Message != test.want {
 			t.Errorf("%s: Expected %q, got %v", name, test.want, err)
 		}
@@ -369,29 +348,21 @@ func TestBodiesAreBounded(t *testing.T) {
 		a.Body, a.ContentLength = body, declared
 		return a, nil
 	}))
-	search := func() error {
-		_, err := c.Search(t.Context(), []lookup.Prefix{zeroPrefix})
-		return err
-	}
-	fetchList := func() error {
-		_, err := fetch(t, c, updater.Want{List: "se-4b"})
-		return err
-	}
 	for _, test := range []struct {
 		name, contentType string
-		ask               func() error
+		ask               func(context.Context, Client) error
 		declared, most    int64
 	}{
-		{"a search answer without end", binaryForm, search, -1, 256<<10 + 1<<16},
-		{"a list without end", binaryForm, fetchList, -1, 128<<20 + 1<<20},
-		{"a list in JSON without end", jsonForm, fetchList, -1, 32<<20 + 1<<16},
-		{"a portal's page without end", "text/html", fetchList, -1, 0},
-		{"a search answer declared too long", binaryForm, search, 256<<10 + 1, 0},
-		{"a list declared too long", binaryForm, fetchList, 128<<20 + 1, 0},
-		{"a body declared longer than any", binaryForm, fetchList, 1 << 62, 0},
+		{"a search answer without end", binaryForm, searchOnce, -1, 256<<10 + 1<<16},
+		{"a list without end", binaryForm, fetchOnce, -1, 128<<20 + 1<<20},
+		{"a list in JSON without end", jsonForm, fetchOnce, -1, 32<<20 + 1<<16},
+		{"a portal's page without end", "text/html", fetchOnce, -1, 0},
+		{"a search answer declared too long", binaryForm, searchOnce, 256<<10 + 1, 0},
+		{"a list declared too long", binaryForm, fetchOnce, 128<<20 + 1, 0},
+		{"a body declared longer than any", binaryForm, fetchOnce, 1 << 62, 0},
 	} {
 		declared, contentType = test.declared, test.contentType
-		if err := test.ask(); !errors.Is(err, updater.ErrMalformed) || body.read > test.most {
+		if err := test.ask(t.Context(), c); !errors.Is(err, updater.ErrMalformed) || body.read > test.most {
 			t.Errorf("%s: %v after %d bytes", test.name, err, body.read)
 		}
 	}

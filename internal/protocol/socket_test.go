@@ -154,10 +154,21 @@ func fetchError(ctx context.Context, c Client) error {
 	return cmp.Or(err, cmp.Or(broken...))
 }
 
-func searchOnce(ctx context.Context, c Client) error {
-	_, err := c.Search(ctx, []lookup.Prefix{secretPrefix})
-	return err
+var searchOnce = toSearch(secretPrefix)
+
+// toSearch, toFetch and toList ask a client, and return what is wrong with the request or the whole answer.
+func toSearch(prefixes ...lookup.Prefix) func(context.Context, Client) error {
+	return func(ctx context.Context, c Client) error { _, err := c.Search(ctx, prefixes); return err }
 }
+
+func toFetch(wanted ...updater.Want) func(context.Context, Client) error {
+	return func(ctx context.Context, c Client) error {
+		_, err := c.Fetch(ctx, wanted, func(int, *updater.Update) {})
+		return err
+	}
+}
+
+func toList(ctx context.Context, c Client) error { _, err := c.Lists(ctx); return err }
 
 func TestEveryFaultIsAnErrorWithoutSecretsOverASocket(t *testing.T) {
 	searchRisk := func(ctx context.Context, c Client) error {
@@ -243,9 +254,7 @@ func TestAServerThatRepeatsTheKeyDoesNotGetItIntoErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newClient(t, answer)
-			_, one := fetch(t, c, updater.Want{List: "x-4b"})
-			_, lists := c.Lists(t.Context())
-			errs := []error{fetchError(t.Context(), c), searchOnce(t.Context(), c), one, lists}
+			errs := []error{fetchError(t.Context(), c), searchOnce(t.Context(), c), toFetch(updater.Want{List: "x-4b"})(t.Context(), c), toList(t.Context(), c)}
 			for _, c := range riskClients(t, Config{Key: testKey, Transport: c.cfg.Transport}) {
 				errs = append(errs, fetchOnce(t.Context(), c), searchOnce(t.Context(), c))
 			}

@@ -1,8 +1,9 @@
 package protocol
 
 import (
-	"bytes"
+	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -50,8 +52,7 @@ func updatesV4(t testing.TB, wait time.Duration, lists ...*listUpdate) []byte {
 	if wait > 0 {
 		m.MinimumWaitDuration = durationpb.New(wait)
 	}
-	raw := marshal(t, m)
-	return raw
+	return marshal(t, m)
 }
 
 func raw(size int, hashes string) *entrySet {
@@ -326,24 +327,7 @@ func FuzzThreatListUpdates(f *testing.F) {
 	part := phishing(partialUpdate, "3c3c3c3c 3c3c3c3c3c b4b4b4b4")
 	part.Removals, part.Additions = []*entrySet{rawIndices(2), riceIndices(0, 0, 0, "")}, []*entrySet{raw(5, "3c3c3c3c3c")}
 	f.Add(updatesV4(f, 0, part))
-	old := heldLists()[4]
-	old.Name = "se-4b"
-	f.Fuzz(func(t *testing.T, body []byte) {
-		before := all(t, old)
-		_, err := newV4(t, always(binaryForm, body)).Fetch(t.Context(), []updater.Want{{List: "se-4b", Version: old.Version}}, func(_ int, u *updater.Update) {
-			if l, changed, err := updater.Apply(old, u, 1000); err == nil {
-				checkApplied(t, old, l, u, changed)
-			} else if l.Set != nil || changed {
-				t.Errorf("a list beside the error %v", err)
-			}
-		})
-		if err != nil && !errors.Is(err, updater.ErrMalformed) {
-			t.Error(err)
-		}
-		if !bytes.Equal(before, all(t, old)) {
-			t.Error("the old list has changed")
-		}
-	})
+	f.Fuzz(func(t *testing.T, body []byte) { checkFetch(t, newV4(t, always(binaryForm, body)), len(body)) })
 }
 
 func FuzzFullHashes(f *testing.F) {
@@ -351,18 +335,9 @@ func FuzzFullHashes(f *testing.F) {
 		ThreatType: sbv4.ThreatType_SOCIAL_ENGINEERING, PlatformType: sbv4.PlatformType_ANY_PLATFORM, ThreatEntryType: sbv4.ThreatEntryType_URL,
 		Threat: &sbv4.ThreatEntry{Hash: make([]byte, 32)}, CacheDuration: durationpb.New(time.Minute),
 	}}}
-	body := marshal(f, m)
-	f.Add(body)
+	f.Add(marshal(f, m))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		answer, err := newV4(t, always(binaryForm, body), "se-4b").Search(t.Context(), nil)
-		if err != nil && !errors.Is(err, updater.ErrMalformed) || err != nil && answer.Threats != nil || answer.TTL < 0 || answer.MinimumWait < 0 {
-			t.Errorf("got %v, %v", answer, err)
-		}
-		for _, found := range answer.Threats {
-			if found.Threats != lookup.Threats(0).With(lookup.SocialEngineering) || found.TTL < 0 {
-				t.Errorf("got %v", found)
-			}
-		}
+		checkSearch(t, newV4(t, always(binaryForm, body), "se-4b"), lookup.Threats(0).With(lookup.SocialEngineering))
 	})
 }
 
@@ -383,4 +358,121 @@ func TestV4UnknownNamesInJSONDropTheirMatchOnly(t *testing.T) {
 	if err != nil || len(got.Threats) != 1 || got.Threats[0].Hash[0] != 0x0c || got.TTL != time.Minute {
 		t.Errorf("got %+v, %v, want the last match only", got, err)
 	}
+}
+
+func TestDecodingOfV4EndsWithItsContext(t *testing.T) {
+	inV4 := func(sets ...*entrySet) []byte {
+		m := phishing(fullUpdate, "")
+		m.Additions = sets
+		return updatesV4(t, 0, m)
+	}
+	removing := func(set *entrySet) []byte {
+		m := phishing(partialUpdate, "")
+		m.Removals = []*entrySet{set}
+		return updatesV4(t, 0, m)
+	}
+	v4 := func(body []byte) Client { return newV4(t, always(binaryForm, body), "se-4b") }
+	endWithTheirContexts(t, map[string]Client{
+		"Rice":         v4(inV4(riceSet(5, 2, 2, "f702"))),
+		"raw":          v4(inV4(raw(4, "00000001"))),
+		"raw removals": v4(removing(rawIndices(0))),
+		"removals":     v4(removing(riceIndices(0, 0, 0, ""))),
+	})
+}
+
+// Merging three million entries of 32 sets takes a second: whoever stops does not
+// wait for that.
+func TestDecodingIsCutInTheMiddle(t *testing.T) {
+	const sets, entries = 32, 100_000
+	m := phishing(fullUpdate, "")
+	for i := range sets {
+		hashes := make([]byte, 0, 4*entries)
+		for j := range entries {
+			hashes = binary.BigEndian.AppendUint32(hashes, uint32(j*sets+i))
+		}
+		m.Additions = append(m.Additions, &entrySet{CompressionType: sbv4.CompressionType_RAW, RawHashes: &sbv4.RawHashes{PrefixSize: 4, RawHashes: hashes}})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var applied error
+	_, err := newV4(t, always(binaryForm, updatesV4(t, 0, m)), "se-4b").Fetch(ctx, []updater.Want{{List: "se-4b"}}, func(_ int, u *updater.Update) {
+		time.AfterFunc(20*time.Millisecond, cancel)
+		_, _, applied = updater.Apply(updater.List{Name: "se-4b"}, u, 1<<24)
+	})
+	if !errors.Is(err, context.Canceled) || !errors.Is(applied, context.Canceled) {
+		t.Errorf("the request is over, but got %v, %v", err, applied)
+	}
+}
+
+func TestOriginsOfVersion4(t *testing.T) {
+	const google, risk, own = "https://safebrowsing.googleapis.com", "https://webrisk.googleapis.com", "http://127.0.0.1:1"
+	type before = []updater.Predecessor
+	checkOrigin(t, DialectV5, google, google, "", before{{Name: google + " v4", Continues: true}, {Name: risk + " webrisk"}})
+	checkOrigin(t, DialectV4, google, google+" v4", "schedule-v4.json", before{{Name: google}, {Name: risk + " webrisk"}})
+	checkOrigin(t, DialectWebRisk, risk, risk+" webrisk", "schedule-webrisk.json", before{{Name: google}, {Name: google + " v4"}})
+	checkOrigin(t, DialectV5, own, own, "", before{{Name: own + " v4", Continues: true}, {Name: own + " webrisk"}})
+	checkOrigin(t, DialectV4, own, own+" v4", "schedule-v4.json", before{{Name: own}, {Name: own + " webrisk"}})
+	checkOrigin(t, DialectWebRisk, own, own+" webrisk", "schedule-webrisk.json", before{{Name: own}, {Name: own + " v4"}})
+}
+
+func TestGooglesSafeBrowsingSpeaksVersion4AndItsWebRiskDoesNot(t *testing.T) {
+	for endpoint, want := range map[string]bool{"": true, "https://safebrowsing.googleapis.com": true, "https://webrisk.googleapis.com": false, "http://127.0.0.1:1": true} {
+		if DialectV4.Serves(endpoint) != want {
+			t.Errorf("%q: expected %v", endpoint, want)
+		}
+	}
+}
+
+// "Update Constraints" of version 4.
+func TestLimitsOfEntriesThatVersion4Knows(t *testing.T) {
+	for entries, limit := range map[int]int{0: 0, 1: 1024, 1024: 1024, 1025: 1024, 2047: 1024, 2048: 2048, 1 << 20: 1 << 20, 1<<20 - 1: 1 << 19, 5_000_000: 1 << 20} {
+		if got := DialectV4.MaxEntries(entries); got != limit {
+			t.Errorf("expected %d to become %d, got %d", entries, limit, got)
+		}
+	}
+}
+
+func TestVersion4EndsAtGooglesServerOn31March2027(t *testing.T) {
+	const stops = ": from then on its server may stop at any time, and then lists are not updated and names are not confirmed. Change protocol v4 to v5: the lists stay in force"
+	for _, tc := range []struct {
+		now, want string
+		over      bool
+	}{
+		{"2026-11-23T12:00:00Z", "Google ends Safe Browsing v4 on 31 March 2027, in 128 days" + stops, false},
+		{"2027-03-29T12:00:00Z", "Google ends Safe Browsing v4 on 31 March 2027, in 2 days" + stops, false},
+		{"2027-03-30T23:59:59Z", "Google ends Safe Browsing v4 on 31 March 2027, tomorrow" + stops, false},
+		{"2027-03-31T00:00:00Z", "Google has ended Safe Browsing v4 on 31 March 2027: its server may stop at any time, and then lists are not updated and names are not confirmed. Change protocol v4 to v5. DNS and your own lists keep working", true},
+	} {
+		now, err := time.Parse(time.RFC3339, tc.now)
+		testkit.Must(t, err)
+		for _, endpoint := range []string{"", DefaultEndpoint} {
+			if e := DialectV4.EndingAt(endpoint); e.Text(now) != tc.want || e.Over(now) != tc.over {
+				t.Errorf("%s: expected %q, over: %v, got %q", tc.now, tc.want, tc.over, e.Text(now))
+			}
+		}
+		for who, e := range map[string]Ending{"a server of one's own": DialectV4.EndingAt("http://127.0.0.1:8099"), "v5": DialectV5.EndingAt(""), "Web Risk": DialectWebRisk.EndingAt("")} {
+			if e.Text(now) != "" || e.Over(now) {
+				t.Errorf("%s: got %q", who, e.Text(now))
+			}
+		}
+	}
+}
+
+// A malformed answer to a search may have a minimum wait.
+func TestTheMinimumWaitOfAMalformedSearchHolds(t *testing.T) {
+	var asked []time.Time
+	c := newV4(t, counted(marshal(t, &sbv4.FindFullHashesResponse{
+		Matches:             []*sbv4.ThreatMatch{{Threat: &sbv4.ThreatEntry{Hash: []byte("short")}}},
+		MinimumWaitDuration: durationpb.New(6 * time.Hour),
+	}), &asked), "se-4b")
+	synctest.Test(t, func(t *testing.T) {
+		schedule, _ := updater.NewSchedule(nil)
+		s := updater.Pace(c, schedule, updater.SearchRules{Backoff: updater.Strict}, func(updater.Event) {})
+		s.Search(t.Context(), []lookup.Prefix{"abcd"})
+		time.Sleep(time.Hour)
+		s.Search(t.Context(), []lookup.Prefix{"abcd"})
+		if len(asked) != 1 {
+			t.Errorf("asked again after %s, minimum wait was 6h", asked[1].Sub(asked[0]))
+		}
+	})
 }

@@ -47,18 +47,6 @@ func newWebRisk(t testing.TB, transport http.RoundTripper, lists ...string) *Web
 func TestWebRiskRequestsOnTheWire(t *testing.T) {
 	const compressions = "constraints.supportedCompressions=RAW&constraints.supportedCompressions=RICE"
 	odd := []byte{0xfb, 0xef, 0xfe, 0x00} // bytes whose base64 tells the alphabets apart
-	fetching := func(wanted ...updater.Want) func(*testing.T, *WebRisk) error {
-		return func(t *testing.T, c *WebRisk) error {
-			_, err := c.Fetch(t.Context(), wanted, func(int, *updater.Update) {})
-			return err
-		}
-	}
-	searching := func(prefix lookup.Prefix) func(*testing.T, *WebRisk) error {
-		return func(t *testing.T, c *WebRisk) error {
-			_, err := c.Search(t.Context(), []lookup.Prefix{prefix})
-			return err
-		}
-	}
 	keyed := http.Header{"Accept": {binaryForm}, "Accept-Encoding": {"gzip"}, "User-Agent": {"test/1"}, "X-Goog-Api-Key": {testKey}}
 	with := func(name, value string) http.Header {
 		h := keyed.Clone()
@@ -72,29 +60,29 @@ func TestWebRiskRequestsOnTheWire(t *testing.T) {
 		name   string
 		cfg    Config
 		lists  []string
-		ask    func(*testing.T, *WebRisk) error
+		ask    func(context.Context, Client) error
 		want   []string
 		header http.Header
 	}{
-		{"a first fetch", Config{Key: testKey}, nil, fetching(updater.Want{List: "se-4b"}),
+		{"a first fetch", Config{Key: testKey}, nil, toFetch(updater.Want{List: "se-4b"}),
 			[]string{WebRiskEndpoint + "/v1/threatLists:computeDiff?alt=proto&" + compressions + "&threatType=SOCIAL_ENGINEERING"}, keyed},
-		{"a later fetch with a limit", Config{Key: testKey, MaxEntries: 70_000, Endpoint: "http://mirror.example/wr/"}, nil, fetching(updater.Want{List: "mw-4b", Version: odd}),
+		{"a later fetch with a limit", Config{Key: testKey, MaxEntries: 70_000, Endpoint: "http://mirror.example/wr/"}, nil, toFetch(updater.Want{List: "mw-4b", Version: odd}),
 			[]string{"http://mirror.example/wr/v1/threatLists:computeDiff?alt=proto&constraints.maxDatabaseEntries=65536&constraints.maxDiffEntries=65536&" + compressions + "&threatType=MALWARE&versionToken=--_-AA%3D%3D"}, keyed},
 		{"all lists, in the order wanted", Config{Key: testKey}, nil,
-			fetching(updater.Want{List: "uws-4b"}, updater.Want{List: "se-ext-4b"}, updater.Want{List: "se-4b"}, updater.Want{List: "mw-4b"}),
+			toFetch(updater.Want{List: "uws-4b"}, updater.Want{List: "se-ext-4b"}, updater.Want{List: "se-4b"}, updater.Want{List: "mw-4b"}),
 			[]string{
 				WebRiskEndpoint + "/v1/threatLists:computeDiff?alt=proto&" + compressions + "&threatType=UNWANTED_SOFTWARE",
 				WebRiskEndpoint + "/v1/threatLists:computeDiff?alt=proto&" + compressions + "&threatType=SOCIAL_ENGINEERING_EXTENDED_COVERAGE",
 				WebRiskEndpoint + "/v1/threatLists:computeDiff?alt=proto&" + compressions + "&threatType=SOCIAL_ENGINEERING",
 				WebRiskEndpoint + "/v1/threatLists:computeDiff?alt=proto&" + compressions + "&threatType=MALWARE",
 			}, keyed},
-		{"a search", Config{Key: testKey}, []string{"se-4b", "mw-4b", "se-4b"}, searching("\xfb\xef\xfe\x00"),
+		{"a search", Config{Key: testKey}, []string{"se-4b", "mw-4b", "se-4b"}, toSearch("\xfb\xef\xfe\x00"),
 			[]string{WebRiskEndpoint + "/v1/hashes:search?alt=proto&hashPrefix=--_-AA%3D%3D&threatTypes=SOCIAL_ENGINEERING&threatTypes=MALWARE"}, keyed},
-		{"a search by five bytes, with a token", Config{Key: testKey, Bearer: true}, []string{"uws-4b"}, searching("\xfb\xef\xfe\x00\x01"),
+		{"a search by five bytes, with a token", Config{Key: testKey, Bearer: true}, []string{"uws-4b"}, toSearch("\xfb\xef\xfe\x00\x01"),
 			[]string{WebRiskEndpoint + "/v1/hashes:search?alt=proto&hashPrefix=--_-AAE%3D&threatTypes=UNWANTED_SOFTWARE"}, with("Authorization", "Bearer "+testKey)},
-		{"without a key", Config{}, []string{"mw-4b"}, searching(zeroPrefix),
+		{"without a key", Config{}, []string{"mw-4b"}, toSearch(zeroPrefix),
 			[]string{WebRiskEndpoint + "/v1/hashes:search?alt=proto&hashPrefix=AAAAAA%3D%3D&threatTypes=MALWARE"}, with("", "")},
-		{"without a token", Config{Bearer: true}, nil, fetching(updater.Want{List: "mw-4b"}),
+		{"without a token", Config{Bearer: true}, nil, toFetch(updater.Want{List: "mw-4b"}),
 			[]string{WebRiskEndpoint + "/v1/threatLists:computeDiff?alt=proto&" + compressions + "&threatType=MALWARE"}, with("", "")},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -109,9 +97,8 @@ func TestWebRiskRequestsOnTheWire(t *testing.T) {
 			})
 			c, err := NewWebRisk(cfg, test.lists)
 			testkit.Must(t, err)
-			if err := test.ask(t, c); err != nil || !slices.Equal(got, test.want) {
-				t.Errorf("%v; asked for\n%s\nwant\n%s", err, strings.Join(got, "\n"), strings.Join(test.want, "\n"))
-			}
+			testkit.Must(t, test.ask(t.Context(), c))
+			testkit.Equal(t, "asked for", got, test.want)
 		})
 	}
 }

@@ -2,8 +2,8 @@ package protocol
 
 import (
 	"bytes"
-	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"net/http"
@@ -117,15 +117,8 @@ func TestListsOnTheWire(t *testing.T) {
 
 func checkList(t *testing.T, l updater.List, version, entries, checksum string) {
 	t.Helper()
-	if got := hex.EncodeToString(all(t, l)); got != entries {
-		t.Errorf("entries %s, want %s", got, entries)
-	}
-	if got := hex.EncodeToString(l.Version); got != version {
-		t.Errorf("version %s, want %s", got, version)
-	}
-	if got := hex.EncodeToString(l.Checksum[:]); got != checksum {
-		t.Errorf("checksum %s, want %s", got, checksum)
-	}
+	got := fmt.Sprintf("version %x, entries %x, checksum %x", l.Version, all(t, l), l.Checksum)
+	testkit.Equal(t, l.Name, got, fmt.Sprintf("version %s, entries %s, checksum %s", version, entries, checksum))
 }
 
 func TestSearchAnswersOnTheWire(t *testing.T) {
