@@ -8,7 +8,7 @@ import (
 )
 
 func TestAnswersAreFreshForExactlyTheirLife(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		name string
 		ttl  time.Duration // as the server says
 		want time.Duration // how long the answer may be used
@@ -25,8 +25,7 @@ func TestAnswersAreFreshForExactlyTheirLife(t *testing.T) {
 		{"no threat for a usual time", 300 * time.Second, 300 * time.Second, true},
 		{"no threat for 30 minutes and more", 31 * time.Minute, 31 * time.Minute, true},
 		{"no threat for a day", 24 * time.Hour, 24 * time.Hour, true},
-	}
-	for _, tt := range tests {
+	} {
 		inBubble(t, tt.name, func(t *testing.T) {
 			srv := &server{t: t}
 			verdict := Safe

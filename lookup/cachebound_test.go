@@ -144,7 +144,7 @@ func TestTheYoungestAnswerCountsWhateverItsLength(t *testing.T) {
 		ttl     time.Duration
 		threats []ThreatHash
 	}
-	tests := []struct {
+	for _, tt := range []struct {
 		name  string
 		puts  []put // one second after the other
 		ok    bool
@@ -164,8 +164,7 @@ func TestTheYoungestAnswerCountsWhateverItsLength(t *testing.T) {
 		{"the same prefix again, for once only", []put{{4, time.Hour, nil}, {4, 0, threat(0)}}, false, false},
 		{"a longer prefix later, too long to keep", []put{{4, time.Hour, nil}, {5, time.Hour, threatsBehind("example.com/", 300)}}, false, false},
 		{"the same prefix again, too long to keep", []put{{4, time.Hour, nil}, {4, time.Hour, threatsBehind("example.com/", 300)}}, false, false},
-	}
-	for _, tt := range tests {
+	} {
 		inBubble(t, tt.name, func(t *testing.T) {
 			c := newCache(10)
 			for _, p := range tt.puts {
@@ -185,7 +184,7 @@ func TestEachFullHashHasItsOwnLife(t *testing.T) {
 	other := neighbour(hash, 4)
 	threat := isThreat("example.com/", Malware)
 	unwanted := isThreat("example.com/", UnwantedSoftware)
-	tests := []struct {
+	for _, tt := range []struct {
 		name     string
 		negative time.Duration // TTL of the rest of the prefix
 		threats  []ThreatHash
@@ -204,8 +203,7 @@ func TestEachFullHashHasItsOwnLife(t *testing.T) {
 		{"the other one has", time.Hour,
 			[]ThreatHash{lasting(time.Minute, unwanted), lasting(2*time.Minute, threat)}, time.Minute + 1, false, true},
 		{"a threat for this once", time.Hour, []ThreatHash{threat}, 1, false, true},
-	}
-	for _, tt := range tests {
+	} {
 		inBubble(t, tt.name, func(t *testing.T) {
 			c := newCache(10)
 			c.put(hash.Prefix(4), serverAnswer{received: time.Now(), ttl: tt.negative, threats: tt.threats})

@@ -8,7 +8,7 @@ import (
 
 // Limited says what Wait says if no search is admitted.
 func TestLimitedCandidatesAreThoseOfWhichNoneIsAdmitted(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		name    string
 		lists   []List
 		verdict Verdict
@@ -18,8 +18,7 @@ func TestLimitedCandidatesAreThoseOfWhichNoneIsAdmitted(t *testing.T) {
 		{"its domain is", []List{listOf("domain", "example.com/")}, Unsure, "domain"},
 		{"both are, in two lists", []List{listOf("domain", "example.com/"), listOf("host", "www.example.com/")}, Unsure, "host"},
 		{"none is", []List{listOf("list", "other.example/")}, Safe, ""},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := checkerOf(t, Config{Mode: NoStorage, Database: databaseOf(tt.lists...)})
 			candidates := suspect(t, c, "www.example.com.")
@@ -65,7 +64,7 @@ func TestPrefixesAreAskedAsTheyAreStored(t *testing.T) {
 	const host = "example.com/"
 	likelySafe := storedAs(t, "safe", host, 4)
 	likelySafe.LikelySafe = true
-	tests := []struct {
+	for _, tt := range []struct {
 		name  string
 		lists []List
 		first string // the list in the decision; "": none, in a mode that asks about every host
@@ -80,8 +79,7 @@ func TestPrefixesAreAskedAsTheyAreStored(t *testing.T) {
 		{"the shortest of two lists, in the second", []List{storedAs(t, "a", host, 16), storedAs(t, "b", host, 7, 32)}, "a", 7},
 		{"another list that does not match", []List{storedAs(t, "a", "example.net/", 4), storedAs(t, "b", host, 9)}, "b", 9},
 		{"a list of likely safe ones does not count", []List{likelySafe, storedAs(t, "b", host, 10)}, "b", 10},
-	}
-	for _, tt := range tests {
+	} {
 		for _, asStored := range []bool{false, true} {
 			t.Run(tt.name+map[bool]string{true: ", as stored", false: ", in four bytes"}[asStored], func(t *testing.T) {
 				srv := &server{t: t}

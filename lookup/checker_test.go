@@ -233,7 +233,7 @@ func expressionsOf(c *Candidates) []string {
 
 func TestCheckerWantsASensibleConfig(t *testing.T) {
 	database, searcher := new(Database), searchFunc(nil)
-	tests := []struct {
+	for _, tt := range []struct {
 		name string
 		cfg  Config
 		ok   bool
@@ -247,8 +247,7 @@ func TestCheckerWantsASensibleConfig(t *testing.T) {
 		{"negative prefixes of a search", Config{Database: database, Searcher: searcher, PerSearch: -1}, false},
 		{"as many as the server allows", Config{Database: database, Searcher: searcher, PerSearch: MaxPrefixes}, true},
 		{"one more", Config{Database: database, Searcher: searcher, PerSearch: MaxPrefixes + 1}, false},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c, err := NewChecker(tt.cfg)
 			if (err == nil) != tt.ok {

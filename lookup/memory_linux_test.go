@@ -10,7 +10,7 @@ const mib = 1 << 20
 
 func TestTheLeastLimitOfTheCgroupsCounts(t *testing.T) {
 	const machine = 4096 * mib
-	tests := []struct {
+	for _, tt := range []struct {
 		name, own string
 		files     map[string]string
 		want      int64 // MiB
@@ -26,8 +26,7 @@ func TestTheLeastLimitOfTheCgroupsCounts(t *testing.T) {
 		{"version 1 without a limit", "11:memory:/\n", map[string]string{"memory/memory.limit_in_bytes": "9223372036854771712\n"}, 4096},
 		{"another cgroup's", "0::/a\n", map[string]string{"b/memory.max": "1\n"}, 4096},
 		{"nonsense", "0::\n\nx\n", map[string]string{"memory.max": "-1\n"}, 4096},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			top := t.TempDir()
 			for name, text := range tt.files {

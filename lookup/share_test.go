@@ -58,7 +58,7 @@ func TestAShareIsForASiteAndADay(t *testing.T) {
 	s := walled(3)
 	midnight := time.Date(2026, 11, 23, 0, 0, 0, 0, time.Local)
 	evening := midnight.Add(-time.Hour)
-	steps := []struct {
+	for _, step := range []struct {
 		name, client string
 		now          time.Time
 		asked, want  int
@@ -74,8 +74,7 @@ func TestAShareIsForASiteAndADay(t *testing.T) {
 		{"midnight", "192.0.2.1", midnight, 4, 3},
 		{"the clock is set back", "192.0.2.1", evening, 1, 0},
 		{"and forward again", "192.0.2.1", midnight, 1, 0},
-	}
-	for _, step := range steps {
+	} {
 		if got := takes(s, step.client, step.now, step.asked); got != step.want {
 			t.Errorf("%s: %d of %d, want %d", step.name, got, step.asked, step.want)
 		}
@@ -253,7 +252,7 @@ func TestAClientIsChargedForTheSearchesThatItCauses(t *testing.T) {
 func TestAThreatOfTheDomainSavesTheOtherSearches(t *testing.T) {
 	const domain, below, host = "example.com/", "a.example.com/", "b.a.example.com/"
 	name := "b.a.example.com."
-	tests := []struct {
+	for _, test := range []struct {
 		name     string
 		listed   []string // in the lists
 		threats  []string // that the server confirms
@@ -265,8 +264,7 @@ func TestAThreatOfTheDomainSavesTheOtherSearches(t *testing.T) {
 		{"the middle is one", []string{domain, below, host}, []string{below, host}, []string{domain, below}, below},
 		{"none is one", []string{domain, host}, nil, []string{domain, host}, ""},
 		{"one candidate", []string{host}, []string{host}, []string{host}, host},
-	}
-	for _, test := range tests {
+	} {
 		t.Run(test.name, func(t *testing.T) {
 			srv := &server{t: t, OnSearch: func(_ context.Context, prefixes []Prefix) (Answer, error) {
 				answer := Answer{TTL: time.Minute}

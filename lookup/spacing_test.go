@@ -35,7 +35,7 @@ func (b *began) Search(ctx context.Context, prefixes []Prefix) (Answer, error) {
 func TestSearchesBeginOneAfterAnother(t *testing.T) {
 	const ms = time.Millisecond
 	always := func(d time.Duration) func(int) time.Duration { return func(int) time.Duration { return d } }
-	tests := []struct {
+	for _, test := range []struct {
 		name     string
 		searches int
 		takes    func(n int) time.Duration
@@ -54,8 +54,7 @@ func TestSearchesBeginOneAfterAnother(t *testing.T) {
 		{"a slot is free before the spacing has passed", 2, always(3 * ms), []time.Duration{0, ms}, []time.Duration{0, 3 * ms}, []int{1, 1}},
 		{"one search at a time", 1, always(50 * ms), []time.Duration{0, ms, 2 * ms}, []time.Duration{0, 50 * ms}, []int{1, 2}},
 		{"a full search", 16, always(50 * ms), append([]time.Duration{0}, slices.Repeat([]time.Duration{ms}, MaxPrefixes+1)...), []time.Duration{0, ms, 6 * ms}, []int{1, MaxPrefixes, 1}},
-	}
-	for _, test := range tests {
+	} {
 		inBubble(t, test.name, func(t *testing.T) {
 			b := &began{takes: test.takes, since: time.Now()}
 			c := checkerOf(t, Config{Searcher: b, Searches: test.searches}, manyExpressed(len(test.queries))...)
@@ -141,7 +140,7 @@ func asking(t *testing.T, c *Checker, n int, timeout time.Duration) (after []tim
 
 func TestQueriesOfOneSearchWakeAFewAtATime(t *testing.T) {
 	const ms, queries = time.Millisecond, 1_000
-	tests := []struct {
+	for _, test := range []struct {
 		name    string
 		timeout time.Duration
 		last    time.Duration // when the last query continues
@@ -150,8 +149,7 @@ func TestQueriesOfOneSearchWakeAFewAtATime(t *testing.T) {
 		{"all have time", time.Second, (50 + queries/16) * ms, 16},
 		// A search that has ended counts, though not all that wait for it have been woken.
 		{"the timeout comes meanwhile", 60*ms + ms/2, 60*ms + ms/2, queries - 11*16},
-	}
-	for _, test := range tests {
+	} {
 		inBubble(t, test.name, func(t *testing.T) {
 			b := &began{takes: func(int) time.Duration { return 50 * ms }}
 			c := checkerOf(t, Config{Searcher: b}, expressed(0))

@@ -75,7 +75,7 @@ func TestSetsThatContradictThemselvesAreRefused(t *testing.T) {
 	four := writtenForm(t, buildSet(t, 2, [][]byte{[]byte("aaaa"), []byte("aaab")}))
 	wide := writtenForm(t, buildSet(t, 2, [][]byte{[]byte("\x00aaaa"), []byte("bbbbb")}))
 	const used, begins = 1 + partHead + 4, 1 + partHead + recordBytes + 4
-	tests := []struct {
+	for _, tt := range []struct {
 		name    string
 		written []byte
 		at      int
@@ -102,8 +102,7 @@ func TestSetsThatContradictThemselvesAreRefused(t *testing.T) {
 		{"entries before the first slot", wide, 7, 1},
 		{"index that runs backwards", wide, 7 + 4*'b', 3},
 		{"index that ends early", wide, 7 + 4*256, 1},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			damaged := slices.Clone(tt.written)
 			if damaged[tt.at] == tt.to {

@@ -40,6 +40,7 @@ func TestSetsAreJoinedAgainWithAnother(t *testing.T) {
 	r := rand.New(rand.NewPCG(47, 48))
 	sets, entries := joinSets(t, r, 5000, 3000, 800, 700, 30)
 	NewGroup(sets, -1, nil).Join(nil)
+	NewGroup(sets[1:3], -1, nil).Join(nil) // some of those that are joined
 	for _, of := range [][]int{{0, 1, 2, 3}, {3, 4, 1}, {4}, {0, 4, 2}, {0, 1, 2, 3, 4}} {
 		fresh, texts := joinSets(t, r, 2000)
 		some, want := fresh, texts
@@ -72,39 +73,6 @@ func TestSetsPartAgain(t *testing.T) {
 	}
 	wantEntries(t, sets, entries)
 	checkGroups(t, r, sets[1:], entries[1:], few)
-}
-
-// While sets are joined, queries use them, and an updater reads them.
-func TestSetsAreUsedWhileTheyAreJoined(t *testing.T) {
-	r := rand.New(rand.NewPCG(39, 40))
-	sets, entries := joinSets(t, r, 20_000, 5000, 300)
-	stop, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		for i := 0; ; i++ {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			n := i % len(sets)
-			e := entries[n][i%len(entries[n])]
-			if !sets[n].Contains(padded([]byte(e), 7)) {
-				t.Errorf("set %d does not hold %x", n, e)
-				return
-			}
-			if i%1000 == 0 && !slices.Equal(entriesIn(t, sets[n]), entries[n]) {
-				t.Errorf("set %d has other entries", n)
-				return
-			}
-		}
-	}()
-	for _, some := range [][]*Set{sets, sets[:2], sets[1:], {sets[2]}, sets} {
-		NewGroup(some, -1, nil).Join(nil)
-		runtime.GC() // memory that only the sets before used is given back
-	}
-	close(stop)
-	<-done
 }
 
 // bench/README.md: these are the bytes of four lists, the largest with 70 % of all.

@@ -80,7 +80,8 @@ func TestSetsLiveWhileTheyAreReadAndWritten(t *testing.T) {
 	}
 }
 
-// TestSetsAreUsedWhileTheyAreReplaced would crash if memory was given back that is still in use.
+// TestSetsAreUsedWhileTheyAreReplaced would crash if memory was given back that is still in use. Sets are joined meanwhile,
+// and joined again with another one.
 func TestSetsAreUsedWhileTheyAreReplaced(t *testing.T) {
 	entries := packed(randomPrefixes(61, 300_000))
 	wide := bytes.Join(randomEntries(rand.New(rand.NewPCG(62, 63)), 9, 100_000, false), nil)
@@ -98,6 +99,7 @@ func TestSetsAreUsedWhileTheyAreReplaced(t *testing.T) {
 	for seed := range 4 {
 		readers.Go(func() { useUntil(t, stop, &current, uint64(seed), entries, wide) })
 	}
+	others := []*Set{setOfPacked(entries[400_000:], 0), setOfPacked(entries[:4000], 0)}
 	rounds := 20
 	if testing.Short() {
 		rounds = 5
@@ -109,6 +111,10 @@ func TestSetsAreUsedWhileTheyAreReplaced(t *testing.T) {
 		}
 		publish()
 		runtime.GC()
+		for n := range others {
+			NewGroup(append(others[:n+1:n+1], current.Load()[0]), -1, nil).Join(nil)
+			runtime.GC() // memory that only the sets before used is given back
+		}
 	}
 	close(stop)
 	readers.Wait()
