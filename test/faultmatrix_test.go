@@ -5,14 +5,21 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
@@ -133,3 +140,168 @@ func heap() int {
 	runtime.ReadMemStats(&m)
 	return int(m.HeapAlloc >> 20)
 }
+
+// fault is a row of the matrix: a transportFault, or one of the next four fields.
+type fault struct {
+	transportFault
+
+	spoils map[string]protocoltest.Fault // the content of answers, by column
+	odd    func(*protocoltest.Server)    // gives the server unusual values
+	name   func(*dns.Msg) *dns.Msg       // answers questions for the endpoint's name; a nil answer is none
+	run    func(*cell)                   // runs a cell in a way of its own
+
+	phases []string // in which it can be seen; nil: all
+	good   bool     // the answer is unusual, and must be used
+}
+
+// seen reports whether the fault can be seen in a cell.
+func (f fault) seen(phase, column string) bool {
+	_, spoilt := f.spoils[column]
+	return (f.phases == nil || slices.Contains(f.phases, phase)) && (f.spoils == nil || spoilt)
+}
+
+// sparesSearches reports whether searches still work while other requests have the fault.
+func (f fault) sparesSearches() bool { return f.answer != nil || f.spoils != nil || f.odd != nil }
+
+// clockFaults are the rows about clocks. They need a tracer, see faultclock_linux_amd64_test.go.
+var clockFaults = make(map[string]fault)
+
+var listPhases = []string{firstLoad, partialUpdate}
+
+// listFaults and searchFaults are what answers can be wrong in, by the protocol.
+var (
+	listFaults   = map[string]map[string]protocoltest.Fault{"v5": protocoltest.ListFaults(), "webrisk": protocoltest.ListFaultsWebRisk()}
+	searchFaults = map[string]map[string]protocoltest.Fault{"v5": protocoltest.SearchFaults(), "webrisk": protocoltest.SearchFaultsWebRisk()}
+)
+
+// matrixFaults returns all rows, by name.
+func matrixFaults(t *testing.T) map[string]fault {
+	all := make(map[string]fault)
+	for name, f := range transportFaults() {
+		all[name] = fault{transportFault: f}
+	}
+	for name, answer := range nameFaults() {
+		all[name] = fault{transportFault: transportFault{outcome: "unreachable", unsent: true}, name: answer}
+	}
+	all["name server is silent"] = fault{transportFault: transportFault{outcome: "unreachable", unsent: true, endless: true}, name: func(*dns.Msg) *dns.Msg { return nil }}
+	addContent(all, listPhases, listFaults)
+	addContent(all, []string{inSearch}, searchFaults)
+	maps.Copy(all, oddValues())
+	maps.Copy(all, clockFaults)
+	if len(all) < 60 {
+		t.Errorf("Expected many faults, got %d", len(all))
+	}
+	return all
+}
+
+// nameFaults are answers to questions for the name of the endpoint.
+func nameFaults() map[string]func(*dns.Msg) *dns.Msg {
+	code := func(rcode int) func(*dns.Msg) *dns.Msg {
+		return func(q *dns.Msg) *dns.Msg { return new(dns.Msg).SetRcode(q, rcode) }
+	}
+	return map[string]func(*dns.Msg) *dns.Msg{
+		"name does not exist": code(dns.RcodeNameError),
+		"name server fails":   code(dns.RcodeServerFailure),
+		"name server refuses": code(dns.RcodeRefused),
+		"name has no address": code(dns.RcodeSuccess),
+	}
+}
+
+// addContent adds the faults of content. Those of the transport are rows already. Those that
+// have the same name spoil the same, each in its protocol.
+func addContent(all map[string]fault, phases []string, byColumn map[string]map[string]protocoltest.Fault) {
+	for column, faults := range byColumn {
+		for name, f := range faults {
+			if isTransport(f) {
+				continue
+			}
+			name = "content: " + name
+			row, ok := all[name]
+			if !ok {
+				row = fault{spoils: make(map[string]protocoltest.Fault), phases: phases}
+			}
+			row.spoils[column] = f
+			if column == "v5" {
+				row.spoils[throughRelay] = f
+			}
+			all[name] = row
+		}
+	}
+}
+
+// isTransport reports whether a fault replaces the whole answer.
+func isTransport(f protocoltest.Fault) bool {
+	return f.Delay > 0 || f.CloseConnection || f.Status != 0 || f.Redirect != "" || f.WrongContentType || f.Garbage || f.EndlessBody || f.CutBody
+}
+
+// oddValues are unusual values in answers that are otherwise good.
+func oddValues() map[string]fault {
+	const decade = 10 * 365 * 24 * time.Hour
+	minimumWait := func(wait time.Duration) func(*protocoltest.Server) {
+		return func(s *protocoltest.Server) {
+			for _, list := range []string{"se-4b", "mw-4b", "uws-4b"} {
+				s.SetMinimumWait(list, wait)
+			}
+		}
+	}
+	lifetime := func(d time.Duration) func(*protocoltest.Server) {
+		return func(s *protocoltest.Server) { s.SetCacheDuration(d) }
+	}
+	faults := map[string]fault{
+		"no minimum wait":            {odd: minimumWait(0), phases: listPhases, good: true},
+		"minimum wait of 10 years":   {odd: minimumWait(decade), phases: listPhases, good: true, transportFault: transportFault{longest: 24 * time.Hour}},
+		"cache duration of 0":        {odd: lifetime(0), phases: []string{inSearch}, good: true},
+		"no cache duration":          {odd: lifetime(-1), phases: []string{inSearch}, good: true},
+		"cache duration of 10 years": {odd: lifetime(decade), phases: []string{inSearch}, good: true},
+		"unknown threats too": {phases: []string{inSearch}, good: true, odd: func(s *protocoltest.Server) {
+			s.AddThreat("evil.example.com/", sbv5.ThreatType(999), sbv5.ThreatAttribute(999))
+		}},
+	}
+	for name, f := range protocoltest.OddDiffTimes() {
+		row := fault{spoils: map[string]protocoltest.Fault{"webrisk": f}, phases: listPhases, good: true}
+		if f.FarNextDiff {
+			row.longest = 24 * time.Hour
+		}
+		faults[name] = row
+	}
+	for name, f := range protocoltest.OddSearchTimes() {
+		faults[name] = fault{spoils: map[string]protocoltest.Fault{"webrisk": f}, phases: []string{inSearch}, good: true}
+	}
+	return faults
+}
+
+// nameServer knows the name of the endpoint, until it breaks.
+type nameServer struct {
+	address string
+	broken  atomic.Pointer[func(*dns.Msg) *dns.Msg]
+	asked   atomic.Int32 // questions since it broke
+}
+
+func newNameServer(t *testing.T) *nameServer {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	testkit.Must(t, err)
+	s := &nameServer{address: conn.LocalAddr().String()}
+	server := &dns.Server{PacketConn: conn, Handler: dns.HandlerFunc(s.answer)}
+	go server.ActivateAndServe()
+	t.Cleanup(func() { server.Shutdown() })
+	return s
+}
+
+func (s *nameServer) answer(w dns.ResponseWriter, q *dns.Msg) {
+	if broken := s.broken.Load(); broken != nil {
+		s.asked.Add(1)
+		if m := (*broken)(q); m != nil {
+			w.WriteMsg(m)
+		}
+		return
+	}
+	m := new(dns.Msg).SetReply(q)
+	if question := q.Question[0]; question.Qtype == dns.TypeA {
+		header := dns.RR_Header{Name: question.Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 1}
+		m.Answer = []dns.RR{&dns.A{Hdr: header, A: net.IPv4(127, 0, 0, 1)}}
+	}
+	w.WriteMsg(m)
+}
+
+func (s *nameServer) breaks(answer func(*dns.Msg) *dns.Msg) { s.broken.Store(&answer) }

@@ -1,6 +1,10 @@
 package test
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -181,4 +185,243 @@ func TestTheGravestDecisionAboutAQueryCounts(t *testing.T) {
 	w.wantBlocked("shared.example.com.", dns.TypeA, byOwn)
 	testkit.Until(w.t, "the line of the log", func() bool { return len(lines.About("shared.example.com.")) > 0 })
 	testkit.WantParts(t, lines.About("shared.example.com.")[0], "verdict=unsafe", "by=block")
+}
+
+// A threat that is marked for frames only is blocked and counted, by its own name and as a target; in monitor mode it is
+// counted as passed. Another mark beside it makes it pass, and the same threat without a mark is no such threat.
+func TestFrameOnlyThreatsAreBlockedAndCounted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		property        string
+		records         []string // of the upstream
+		blocked, others []string
+		counted         map[string]float64
+	}{
+		"names":   {"explain", nil, []string{"www.frame.example.com.", "www.frame.example.com.", "both.example.com."}, []string{"canary.example.com."}, map[string]float64{"blocked": 2, "passed": 0}},
+		"monitor": {"monitor", nil, nil, []string{"frame.example.com."}, map[string]float64{"blocked": 0, "passed": 1}},
+		"targets": {"inspect cname", []string{"@ 60 IN CNAME frame.example.com."}, []string{"one.innocent.example.", "two.innocent.example."}, nil, map[string]float64{"blocked": 2, "passed": 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := frameWorld(t)
+			if tc.records != nil {
+				w.upstream = aliases(t, tc.records...)
+			}
+			w.run(tc.property)
+			before := make(map[string]float64)
+			for action := range tc.counted {
+				before[action] = testkit.Metric(t, "frame_only_total", "action", action)
+			}
+			for _, name := range tc.blocked { // the second time from the cache of answers
+				w.wantBlocked(name, dns.TypeA, phishing)
+			}
+			for _, name := range tc.others {
+				w.wantPassed(name, dns.TypeA)
+			}
+			for action, want := range tc.counted {
+				testkit.Until(t, "the count of "+action, func() bool { return testkit.Metric(t, "frame_only_total", "action", action)-before[action] == want })
+			}
+			if got := w.why("frame.example.com"); tc.property == "explain" && (!strings.Contains(got, "verdict=unsafe") || !strings.Contains(got, "FRAME_ONLY")) {
+				t.Errorf("Expected to be told of the mark, got %s", got)
+			}
+		})
+	}
+}
+
+// frameWorld is a server with one threat for frames, one that has another mark for
+// all, and one that is marked and is not.
+func frameWorld(t *testing.T) *world {
+	w := newWorld(t)
+	w.publish("se-4b", "frame.example.com/", "canary.example.com/", "both.example.com/")
+	const phish, frame = sbv5.ThreatType_SOCIAL_ENGINEERING, sbv5.ThreatAttribute_FRAME_ONLY
+	w.google.AddThreat("frame.example.com/", phish, frame)
+	w.google.AddThreat("canary.example.com/", phish, frame, sbv5.ThreatAttribute_CANARY)
+	w.google.AddThreat("both.example.com/", phish, frame)
+	w.google.AddThreat("both.example.com/", phish)
+	return w
+}
+
+func TestUnsureServfailSaysWhy(t *testing.T) {
+	w := newWorld(t)
+	w.threaten("evil.example.com/")
+	w.google.Break("search", 1, protocoltest.Fault{Status: 429})
+	w.run("unsure servfail")
+	for i, want := range []uint16{dns.ExtendedErrorCodeNetworkError, dns.ExtendedErrorCodeOther} {
+		m := w.ask("evil.example.com.", dns.TypeA)
+		opt := m.IsEdns0()
+		if m.Rcode != dns.RcodeServerFailure || opt == nil || len(opt.Option) != 1 || opt.Option[0].(*dns.EDNS0_EDE).InfoCode != want {
+			t.Errorf("Query %d: Expected SERVFAIL with EDE %d, got\n%v", i, want, m)
+		}
+	}
+	testkit.Equal(t, "one search, then back-off", len(w.google.Requests("search")), 1)
+}
+
+func TestAFamiliarNameThatIsListedIsLoud(t *testing.T) {
+	testkit.Long(t)
+	lines := testkit.Capture(t)
+	w := newWorld(t)
+	w.threaten("evil.example.com/")
+	w.run()
+	conn, err := dns.Dial("udp", w.address("udp"))
+	testkit.Must(t, err)
+	defer conn.Close()
+	client := &dns.Client{Timeout: patience}
+	for range 4000 {
+		if _, _, err := client.ExchangeWithConn(new(dns.Msg).SetQuestion("www.familiar.example.net.", dns.TypeA), conn); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.wantPassed("www.familiar.example.net.", dns.TypeA)
+	w.stop()
+	w.threaten("evil.example.com/", "example.net/")
+	w.google.ClientLostState()
+	w.db = t.TempDir()
+	w.start(w.corefile())
+	w.updated(2)
+	w.wantBlocked("www.familiar.example.net.", dns.TypeA, phishing)
+	w.wantBlocked("www.rare.example.net.", dns.TypeA, phishing)
+	if got := lines.About("is blocked now (suspected social engineering, list se-4b), and was asked for about "); len(got) != 1 || len(lines.About("[WARNING] plugin/safebrowsing: www.familiar.example.net is blocked now")) != 1 {
+		t.Errorf("Expected one WARNING about the familiar name, got %q", got)
+	}
+}
+
+// In the real server, over each transport and for each size that clients take. Who asks by another option gets
+// plain text.
+func TestStructuredErrorsOverEveryTransport(t *testing.T) {
+	asks := transports(t, blockList(t, "blocked.example")+"\nstructured 65010 mailto:help@example.org")
+	for transport, ask := range asks {
+		for _, size := range []uint16{512, 1232} {
+			t.Run(fmt.Sprint(transport, size), func(t *testing.T) {
+				m := new(dns.Msg).SetQuestion(strings.Repeat(strings.Repeat("a", 49)+".", 3)+"blocked.example.", dns.TypeA)
+				m.SetEdns0(size, false)
+				for code, want := range map[uint16]string{65010: `{"c":["mailto:help@example.org"],"j":"blocklist own.txt","s":6,"l":"en"}`, 65011: byOwn} {
+					m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: code}}
+					answer, err := ask(m)
+					testkit.Must(t, err)
+					if text, blocked := ede(answer); !blocked || answer.Truncated || text != want {
+						t.Errorf("%d: got %q in\n%v", code, text, answer)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestLogSaysWhoAskedForWhatAndWhyItIsBlocked(t *testing.T) {
+	lines := testkit.Capture(t)
+	w := newWorld(t)
+	w.threaten("evil.example.com/")
+	own := writeFile(t, t.TempDir(), "own.txt", "# Issues: https://lists.example/issues\nblocked.example.org\n")
+	// The target of another name would be decided on while that is confirmed, perhaps first.
+	w.upstream = startUpstreamWith(t, func(q dns.Question) []dns.RR {
+		if q.Name != "alias.example.net." {
+			return nil
+		}
+		return []dns.RR{&dns.CNAME{Hdr: dns.RR_Header{Name: q.Name, Rrtype: dns.TypeCNAME, Class: dns.ClassINET, Ttl: 60}, Target: "evil.example.com."}}
+	})
+	silent := strings.Replace(w.corefile(blockList(t, "sb-test.example")), ".:0 {", "example:0 {", 1)
+	w.start(w.corefile("log", "inspect cname", "block "+own) + silent)
+	w.updated(1)
+	const threat = ": suspected social engineering (Safe Browsing), expression evil.example.com/, list se-4b, decided by "
+	for _, tc := range []struct {
+		name  string
+		qtype uint16
+		want  string
+	}{
+		{"www.evil.example.com.", dns.TypeA, "Blocked www.evil.example.com. A for 127.0.0.1" + threat + "server"},
+		{"again.evil.example.com.", dns.TypeHTTPS, "Blocked again.evil.example.com. HTTPS for 127.0.0.1" + threat + "cache"},
+		{"alias.example.net.", dns.TypeAAAA, "Blocked alias.example.net. AAAA for 127.0.0.1" + threat + "cache"},
+		{"blocked.example.org.", dns.TypeA, "Blocked blocked.example.org. A for 127.0.0.1: blocklist own.txt, expression blocked.example.org/, list " + own + ", decided by block"},
+	} {
+		testkit.Equal(t, tc.name+" is blocked", isBlocked(w.ask(tc.name, tc.qtype)), true)
+		testkit.Until(w.t, "the line", func() bool { return len(lines.About(tc.name)) > 0 })
+		want := tc.want + ". A mistake? safebrowsing allow -for 1h " + strings.TrimSuffix(tc.name, ".")
+		if strings.Contains(want, own) {
+			want += ", report it at https://lists.example/issues"
+		}
+		if got := lines.About(tc.name); len(got) != 1 || !strings.HasSuffix(strings.TrimSpace(got[0]), want) {
+			t.Errorf("Expected one line that ends with %q, got %q", want, got)
+		}
+	}
+	w.wantBlocked("sb-test.example.", dns.TypeA, byOwn)
+	w.ask("evil.example.com.", dns.TypeMX)
+	testkit.Equal(t, "lines: none of a server block without log, and none of a name that passes", len(lines.About("safebrowsing: Blocked ")), 4)
+}
+
+// Programs read the JSON form, so a line of it has just the fields that the example in the
+// documents has.
+func TestLogAsJSONIsAsDocumented(t *testing.T) {
+	lines := testkit.Capture(t)
+	w := newWorld(t)
+	own := writeFile(t, t.TempDir(), "blocklist.txt", "malware.example\n")
+	w.run("log json", "block "+own)
+	w.wantBlocked("malware.example.", dns.TypeA, "blocklist blocklist.txt")
+	testkit.Until(w.t, "the line", func() bool { return len(lines.About(`{"time"`)) > 0 })
+	logged := lines.Only(t, `{"time"`)
+	testkit.WantNone(t, logged, "[INFO]")
+	examples := documents(t)["docs/corefile.md"]
+	documented, _, _ := strings.Cut(examples[strings.Index(examples, `{"time"`):], "\n")
+	var got, want map[string]any
+	testkit.Must(t, errors.Join(json.Unmarshal([]byte(logged), &got), json.Unmarshal([]byte(documented), &want)))
+	if at, err := time.Parse(time.RFC3339, got["time"].(string)); err != nil || time.Since(at).Abs() > time.Minute {
+		t.Errorf("time %v: %v", got["time"], err)
+	}
+	got["time"], want["client"], want["list"] = want["time"], "127.0.0.1", own
+	if !maps.Equal(got, want) {
+		t.Errorf("Expected what the document says, %v, got %v", want, got)
+	}
+}
+
+func TestShutdownSaysHowManyNamesWereLeftOutOfTheLog(t *testing.T) {
+	lines := testkit.Capture(t)
+	w := newWorld(t)
+	w.run("log", blockList(t, "sb-test.example"))
+	for range 60 {
+		w.wantBlocked("sb-test.example.", dns.TypeA, byOwn)
+	}
+	logged := len(lines.About("Blocked sb-test.example."))
+	w.stop()
+	if left := lines.About("more name"); logged < 60 && len(left) == 0 {
+		t.Errorf("Expected the shutdown to tell of %d names, got %q", 60-logged, left)
+	}
+}
+
+// recipe starts the Corefile of a section of a document, with the servers of the test in
+// place of those on the internet.
+func (w *world) recipe(document, heading string, replace ...string) {
+	w.t.Helper()
+	corefile := onlyBlock(w.t, sectionOf(w.t, document, heading), "corefile")
+	w.start(strings.NewReplacer(append(replace,
+		"bind 192.168.1.2\n", "bind "+w.host+"\n", "bind 127.0.0.1\n", "bind "+w.host+"\n", ". {", ".:0 {",
+		"api_key_file /etc/coredns/safebrowsing.key", "endpoint "+w.endpoint+"\n\tconfirm_timeout 10s\n\tdb "+w.db,
+		"testdata/", "../testdata/",
+		"forward . 9.9.9.9", "forward . "+w.upstream,
+	)...).Replace(corefile))
+}
+
+func TestRecipeOfOtherRulesForSomeClients(t *testing.T) {
+	lines := testkit.Capture(t)
+	w := newWorld(t)
+	w.threaten("evil.example.com/")
+	const child, adult = "127.0.0.77", "127.0.0.78"
+	w.recipe("docs/network.md", "Other rules for some clients", "192.168.2.0/24", child+"/32")
+	w.updated(1)
+	for _, name := range []string{"malware.example.", "evil.example.com."} {
+		testkit.Equal(t, name+" is blocked for children", isBlocked(w.askFrom(child, name)), true)
+		if m := w.askFrom(adult, name); m.Rcode != dns.RcodeSuccess || len(m.Answer) == 0 {
+			t.Errorf("Expected %s to pass for adults, got\n%v", name, m)
+		}
+	}
+	testkit.Until(w.t, "the line about the adult", func() bool { return len(lines.About("evil.example.com. A for "+adult+" would be blocked")) == 1 })
+}
+
+func TestRecipeOfNewlyRegisteredDomains(t *testing.T) {
+	w := newWorld(t)
+	w.threaten("evil.example.com/")
+	registered, allowed := newListServer(t, "# registered this week\nnew.example\ntool.example\n"), newListServer(t, "tool.example\n")
+	w.recipe("docs/lists.md", "Lists by URL",
+		"https://lists.example.org", registered.URL, "https://intranet.example.org", allowed.URL, "resolver 9.9.9.9", "")
+	w.updated(1)
+	testkit.Until(w.t, "both lists", func() bool {
+		return isBlocked(w.ask("new.example.", dns.TypeA)) && !isBlocked(w.ask("tool.example.", dns.TypeA))
+	})
+	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 }

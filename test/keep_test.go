@@ -1,8 +1,16 @@
 package test
 
 import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
 	"fmt"
 	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -122,4 +130,246 @@ func TestAPauseLetsCanariesPassAndLeadsNoClientAway(t *testing.T) {
 	w.paused(".", time.Hour)
 	testkit.Until(w.t, "a canary to pass", func() bool { return w.ask("mask.icloud.com.", dns.TypeA).Rcode == dns.RcodeSuccess })
 	w.wantKept(designation, true)
+}
+
+// encrypting starts a CoreDNS that answers without encryption and over TLS, QUIC and HTTPS at one
+// address, with a certificate for that and for dns.home.example, which is its own authority.
+func (w *world) encrypting(properties ...string) (authority string) {
+	w.t.Helper()
+	cert, key := testkit.CertificateAt(w.t, w.t.TempDir(), net.ParseIP(w.host), "*.home.example", "dns.home.example")
+	var corefile strings.Builder
+	for _, scheme := range []string{"dns://", "https://", "https3://", "tls://", "quic://"} {
+		address := testkit.FreeAddress(w.t, w.host)
+		_, port, _ := net.SplitHostPort(address)
+		if scheme == "dns://" {
+			w.elsewhere = address
+		}
+		block := strings.Replace(w.corefile(properties...), ".:0 {", scheme+".:"+port+" {", 1)
+		if scheme != "dns://" {
+			block = strings.Replace(block, "errors", "errors\n\ttls "+cert+" "+key, 1)
+		}
+		corefile.WriteString(block)
+	}
+	w.begin(corefile.String()) // QUIC is not asked by serving
+	testkit.Until(w.t, "the first answer", func() bool {
+		_, err := dns.Exchange(new(dns.Msg).SetQuestion(designation, dns.TypeA), w.elsewhere)
+		return err == nil
+	})
+	w.updated(1)
+	return cert
+}
+
+// quicOnly is a Corefile that answers over QUIC at an address.
+func (w *world) quicOnly(address string, properties ...string) string {
+	cert, key := testkit.Certificate(w.t, w.t.TempDir())
+	_, port, _ := net.SplitHostPort(address)
+	return strings.Replace(w.corefile(properties...), ".:0 {", "quic://.:"+port+" {\n\ttls "+cert+" "+key, 1)
+}
+
+// overQUIC starts a CoreDNS that answers over QUIC, and returns how to ask it for addresses over one connection.
+func (w *world) overQUIC(properties ...string) (ask func(name string) (*dns.Msg, error)) {
+	w.t.Helper()
+	w.elsewhere = testkit.FreeAddress(w.t, w.host)
+	w.begin(w.quicOnly(w.elsewhere, properties...))
+	ctx, cancel := context.WithTimeout(w.t.Context(), 2*patience)
+	w.t.Cleanup(cancel)
+	exchange, conn, err := transportNamed("QUIC").dial(ctx, w.elsewhere, &tls.Config{InsecureSkipVerify: true})
+	testkit.Must(w.t, err)
+	w.t.Cleanup(func() { conn.Close() })
+	return func(name string) (*dns.Msg, error) {
+		question, err := query(name, dns.TypeA).Pack()
+		if err != nil {
+			return nil, err
+		}
+		raw, err := exchange(question)
+		if err != nil {
+			return nil, err
+		}
+		m := new(dns.Msg)
+		return m, m.Unpack(raw)
+	}
+}
+
+// designated asks as a client does that looks for encrypted DNS (RFC 9462 section 4).
+func (w *world) designated() (all []*dns.SVCB) {
+	w.t.Helper()
+	for _, rr := range w.ask(designation, dns.TypeSVCB).Answer {
+		if svcb, ok := rr.(*dns.SVCB); ok {
+			all = append(all, svcb)
+		}
+	}
+	slices.SortFunc(all, func(a, b *dns.SVCB) int { return int(a.Priority) - int(b.Priority) })
+	return all
+}
+
+// parameters are what a client needs from a record.
+type parameters struct{ alpn, port, hint, path string }
+
+func parametersOf(rr *dns.SVCB) (p parameters) {
+	for _, value := range rr.Value {
+		switch value := value.(type) {
+		case *dns.SVCBAlpn:
+			p.alpn = value.Alpn[0]
+		case *dns.SVCBPort:
+			p.port = value.String()
+		case *dns.SVCBIPv4Hint:
+			p.hint = value.Hint[0].String()
+		case *dns.SVCBDoHPath:
+			p.path = value.Template
+		}
+	}
+	return p
+}
+
+// upgraded asks a designated resolver, after its certificate has proved that it may take the place of the one at
+// asked: it has the name of the target, and that address (RFC 9462 section 4.2).
+func upgraded(t *testing.T, rr *dns.SVCB, asked string, roots *x509.CertPool, name string) *dns.Msg {
+	t.Helper()
+	p := parametersOf(rr)
+	address := net.JoinHostPort(p.hint, p.port)
+	trust := &tls.Config{RootCAs: roots, ServerName: strings.TrimSuffix(rr.Target, "."), VerifyConnection: func(s tls.ConnectionState) error {
+		return s.PeerCertificates[0].VerifyHostname(asked)
+	}}
+	if p.alpn == "h2" || p.alpn == "h3" {
+		testkit.Equal(t, "the path, which is that of CoreDNS", p.path, "/dns-query{?dns}")
+	}
+	ask := transportNamed(map[string]string{"dot": "TLS", "doq": "QUIC", "h2": "HTTPS"}[p.alpn]).ask
+	if p.alpn == "h3" {
+		ask = askHTTP3
+	}
+	answer, err := ask(t.Context(), address, trust, query(name, dns.TypeA))
+	if err != nil {
+		t.Fatalf("%v: %v", rr, err)
+	}
+	return answer
+}
+
+func TestAnEncryptedServerDesignatesItselfToClients(t *testing.T) {
+	w := newWorld(t)
+	w.upstream = startUpstreamWith(t, func(q dns.Question) []dns.RR {
+		if q.Name == "large.example.org." {
+			return slices.Repeat(leadAway(q), 100)
+		}
+		return leadAway(q)
+	})
+	lines := testkit.Capture(t)
+	authority := w.encrypting("block " + writeFile(t, t.TempDir(), "own.txt", "blocked.example\n"))
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(testkit.Read(t, authority)))
+	all := w.designated()
+	var order []string
+	for _, rr := range all {
+		p := parametersOf(rr)
+		order = append(order, p.alpn)
+		if rr.Target != "dns.home.example." || p.hint != w.host {
+			t.Errorf("Expected to be led to dns.home.example at %s, got %v", w.host, rr)
+			continue
+		}
+		if m := upgraded(t, rr, w.host, roots, "blocked.example."); !isBlocked(m) {
+			t.Errorf("%s: Expected to end at this server, which blocks, got\n%v", p.alpn, m)
+		}
+		if m := upgraded(t, rr, w.host, roots, "clean.example.org."); m.Rcode != dns.RcodeSuccess || len(m.Answer) != 1 {
+			t.Errorf("%s: Expected the address of a clean name, got\n%v", p.alpn, m)
+		}
+	}
+	testkit.Equal(t, "transports: first those that cut no answers, the least costly before others", strings.Join(order, " "), "dot h2 doq h3")
+	for _, rr := range all[:2] {
+		if m := upgraded(t, rr, w.host, roots, "large.example.org."); m.Truncated || len(m.Answer) != 100 {
+			t.Errorf("%v: Expected a large answer as a whole, got %d records, TC %v", rr, len(m.Answer), m.Truncated)
+		}
+	}
+	lines.Only(t, "resolver.arpa leads to this server: dot at dns.home.example, h2 at dns.home.example, doq at dns.home.example, h3 at dns.home.example")
+	if m := w.ask(designation, dns.TypeA); m.Rcode != dns.RcodeSuccess || len(m.Answer) != 0 || len(m.Ns) != 1 {
+		t.Errorf("Expected NODATA for other types, got\n%v", m)
+	}
+	t.Run("kdig", func(t *testing.T) { kdigEndsHere(t, testkit.Program(t, "kdig"), all, authority) })
+}
+
+// kdigEndsHere asks designated resolvers with the client of Knot DNS.
+func kdigEndsHere(t *testing.T, program string, all []*dns.SVCB, authority string) {
+	for _, rr := range all {
+		p := parametersOf(rr)
+		over := map[string]string{"dot": "+tls", "doq": "+quic", "h2": "+https"}[p.alpn]
+		if over == "" { // it has no HTTP/3
+			continue
+		}
+		out, err := exec.Command(program, "@"+p.hint, "-p", p.port, "+tls-ca="+authority, "+tls-hostname="+strings.TrimSuffix(rr.Target, "."), over, "blocked.example", "A").CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "NXDOMAIN") || !strings.Contains(string(out), "blocklist own.txt") {
+			t.Errorf("%s: Expected a blocking answer, got %v and\n%s", over, err, out)
+		}
+	}
+}
+
+func TestKeepClientsOffLeadsNobodyToThisServer(t *testing.T) {
+	w := newWorld(t)
+	w.upstream = leadingUpstream(t)
+	w.encrypting("keep_clients off")
+	if all := w.designated(); len(all) != 1 || all[0].Target != "dns.upstream.example." {
+		t.Errorf("Expected the answer of the upstream, got %v", all)
+	}
+}
+
+func TestAnEncryptedServerWithoutANameIsTold(t *testing.T) {
+	lines := testkit.Capture(t)
+	w := newWorld(t)
+	cert, key := testkit.Certificate(t, t.TempDir())
+	tls := strings.Replace(w.corefile(), ".:0 {", fmt.Sprintf("tls://.:%s {\n\ttls %s %s", testkit.FreePort(t), cert, key), 1)
+	w.start(w.corefile() + tls)
+	w.updated(1)
+	testkit.WantParts(t, lines.Only(t, "its certificate has no DNS name"), "[WARNING]")
+	w.wantKept(designation, true)
+}
+
+// Only the server block of a view has its rules. An encrypted one for everybody has others.
+func TestClientsOfAViewAreNotLedPastItsRules(t *testing.T) {
+	w := newWorld(t)
+	w.upstream = leadingUpstream(t)
+	cert, key := testkit.CertificateAt(t, t.TempDir(), net.ParseIP(w.host), "dns.home.example")
+	tls := strings.Replace(w.corefile(), ".:0 {", fmt.Sprintf("tls://.:%s {\n\ttls %s %s", testkit.FreePort(t), cert, key), 1)
+	children := w.corefile(blockList(t, "blocked.example"))
+	w.start(strings.Replace(children, "errors", "errors\n\tview children {\n\t\texpr true\n\t}", 1) + tls)
+	w.updated(1)
+	w.wantBlocked("blocked.example.", dns.TypeA, byOwn)
+	w.wantKept(designation, true)
+}
+
+// TestThePatchForLocalAnswersResolverArpa applies deploy/upstream/local.patch to the CoreDNS of go.mod
+// and runs the tests of the plugin local, with those that the patch adds: as a package of this module, of
+// which only this build sees the files.
+func TestThePatchForLocalAnswersResolverArpa(t *testing.T) {
+	testkit.Long(t)
+	t.Parallel()
+	git := testkit.Program(t, "git")
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/coredns/coredns").Output()
+	testkit.Must(t, err)
+	patch, err := filepath.Abs("../deploy/upstream/local.patch")
+	testkit.Must(t, err)
+	const plugin = "plugin/local"
+	source, copied := strings.TrimSpace(string(out)), t.TempDir()
+	testkit.Must(t, os.CopyFS(filepath.Join(copied, plugin), os.DirFS(filepath.Join(source, plugin))))
+	files, err := filepath.Glob(filepath.Join(copied, plugin, "*"))
+	testkit.Must(t, err)
+	replace := make(map[string]string)
+	for _, file := range files {
+		if err := os.Chmod(file, 0o600); err != nil { // those in the module cache cannot be written
+			t.Fatal(err)
+		}
+		replace[filepath.Join(filepath.Dir(patch), "local", filepath.Base(file))] = file
+	}
+	apply := exec.Command(git, "apply", patch)
+	apply.Dir = copied
+	apply.Env = append(os.Environ(), "GIT_CEILING_DIRECTORIES="+filepath.Dir(copied))
+	if out, err := apply.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	testkit.Must(t, err)
+	tests := filepath.Join(copied, "local.test")
+	build := exec.Command("go", "test", "-c", "-vet=off", "-o", tests, "-overlay", testkit.Write(t, copied, "overlay.json", string(overlay)), module+"/deploy/upstream/local")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if out, err := exec.Command(tests, "-test.v").CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestLocal ") {
+		t.Errorf("%v\n%s", err, out)
+	}
 }

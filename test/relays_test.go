@@ -3,10 +3,13 @@ package test
 import (
 	"bytes"
 	"crypto/tls"
+	"encoding/json"
 	"encoding/pem"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,8 +17,11 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/relay"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
@@ -96,4 +102,134 @@ func TestTheCertificateOfTLSIsShownAndRenewed(t *testing.T) {
 	testkit.Certificate(t, dir)
 	w.wantBlocked("evil.example.net.", dns.TypeA, phishing)
 	last(cert)
+}
+
+const (
+	onSafeBrowsing = "https://developers.google.com/safe-browsing/v4/advisory"
+	onWebRisk      = "https://cloud.google.com/web-risk/docs/advisory"
+)
+
+// atOnce is a first contact without a delay.
+func atOnce() time.Duration { return 0 }
+
+// behindRelays makes the world's CoreDNS ask the last of n relays. The first one asks, by a protocol,
+// the server at an endpoint, which is the world's whatever its name. last is the socket of the last relay.
+func (w *world) behindRelays(n int, d *protocol.Dialect, endpoint string) (last *httptest.Server) {
+	w.t.Helper()
+	var transport http.RoundTripper = w.google
+	for range n {
+		settings := relaySettings(endpoint, "")
+		settings.Protocol = d.Name
+		r, err := relay.New(relay.Config{Settings: settings, Listen: "127.0.0.1:0", Edge: engine.Edge{FirstContact: atOnce, Transport: transport}})
+		testkit.Must(w.t, err)
+		last = httptest.NewServer(r)
+		w.t.Cleanup(func() { last.Close(); r.Close() })
+		testkit.Until(w.t, "the lists of a relay", r.Ready)
+		w.endpoint, endpoint, d, transport = last.URL, last.URL, protocol.DialectV5, nil
+	}
+	return last
+}
+
+// advised is what clients are told behind a chain of relays.
+type advised struct {
+	name     string
+	relays   int
+	dialect  *protocol.Dialect
+	endpoint string // of the first relay
+	service  string
+	advisory string
+}
+
+// ofLaterProtocols belong to protocols in files of their own.
+var ofLaterProtocols []advised
+
+// Google's terms hold for every warning: who provides it, with a link, and that it is a suspicion.
+// A relay stands for its server; a server of somebody else's, and the operator's own lists, never
+// name Google.
+func TestGooglesAdvisoryReachesClientsThroughAnyNumberOfRelays(t *testing.T) {
+	for _, tc := range append(ofLaterProtocols, []advised{
+		{"one relay", 1, protocol.DialectV5, "", "Safe Browsing", onSafeBrowsing},
+		{"three relays", 3, protocol.DialectV5, "", "Safe Browsing", onSafeBrowsing},
+		{"the host name for clients with certificates", 1, protocol.DialectV5, "https://safebrowsing.mtls.googleapis.com", "Safe Browsing", onSafeBrowsing},
+		{"Web Risk, two relays", 2, protocol.DialectWebRisk, "", "Web Risk", onWebRisk},
+		{"a server of somebody else's", 2, protocol.DialectV5, "http://server.example", "Safe Browsing", ""},
+	}...) {
+		t.Run(tc.name, func(t *testing.T) {
+			lines := testkit.Capture(t)
+			w := newWorld(t)
+			w.threaten("evil.example.com/", "doubted.example.com/")
+			w.google.RemoveThreat("doubted.example.com/")
+			w.behindRelays(tc.relays, tc.dialect, tc.endpoint)
+			own := writeFile(t, t.TempDir(), "own.txt", "blocked.example.org\n")
+			w.start(w.corefile("explain", "structured 65010", "status 127.0.0.1:0 names", blockList(t, "tested.example"), "block "+own))
+			testkit.Until(w.t, "the lists", func() bool { return strings.Contains(w.why("evil.example.com"), "suspected") })
+			page := w.pageURL(lines)
+			checkWarnings(t, w, page, tc.service, tc.advisory)
+		})
+	}
+}
+
+// checkWarnings looks for the service and its advisory, which may be "", wherever a verdict is told.
+func checkWarnings(t *testing.T, w *world, page, service, advisory string) {
+	t.Helper()
+	named := " (" + service + ")"
+	if advisory != "" {
+		named += "; advisory provided by Google, " + advisory
+	}
+	testkit.WantParts(t, w.why("doubted.example.com"), "warning=suspected, not confirmed"+named)
+	w.wantBlocked("evil.example.com.", dns.TypeA, "suspected social engineering"+named)
+	testkit.WantParts(t, w.why("evil.example.com"), "warning=suspected social engineering"+named)
+	m := query("evil.example.com.", dns.TypeA)
+	m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: 65010}}
+	text, _ := ede(w.exchange("udp", m))
+	var structured struct {
+		J string
+		S int
+	}
+	if err := json.Unmarshal([]byte(text), &structured); err != nil || structured.J != "suspected social engineering"+named || structured.S != 2 {
+		t.Errorf("structured error: expected %q, got %q, %v", named, text, err)
+	}
+	linked := "suspected social engineering (" + service + ")"
+	guarantee := []string{"Google cannot guarantee"}
+	if advisory != "" {
+		linked += `; advisory provided by Google, <a href="` + advisory + `">` + advisory + "</a>"
+		wantPage(t, get(t, page), slices.Concat(guarantee, []string{"Hosts in the lists of " + service + ` are suspected; advisory provided by Google, <a href="` + advisory}), nil)
+	} else {
+		wantPage(t, get(t, page), nil, []string{"by Google", "Google cannot"})
+	}
+	wantPage(t, get(t, page+"?host="+url.QueryEscape("www.evil.example.com")), []string{linked}, nil)
+	for name, want := range map[string]string{"blocked.example.org": "blocklist own.txt", "tested.example": byOwn} {
+		w.wantBlocked(name+".", dns.TypeA, want)
+		testkit.WantNone(t, w.why(name), "Google", "suspected")
+	}
+}
+
+// Lists on disk are in force before the first contact, of CoreDNS and of a relay behind a relay.
+// Whose words they are is known then, too.
+func TestGooglesAdvisorySurvivesARestartWithoutAServer(t *testing.T) {
+	w := newWorld(t)
+	w.threaten("evil.example.com/")
+	up := w.behindRelays(1, protocol.DialectWebRisk, "")
+	settings := relaySettings(up.URL, t.TempDir())
+	second := func() *relay.Relay {
+		r, err := newRelay(settings, "127.0.0.1:0")
+		testkit.Must(t, err)
+		testkit.Until(w.t, "the lists of the second relay", r.Ready)
+		return r
+	}
+	second().Close()
+	w.start(w.corefile("explain"))
+	const warning = "warning=suspected, not confirmed (Web Risk); advisory provided by Google, " + onWebRisk
+	testkit.Until(w.t, "the lists", func() bool { return strings.Contains(w.why("evil.example.com"), warning) })
+	w.stop()
+	up.Close()
+	w.start(w.corefile("explain"))
+	testkit.WantParts(t, w.why("evil.example.com"), warning)
+	r := second()
+	defer r.Close()
+	for _, path := range []string{"/v5/hashLists", "/v5/hashList/se-4b", "/v5/hashLists:batchGet?names=se-4b", "/v5/hashes:search?hashPrefixes=AAAAAA=="} {
+		answer := httptest.NewRecorder()
+		r.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
+		testkit.Equal(t, path+": expected the header of Web Risk", answer.Header().Get("Safebrowsing-Advisory"), onWebRisk)
+	}
 }
