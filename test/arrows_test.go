@@ -92,9 +92,7 @@ func layerOf(path string) int {
 
 func TestImportsPointOneWay(t *testing.T) {
 	all := packages(t)
-	if len(all) < 10 {
-		t.Fatalf("Expected the packages of the module, got %v", all)
-	}
+	found(t, "packages of the module", len(all), 10)
 	for _, name := range slices.Concat(layers...) {
 		if path := strings.TrimSuffix(module+"/"+name, "/"); !slices.ContainsFunc(all, func(p imported) bool { return p.ImportPath == path }) {
 			t.Errorf("Expected a package %s, as the layers say", path)

@@ -59,8 +59,7 @@ func (w *world) order(path, body string) {
 // What a program has confirmed over the door counts for queries, too, and costs no second search; what no
 // list holds is not sent.
 func TestPrefixesAreConfirmedOverTheDoor(t *testing.T) {
-	w := newWorld(t)
-	w.threaten("phishing.example/")
+	w := threatened(t, "phishing.example/")
 	w.run("block " + writeFile(t, t.TempDir(), "own.txt", "own.example\n"))
 	q := block.Question{Hosts: []string{"own.example", "phishing.example"}}
 	for _, expression := range []string{"phishing.example/", "clean.example/"} {
@@ -116,8 +115,7 @@ func TestAnAliasThatWasBlockedIsNeverDenied(t *testing.T) {
 // blocked, and that is what people ask about.
 func TestANameBlockedLatelyIsNoMereSuspicion(t *testing.T) {
 	testkit.Long(t)
-	w := newWorld(t)
-	w.threaten("evil-lately.example/")
+	w := threatened(t, "evil-lately.example/")
 	w.google.SetCacheDuration(time.Second)
 	w.run("explain")
 	testkit.Until(t, "the list", func() bool { return w.asked("evil-lately.example").Verdict == truth.VerdictSuspected })
@@ -207,15 +205,13 @@ func TestAllWaysToAskAgreeInRandomStates(t *testing.T) {
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 1))
 	lines := testkit.Capture(t)
-	w := newWorld(t)
-	w.threaten("evil.example/")
+	w := threatened(t, "evil.example/")
 	names := []string{"evil.example", "www.evil.example", "own.example", "a.own.example", "fine.example", "nas.local"}
 	corefile := func(more ...string) string {
 		return w.corefile(append([]string{"explain", "status 127.0.0.1:0 names"}, more...)...)
 	}
 	own := "block " + writeFile(t, t.TempDir(), "own.txt", "# Issues: https://lists.example/issues\nown.example\n*.own.example\n")
-	w.start(corefile(own))
-	w.updated(1)
+	w.serve(corefile(own))
 	page := w.pageURL(lines)
 	logs := false // the Corefile has log
 	load := func(more ...string) {
@@ -370,13 +366,11 @@ func TestTheStatusPageSaysWhatProtectsAndWhatWasBlocked(t *testing.T) {
 		return
 	}
 	lines := testkit.Capture(t)
-	w := newWorld(t)
-	w.threaten("evil.example.com/", "suspected.example.net/")
+	w := threatened(t, "evil.example.com/", "suspected.example.net/")
 	own := writeFile(t, t.TempDir(), "own.txt", "blocked.example.org\n")
 	page := "status " + testkit.FreeAddr(t)
 	silent := strings.Replace(w.corefile(page), ".:0 {", "example.com:0 {", 1)
-	w.start(w.corefile(page+" names", "block "+own, "budget 100") + strings.Replace(silent, "status", "budget 100\n\t\tstatus", 1))
-	w.updated(1)
+	w.serve(w.corefile(page+" names", "block "+own, "budget 100") + strings.Replace(silent, "status", "budget 100\n\t\tstatus", 1))
 	url := w.pageURL(lines)
 	wantPage(t, get(t, url), []string{"Protected by Safe Browsing v5 and own lists", "Phishing", "se-4b", "Nothing.", "own.txt blocks 1 entry", "Searches left today: 100 of 100"}, []string{"NOT", own, "secret"})
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing) // of the server block without names

@@ -40,6 +40,14 @@ func documents(t testing.TB) map[string]string {
 	return all
 }
 
+// found fails unless at least so many things were found: else a test would hold nothing.
+func found(t testing.TB, what string, n, least int) {
+	t.Helper()
+	if n < least {
+		t.Fatalf("Expected to find at least %d %s, got %d", least, what, n)
+	}
+}
+
 // blocks returns the contents of the blocks of a document in a language.
 func blocks(text, language string) (all []string) {
 	for _, m := range regexp.MustCompile(`(?ms)^~~~ `+language+`\n(.*?)^~~~$`).FindAllStringSubmatch(text, -1) {
@@ -97,9 +105,7 @@ func TestCorefilesOfTheDocumentsAreAccepted(t *testing.T) {
 	for _, text := range documents(t) {
 		all = append(all, blocks(text, "corefile")...)
 	}
-	if len(all) < 8 {
-		t.Fatalf("Expected to find the Corefiles of the documents, got %d", len(all))
-	}
+	found(t, "Corefiles of the documents", len(all), 8)
 	t.Chdir("..") // for testdata/blocklist.txt
 	for _, corefile := range all {
 		if err := caddy.ValidateAndExecuteDirectives(input(replacer.Replace(corefile)), nil, true); err != nil {
@@ -134,9 +140,7 @@ func TestNoCorefileIsAnOpenResolver(t *testing.T) {
 			}
 		}
 	}
-	if tried < 12 {
-		t.Errorf("Expected to find server blocks, got %d", tried)
-	}
+	found(t, "server blocks", tried, 12)
 }
 
 // Code in the text that begins with a property, such as `unsure servfail`, is
@@ -161,9 +165,7 @@ func TestLinesOfAStanzaInTheTextAreAccepted(t *testing.T) {
 			}
 		}
 	}
-	if tried < 8 {
-		t.Errorf("Expected to find lines of a stanza, got %d", tried)
-	}
+	found(t, "lines of a stanza", tried, 8)
 }
 
 // ofWebRisk returns a line of a stanza with the lines that Web Risk needs.
@@ -193,14 +195,14 @@ func TestWordsOfTheDocumentsExist(t *testing.T) {
 	for _, word := range regexp.MustCompile(`[a-z0-9]+(_[a-z0-9]+)+`).FindAllString(text, -1) {
 		known[word] = true
 	}
-	fields, found := fieldsIn(t, "updater", "lookup", "internal/ownlist", "internal/sharing"), fieldsIn(t, "cmd/safebrowsing")
+	fields, told := fieldsIn(t, "updater", "lookup", "internal/ownlist", "internal/sharing"), fieldsIn(t, "cmd/safebrowsing")
 	for name, text := range documents(t) {
 		if !strings.HasPrefix(name, "docs/") && name != "README.md" && name != "CHANGELOG.md" {
 			continue
 		}
 		for _, code := range regexp.MustCompile("`[^`\n]*`").FindAllString(prose(text), -1) {
 			for _, m := range regexp.MustCompile(`(^|[^A-Za-z0-9_./])([a-z0-9]+(_[a-z0-9]+)+)`).FindAllStringSubmatch(code, -1) {
-				if word := m[2]; !known[word] && !(name == formats && fields[word]) && !(name == "docs/coverage.md" && found[word]) && !strings.HasPrefix(word, "safebrowsing_relay_") { // the relay has a test for its metrics
+				if word := m[2]; !known[word] && !(name == formats && fields[word]) && !(name == "docs/coverage.md" && told[word]) && !strings.HasPrefix(word, "safebrowsing_relay_") { // the relay has a test for its metrics
 					t.Errorf("%s: %s: expected %s to be a property, a metric, or a word of the syntax", name, code, word)
 				}
 			}
@@ -316,9 +318,7 @@ func TestGoCommandsOfTheDocumentsExist(t *testing.T) {
 			}
 		}
 	}
-	if tried < 15 {
-		t.Errorf("Expected to find the commands of the documents, got %d", tried)
-	}
+	found(t, "commands of the documents", tried, 15)
 }
 
 // A document that says which test holds a promise names one that there is. The recipes name files that exist.
@@ -350,9 +350,7 @@ func TestNamesOfTestsInTheDocumentsExist(t *testing.T) {
 			}
 		}
 	}
-	if named < 40 {
-		t.Errorf("Expected the documents to name tests, got %d", named)
-	}
+	found(t, "tests that the documents name", named, 40)
 }
 
 // sameModule reports whether no directory between a module and a package in it has
@@ -368,18 +366,17 @@ func sameModule(module, dir string) bool {
 
 // Whoever finds a file in db can look it up.
 func TestEachFileOfTheDirectoryIsInTheFormats(t *testing.T) {
-	w := newWorld(t)
-	w.threaten("evil.example.com/")
+	w := threatened(t, "evil.example.com/")
 	w.run("budget 100", "block "+newListServer(t, "blocked.example\n").URL)
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 	testkit.Until(t, "the list by URL", func() bool { return isBlocked(w.ask("blocked.example.", dns.TypeA)) })
 	w.stop()
-	table, found := sectionOf(t, formats, "Files in db"), 0
+	table, files := sectionOf(t, formats, "Files in db"), 0
 	err := fs.WalkDir(os.DirFS(w.db), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		found++
+		files++
 		documented := regexp.MustCompile(`^own/[0-9a-f]+\.`).ReplaceAllString(name, "own/HASH.")
 		documented = regexp.MustCompile(`^[a-z0-9-]+\.list$`).ReplaceAllString(documented, "NAME.list")
 		documented = regexp.MustCompile(`^.+\.lock$`).ReplaceAllString(documented, "*.lock")
@@ -388,7 +385,6 @@ func TestEachFileOfTheDirectoryIsInTheFormats(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil || found < 8 {
-		t.Errorf("Expected to find lists, clocks and counts, got %d files, %v", found, err)
-	}
+	testkit.Must(t, err)
+	found(t, "lists, clocks and counts", files, 8)
 }

@@ -121,8 +121,7 @@ func removedThreatPassesAfterTheNextPartialUpdate(t *testing.T, w *world) {
 func twoServerBlocksAndThreeReloadsMakeOneFirstContact(t *testing.T, w *world) {
 	w.threaten("evil.example.com/", "evil.example.net/")
 	corefile := w.corefile() + strings.Replace(w.corefile("respond refused", "ttl 10s"), ".:0 {", "example.net:0 {", 1)
-	w.start(corefile)
-	w.updated(1)
+	w.serve(corefile)
 	w.wantBlocked("evil.example.com.", dns.TypeA, w.blames("social engineering"))
 	for i := range 3 {
 		testkit.Must(t, w.reload(corefile))

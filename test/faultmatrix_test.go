@@ -188,9 +188,7 @@ func matrixFaults(t *testing.T) map[string]fault {
 	addContent(all, []string{inSearch}, searchFaults)
 	maps.Copy(all, oddValues())
 	maps.Copy(all, clockFaults)
-	if len(all) < 60 {
-		t.Errorf("Expected many faults, got %d", len(all))
-	}
+	found(t, "faults", len(all), 60)
 	return all
 }
 

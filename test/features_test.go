@@ -20,12 +20,10 @@ import (
 
 func TestMonitorDecidesCountsAndLogsButBlocksNothing(t *testing.T) {
 	lines := testkit.Capture(t)
-	w := newWorld(t)
-	w.threaten("evil.example.com/", "evil.example.net/")
+	w := threatened(t, "evil.example.com/", "evil.example.net/")
 	own := writeFile(t, t.TempDir(), "own.txt", "blocked.example.com\n")
 	enforcing := strings.Replace(w.corefile(), ".:0 {", "example.net:0 {", 1)
-	w.start(w.corefile("monitor", "unsure servfail", "block "+own) + enforcing)
-	w.updated(1)
+	w.serve(w.corefile("monitor", "unsure servfail", "block "+own) + enforcing)
 	counted := testkit.Metric(t, "verdicts_total", "verdict", "unsafe")
 	blocked := testkit.Metric(t, "blocked_total", "list", "se-4b")
 	w.wantPassed("www.evil.example.com.", dns.TypeA)
@@ -88,8 +86,7 @@ func TestTargetsOfAnAnswerAreInspected(t *testing.T) {
 }
 
 func TestWhyIsAnsweredFromWhatIsKnown(t *testing.T) {
-	w := newWorld(t)
-	w.threaten("evil.example.com/")
+	w := threatened(t, "evil.example.com/")
 	w.publish("mw-4b", "collides.example.com/") // its hash has a listed prefix, and that is all
 	own := writeFile(t, t.TempDir(), "own.txt", "# mine\nblocked.example\nbücher.example\n")
 	w.run("explain", blockList(t, "sb-test.example"), "block "+own, "allow good.example", "except lan")
@@ -156,10 +153,8 @@ const metadataOfLog = `log . "{name} verdict={/safebrowsing/verdict} threat={/sa
 
 func TestMetadataReachesTheLog(t *testing.T) {
 	lines := testkit.Capture(t)
-	w := newWorld(t)
-	w.threaten("evil.example.com/")
-	w.start(strings.Replace(w.corefile(), "errors", "errors\n\tmetadata\n\t"+metadataOfLog, 1))
-	w.updated(1)
+	w := threatened(t, "evil.example.com/")
+	w.serve(strings.Replace(w.corefile(), "errors", "errors\n\tmetadata\n\t"+metadataOfLog, 1))
 	for _, tc := range []struct{ name, want string }{
 		{"www.evil.example.com.", "verdict=unsafe threat=social engineering list=se-4b expression=evil.example.com/ by=server"},
 		{"x.evil.example.com.", "verdict=unsafe threat=social engineering list=se-4b expression=evil.example.com/ by=cache"},
@@ -180,8 +175,7 @@ func TestTheGravestDecisionAboutAQueryCounts(t *testing.T) {
 	w.publish("se-4b", "shared.example.com/") // collides, but is no threat
 	w.google.Break("search", 1, protocoltest.Fault{Delay: 100 * time.Millisecond})
 	w.upstream = aliases(t, "@ 60 IN CNAME sb-test.example.")
-	w.start(strings.Replace(w.corefile("inspect cname", blockList(t, "sb-test.example")), "errors", "errors\n\tmetadata\n\t"+metadataOfLog, 1))
-	w.updated(1)
+	w.serve(strings.Replace(w.corefile("inspect cname", blockList(t, "sb-test.example")), "errors", "errors\n\tmetadata\n\t"+metadataOfLog, 1))
 	w.wantBlocked("shared.example.com.", dns.TypeA, byOwn)
 	testkit.Until(w.t, "the line of the log", func() bool { return len(lines.About("shared.example.com.")) > 0 })
 	testkit.WantParts(t, lines.About("shared.example.com.")[0], "verdict=unsafe", "by=block")
@@ -240,8 +234,7 @@ func frameWorld(t *testing.T) *world {
 }
 
 func TestUnsureServfailSaysWhy(t *testing.T) {
-	w := newWorld(t)
-	w.threaten("evil.example.com/")
+	w := threatened(t, "evil.example.com/")
 	w.google.Break("search", 1, protocoltest.Fault{Status: 429})
 	w.run("unsure servfail")
 	for i, want := range []uint16{dns.ExtendedErrorCodeNetworkError, dns.ExtendedErrorCodeOther} {
@@ -257,8 +250,7 @@ func TestUnsureServfailSaysWhy(t *testing.T) {
 func TestAFamiliarNameThatIsListedIsLoud(t *testing.T) {
 	testkit.Long(t)
 	lines := testkit.Capture(t)
-	w := newWorld(t)
-	w.threaten("evil.example.com/")
+	w := threatened(t, "evil.example.com/")
 	w.run()
 	conn, err := dns.Dial("udp", w.address("udp"))
 	testkit.Must(t, err)
@@ -307,8 +299,7 @@ func TestStructuredErrorsOverEveryTransport(t *testing.T) {
 
 func TestLogSaysWhoAskedForWhatAndWhyItIsBlocked(t *testing.T) {
 	lines := testkit.Capture(t)
-	w := newWorld(t)
-	w.threaten("evil.example.com/")
+	w := threatened(t, "evil.example.com/")
 	own := writeFile(t, t.TempDir(), "own.txt", "# Issues: https://lists.example/issues\nblocked.example.org\n")
 	// The target of another name would be decided on while that is confirmed, perhaps first.
 	w.upstream = startUpstreamWith(t, func(q dns.Question) []dns.RR {
@@ -318,8 +309,7 @@ func TestLogSaysWhoAskedForWhatAndWhyItIsBlocked(t *testing.T) {
 		return []dns.RR{&dns.CNAME{Hdr: dns.RR_Header{Name: q.Name, Rrtype: dns.TypeCNAME, Class: dns.ClassINET, Ttl: 60}, Target: "evil.example.com."}}
 	})
 	silent := strings.Replace(w.corefile(blockList(t, "sb-test.example")), ".:0 {", "example:0 {", 1)
-	w.start(w.corefile("log", "inspect cname", "block "+own) + silent)
-	w.updated(1)
+	w.serve(w.corefile("log", "inspect cname", "block "+own) + silent)
 	const threat = ": suspected social engineering (Safe Browsing), expression evil.example.com/, list se-4b, decided by "
 	for _, tc := range []struct {
 		name  string
@@ -399,8 +389,7 @@ func (w *world) recipe(document, heading string, replace ...string) {
 
 func TestRecipeOfOtherRulesForSomeClients(t *testing.T) {
 	lines := testkit.Capture(t)
-	w := newWorld(t)
-	w.threaten("evil.example.com/")
+	w := threatened(t, "evil.example.com/")
 	const child, adult = "127.0.0.77", "127.0.0.78"
 	w.recipe("docs/network.md", "Other rules for some clients", "192.168.2.0/24", child+"/32")
 	w.updated(1)
@@ -414,8 +403,7 @@ func TestRecipeOfOtherRulesForSomeClients(t *testing.T) {
 }
 
 func TestRecipeOfNewlyRegisteredDomains(t *testing.T) {
-	w := newWorld(t)
-	w.threaten("evil.example.com/")
+	w := threatened(t, "evil.example.com/")
 	registered, allowed := newListServer(t, "# registered this week\nnew.example\ntool.example\n"), newListServer(t, "tool.example\n")
 	w.recipe("docs/lists.md", "Lists by URL",
 		"https://lists.example.org", registered.URL, "https://intranet.example.org", allowed.URL, "resolver 9.9.9.9", "")

@@ -89,8 +89,7 @@ func TestTheFirewallKeepsQueriesHere(t *testing.T) {
 	}
 	w := newWorld(t)
 	w.host = map[string]string{"router": "192.168.1.1", "host": "192.168.1.2"}[on]
-	w.start(strings.Replace(w.corefile(blockList(t, "blocked.example")), ".:0 {", ".:53 {", 1))
-	w.updated(1)
+	w.serve(strings.Replace(w.corefile(blockList(t, "blocked.example")), ".:0 {", ".:53 {", 1))
 	w.wantBlocked("blocked.example.", dns.TypeA, byOwn)
 	const others, blocked, none = "203.0.113.99", "status: NXDOMAIN", ""
 	for _, what := range []string{"@198.51.100.53", "+tcp @198.51.100.53", "@2001:db8::53", "-p 853 +tcp @198.51.100.53"} {
@@ -231,8 +230,7 @@ func TestARouterIsProtectedSoonAfterItsRouteIsThere(t *testing.T) {
 		t.Log("time to protection: " + told)
 		return
 	}
-	w := newWorld(t)
-	w.threaten("evil.example.net/")
+	w := threatened(t, "evil.example.net/")
 	w.endpoint = behindRoute(t, w)
 	names := nameServerBehindRoute(t)
 	w.start(w.corefile("resolver " + names))

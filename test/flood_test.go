@@ -92,8 +92,7 @@ func newFloodWorld(t *testing.T, f flood) *world {
 	for _, threat := range floodThreats() {
 		w.google.AddThreat(threat, sbv5.ThreatType_SOCIAL_ENGINEERING)
 	}
-	w.start(w.floodCorefile())
-	w.updated(1)
+	w.serve(w.floodCorefile())
 	return w
 }
 

@@ -314,8 +314,7 @@ func TestAnEncryptedServerWithoutANameIsTold(t *testing.T) {
 	w := newWorld(t)
 	cert, key := testkit.Certificate(t, t.TempDir())
 	tls := strings.Replace(w.corefile(), ".:0 {", fmt.Sprintf("tls://.:%s {\n\ttls %s %s", testkit.FreePort(t), cert, key), 1)
-	w.start(w.corefile() + tls)
-	w.updated(1)
+	w.serve(w.corefile() + tls)
 	testkit.WantParts(t, lines.Only(t, "its certificate has no DNS name"), "[WARNING]")
 	w.wantKept(designation, true)
 }
@@ -327,8 +326,7 @@ func TestClientsOfAViewAreNotLedPastItsRules(t *testing.T) {
 	cert, key := testkit.CertificateAt(t, t.TempDir(), net.ParseIP(w.host), "dns.home.example")
 	tls := strings.Replace(w.corefile(), ".:0 {", fmt.Sprintf("tls://.:%s {\n\ttls %s %s", testkit.FreePort(t), cert, key), 1)
 	children := w.corefile(blockList(t, "blocked.example"))
-	w.start(strings.Replace(children, "errors", "errors\n\tview children {\n\t\texpr true\n\t}", 1) + tls)
-	w.updated(1)
+	w.serve(strings.Replace(children, "errors", "errors\n\tview children {\n\t\texpr true\n\t}", 1) + tls)
 	w.wantBlocked("blocked.example.", dns.TypeA, byOwn)
 	w.wantKept(designation, true)
 }

@@ -129,8 +129,7 @@ func TestTheCorefileOfTheManifestsWorks(t *testing.T) {
 	for i := 0; i < len(replaced); i += 2 {
 		testkit.WantParts(t, corefile, replaced[i])
 	}
-	w.start(strings.NewReplacer(replaced...).Replace(corefile))
-	w.updated(1)
+	w.serve(strings.NewReplacer(replaced...).Replace(corefile))
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 	w.wantBlocked("blocked.example.", dns.TypeA, "blocklist blocklist.txt")
 	w.wantPassed("good.example.com.", dns.TypeA)

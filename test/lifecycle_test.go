@@ -24,8 +24,7 @@ func TestBlockedAnswerHasTheIDOfItsQuery(t *testing.T) {
 	w.upstream = startUpstream(t, 300*time.Millisecond)
 	w.threaten("evil.example.com/")
 	w.google.Break("search", 1, protocoltest.Fault{Delay: 50 * time.Millisecond})
-	w.start(strings.Replace(w.corefile(), "\tcache\n", "", 1))
-	w.updated(1)
+	w.serve(strings.Replace(w.corefile(), "\tcache\n", "", 1))
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing) // the client refuses another ID
 }
 
@@ -34,10 +33,8 @@ func TestBlockedAnswerHasTheIDOfItsQuery(t *testing.T) {
 func TestShutdownOfAnotherPluginThatFailsDoesNotEndTheEngine(t *testing.T) {
 	for name, settings := range map[string]string{"the same engine": "ttl 50s", "another engine": "cache 77"} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			w.threaten("evil.example.com/")
-			w.start(strings.Replace(w.corefile(), "\tcache\n", "\tfailing\n\tcache\n", 1))
-			w.updated(1)
+			w := threatened(t, "evil.example.com/")
+			w.serve(strings.Replace(w.corefile(), "\tcache\n", "\tfailing\n\tcache\n", 1))
 			w.google.ClientStarted()
 			testkit.WantError(t, w.reload(w.corefile(settings)), "this plugin cannot be shut down")
 			w.takeOver()
@@ -58,8 +55,7 @@ func (w *world) failReload(corefile string) {
 }
 
 func TestOrphanOfAFailedReloadIsDropped(t *testing.T) {
-	w := newWorld(t)
-	w.threaten("evil.example.com/")
+	w := threatened(t, "evil.example.com/")
 	w.start(".:0 {\n\tbind " + w.host + "\n\tforward . " + w.upstream + "\n}\n") // without our plugin
 	w.failReload(w.corefile())
 	// Nobody tells our plugin, but the next engine finds it out.
@@ -78,11 +74,9 @@ func TestProtectionLastsAsLongAsTheServer(t *testing.T) {
 	for name, failedReload := range map[string]bool{"without a reload": false, "after a failed reload": true} {
 		t.Run(name, func(t *testing.T) {
 			lines := testkit.Capture(t)
-			w := newWorld(t)
-			w.threaten("evil.example.com/")
+			w := threatened(t, "evil.example.com/")
 			corefile := strings.Replace(w.corefile("unsure servfail"), "errors", "errors\n\thealth 127.0.0.1:0 {\n\t\tlameduck 6s\n\t}", 1)
-			w.start(corefile)
-			w.updated(1)
+			w.serve(corefile)
 			if failedReload {
 				testkit.WantError(t, w.reload(strings.Replace(corefile, "forward", "no-such-plugin", 1)))
 			}

@@ -32,8 +32,7 @@ func (w *world) v5Fetch(n int) protocoltest.Request {
 // A list with longer prefixes does not help version 5.
 func TestMigrationOfAListOfMixedLengthsStartsAnew(t *testing.T) {
 	lines := testkit.Capture(t)
-	w := newWorld(t)
-	w.threaten("evil.example.com/")
+	w := threatened(t, "evil.example.com/")
 	long := sha256.Sum256([]byte("long.example.com/"))
 	w.google.Publish("mw-4b", [][]byte{long[:5]})
 	w.google.AddThreat("long.example.com/", sbv5.ThreatType_MALWARE)

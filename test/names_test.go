@@ -71,8 +71,7 @@ func TestHostileNamesAreEscapedEverywhere(t *testing.T) {
 		t.Run(form, func(t *testing.T) {
 			lines := testkit.Capture(t)
 			sink, extras := dnstapExtras(t)
-			w := newWorld(t)
-			w.threaten("evil.example.com/")
+			w := threatened(t, "evil.example.com/")
 			own := writeFile(t, t.TempDir(), "own.txt", "||blocked.example.org^\n")
 			w.start(strings.Replace(w.corefile(form, "explain", "status 127.0.0.1:0 names", "structured 65010 mailto:help@example.org", "block "+own),
 				"errors", "errors\n\tmetadata\n\tdnstap tcp://"+sink+" full {\n\t\textra \"{/safebrowsing/expression} {/safebrowsing/list}\"\n\t}", 1))
@@ -190,11 +189,7 @@ func (w *world) wantLogged(t *testing.T, lines *testkit.Lines, form, mark, name 
 // wantNoNamesInMetrics fails if a metric knows the name of a client's query.
 func wantNoNamesInMetrics(t *testing.T) {
 	t.Helper()
-	all, err := prometheus.DefaultGatherer.Gather()
-	testkit.Must(t, err)
-	for _, family := range all {
-		testkit.WantNone(t, family.String(), marked, "forged")
-	}
+	testkit.WantNone(t, gathered(t), marked, "forged")
 }
 
 // dnstapExtras listens for dnstap at the address that it returns, for the extra fields of answers that block.

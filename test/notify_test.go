@@ -41,8 +41,7 @@ func TestRecipeOfHomeAssistant(t *testing.T) {
 	}
 	testkit.SameDay(t)
 	lines := testkit.Capture(t)
-	w := newWorld(t)
-	w.threaten("evil.example.com/")
+	w := threatened(t, "evil.example.com/")
 	w.run("status 127.0.0.1:0", blockList(t, "sb-test.example"))
 	w.wantBlocked("sb-test.example.", dns.TypeA, byOwn)
 	url := w.pageURL(lines) + "status.json"
@@ -113,8 +112,7 @@ func TestRecipeOfNtfyTellsEachChangeOnce(t *testing.T) {
 		t.Error("cron looks for programs in /usr/bin and /bin only")
 	}
 	lines := testkit.Capture(t)
-	w := newWorld(t)
-	w.threaten("evil.example.com/")
+	w := threatened(t, "evil.example.com/")
 	w.run("status "+testkit.FreeAddr(t), blockList(t, "sb-test.example"))
 	url := w.pageURL(lines) + "status.json"
 	topic, told := newTopic(t), t.TempDir()
@@ -206,8 +204,7 @@ func TestRecipeOfLokiReadsTheLog(t *testing.T) {
 		}
 	}
 	lines := testkit.Capture(t)
-	w := newWorld(t)
-	w.threaten("evil.example.com/")
+	w := threatened(t, "evil.example.com/")
 	w.run("log json")
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 	testkit.Until(t, "the line", func() bool { return len(lines.About(`{"time"`)) > 0 })
@@ -229,9 +226,7 @@ func TestRecipeOfLokiReadsTheLog(t *testing.T) {
 // promtool runs promtool in a folder of deploy.
 func promtool(t *testing.T, args ...string) {
 	t.Helper()
-	if out, err := exec.Command(testkit.Program(t, "promtool"), args...).CombinedOutput(); err != nil {
-		t.Errorf("promtool %q: %v\n%s", args, err, out)
-	}
+	inShell(t, testkit.Program(t, "promtool"), args...)
 }
 
 func TestAlertsFireForTroubleAndNotOnHealthyServers(t *testing.T) {
@@ -267,9 +262,7 @@ func dashboardQueries(t *testing.T) (all []string) {
 			all = append(all, target.Expr)
 		}
 	}
-	if len(all) < 20 {
-		t.Fatalf("Expected the queries of the dashboard, got %q", all)
-	}
+	found(t, "queries of the dashboard", len(all), 20)
 	return all
 }
 

@@ -17,8 +17,7 @@ import (
 )
 
 func TestOwnListsAndExceptionsBelongToTheServerBlock(t *testing.T) {
-	w := newWorld(t)
-	w.threaten("evil.example.com/", "evil.example.net/", "evil.example.org/")
+	w := threatened(t, "evil.example.com/", "evil.example.net/", "evil.example.org/")
 	dir := t.TempDir()
 	block := writeFile(t, dir, "own.txt", "blocked.example\nnas.local\nallowed.example\n")
 	allow := writeFile(t, dir, "allow.txt", "allowed.example\n")
@@ -40,8 +39,7 @@ func TestOwnListsAndExceptionsBelongToTheServerBlock(t *testing.T) {
 func TestAFolderThatCannotBeWrittenIsSaidAndDoneWithout(t *testing.T) {
 	t.Setenv("RUNTIME_DIRECTORY", t.TempDir())
 	lines := testkit.Capture(t)
-	w := newWorld(t)
-	w.threaten("evil.example.com/")
+	w := threatened(t, "evil.example.com/")
 	w.db = filepath.Join(writeFile(t, t.TempDir(), "file", ""), "folder")
 	w.run()
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
@@ -49,8 +47,7 @@ func TestAFolderThatCannotBeWrittenIsSaidAndDoneWithout(t *testing.T) {
 }
 
 func TestMetricsCountVerdictsAndTellOfLists(t *testing.T) {
-	w := newWorld(t)
-	w.threaten("evil.example.com/", "other.example.com/")
+	w := threatened(t, "evil.example.com/", "other.example.com/")
 	w.google.RemoveThreat("other.example.com/")
 	w.run("lists se-4b")
 	counted := []struct {
@@ -92,8 +89,7 @@ func TestWhatTheServerNeedsIsNotBlocked(t *testing.T) {
 	for _, property := range []string{"unsure servfail", "inspect cname", "mode realtime", "mode nostorage", "monitor"} {
 		t.Run(property, func(t *testing.T) {
 			lines := testkit.Capture(t)
-			w := newWorld(t)
-			w.threaten("google.com/", "example.com/")
+			w := threatened(t, "google.com/", "example.com/")
 			w.google.SetMinimumWait(protocol.GlobalCache, time.Hour)
 			w.google.Publish(protocol.GlobalCache, nil)
 			other := fmt.Sprintf("other.example:0 {\n bind %s\n forward . dns.example.com {\n  resolver %s\n }\n}\n", w.host, w.upstream)
@@ -126,8 +122,7 @@ func TestWhatTheServerNeedsIsNotBlocked(t *testing.T) {
 
 // The answer for a needed name is not held back, and its targets pass too.
 func TestATargetThatTheServerNeedsIsNotBlocked(t *testing.T) {
-	w := newWorld(t)
-	w.threaten("google.com/", "evil.example.net/")
+	w := threatened(t, "google.com/", "evil.example.net/")
 	w.upstream = aliases(t, "@ 60 IN CNAME time.google.com.", "time.google.com. 60 IN A 192.0.2.7")
 	w.run("inspect cname")
 	w.wantPassed("clock.example.com.", dns.TypeA)
@@ -157,12 +152,10 @@ func TestAPauseLetsEveryNamePass(t *testing.T) {
 		return
 	}
 	lines := testkit.Capture(t)
-	w := newWorld(t)
-	w.threaten("evil.example.com/", "evil.example.net/")
+	w := threatened(t, "evil.example.com/", "evil.example.net/")
 	own := writeFile(t, t.TempDir(), "own.txt", "blocked.example.com\nblocked.example.net\n")
 	other := strings.Replace(w.corefile("block "+own), ".:0 {", "example.net:0 {", 1)
-	w.start(w.corefile("block "+own, "explain") + other)
-	w.updated(1)
+	w.serve(w.corefile("block "+own, "explain") + other)
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 	w.paused(".", time.Hour)
 	testkit.Until(w.t, "a name to pass", func() bool { return !isBlocked(w.ask("evil.example.com.", dns.TypeA)) })
@@ -197,8 +190,7 @@ func TestOwnListsWithoutSafeBrowsingArePausedToo(t *testing.T) {
 // The Corefile of the page for sandboxes, with addresses of this machine: names that are not in it are not forwarded.
 func TestOnlyTheseNamesMinusThreats(t *testing.T) {
 	corefile := onlyBlock(t, sectionOf(t, "docs/network.md", "Only these names, minus threats"), "corefile")
-	w := newWorld(t)
-	w.threaten("raw.github.com/", "cdn.example/")
+	w := threatened(t, "raw.github.com/", "cdn.example/")
 	_, stanza, _ := strings.Cut(w.corefile(), "safebrowsing {\n")
 	stanza, _, _ = strings.Cut(stanza, "}")
 	w.start(strings.NewReplacer(

@@ -306,8 +306,8 @@ func TestABudgetHoldsOverReloadsAndRestarts(t *testing.T) {
 			}
 			w.wantBlocked("known.example.", dns.TypeA, "suspected social engineering ("+d.Service+")") // the answer is cached
 			testkit.WantParts(t, w.why(strings.TrimSuffix(names[5], ".")), "passes for now", "the day's budget of 5 searches is spent")
-			testkit.WantParts(t, lines.Only(t, "of the day's 5 searches are spent"), "[WARNING]", "4 of the day's 5", "When all are spent, suspected names pass until ", "Raise budget")
-			testkit.WantParts(t, lines.Only(t, "budget of 5 searches is spent"), "[WARNING]", "Suspected names pass until", "Raise budget")
+			lines.Only(t, "4 of the day's 5 searches are spent")
+			lines.Only(t, "budget of 5 searches is spent")
 			testkit.Must(t, w.reload(w.corefile(five, "explain", "ttl 30s", "cache 1000")))
 			w.wantPassed(names[6], dns.TypeA)
 			w.stop()
@@ -356,7 +356,6 @@ func TestAClientSpendsItsShareOfTheBudget(t *testing.T) {
 	testkit.Equal(t, "names that the budget decides", testkit.Metric(t, "verdicts_total", "decided_by", "budget")-before, 7)
 	testkit.WantParts(t, lines.Only(t, "has spent its share"), "[WARNING]", "In part: client 127.0.0.2 ", "(3 of 20)", "at midnight at the latest", `If it forwards for others, write "budget 20 100%"`)
 	w.askFrom("127.0.0.3", names[10])
-	if got := len(w.searches()); got != 4 || w.left() != 16 {
-		t.Errorf("Expected another client to cause a search, got %d and %d left", got, w.left())
-	}
+	testkit.Equal(t, "searches, with one for another client", len(w.searches()), 4)
+	testkit.Equal(t, "left", w.left(), 16)
 }

@@ -67,8 +67,7 @@ func TestARelayThatDiesIsReplacedAndTheLogSaysSoOnce(t *testing.T) {
 // A relay with -tls-client-ca sees the certificate of tls, and a renewed one
 // without a reload.
 func TestTheCertificateOfTLSIsShownAndRenewed(t *testing.T) {
-	w := newWorld(t)
-	w.threaten("evil.example.com/", "evil.example.net/")
+	w := threatened(t, "evil.example.com/", "evil.example.net/")
 	var mu sync.Mutex
 	var shown [][]byte
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -156,8 +155,7 @@ func TestGooglesAdvisoryReachesClientsThroughAnyNumberOfRelays(t *testing.T) {
 	}...) {
 		t.Run(tc.name, func(t *testing.T) {
 			lines := testkit.Capture(t)
-			w := newWorld(t)
-			w.threaten("evil.example.com/", "doubted.example.com/")
+			w := threatened(t, "evil.example.com/", "doubted.example.com/")
 			w.google.RemoveThreat("doubted.example.com/")
 			w.behindRelays(tc.relays, tc.dialect, tc.endpoint)
 			own := writeFile(t, t.TempDir(), "own.txt", "blocked.example.org\n")
@@ -207,8 +205,7 @@ func checkWarnings(t *testing.T, w *world, page, service, advisory string) {
 // Lists on disk are in force before the first contact, of CoreDNS and of a relay behind a relay.
 // Whose words they are is known then, too.
 func TestGooglesAdvisorySurvivesARestartWithoutAServer(t *testing.T) {
-	w := newWorld(t)
-	w.threaten("evil.example.com/")
+	w := threatened(t, "evil.example.com/")
 	up := w.behindRelays(1, protocol.DialectWebRisk, "")
 	settings := relaySettings(up.URL, t.TempDir())
 	second := func() *relay.Relay {

@@ -381,8 +381,7 @@ func soak(t *testing.T) {
 		s.world.updated(1)
 		s.world.stop()
 	}
-	w.start(w.soakCorefile(strings.TrimPrefix(testkit.FreeAddress(t, w.host), w.host)))
-	w.updated(1)
+	w.serve(w.soakCorefile(strings.TrimPrefix(testkit.FreeAddress(t, w.host), w.host)))
 	address := w.address("udp")
 	stubs := &crowdOfStubs{t: t, address: address}
 	stubs.begin(8, 0, "udp")

@@ -275,8 +275,7 @@ func TestSystemdResolvedInFront(t *testing.T) {
 	start := func(t *testing.T, properties ...string) (address string) {
 		w := newWorld(t)
 		w.host, w.upstream = "192.0.2.53", leadingUpstream(t)
-		w.start(strings.Replace(w.corefile(properties...), ".:0 {", ".:53 {", 1))
-		w.updated(1)
+		w.serve(strings.Replace(w.corefile(properties...), ".:0 {", ".:53 {", 1))
 		// The resolver of before, which does not filter and was asked by TLS, is no second upstream.
 		testkit.Must(t, os.WriteFile("/etc/systemd/resolved.conf", []byte("[Resolve]\nDNS="+w.upstream+"\nDNSOverTLS=yes\n"), 0o644))
 		startForwarder(t, program)

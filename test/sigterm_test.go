@@ -85,8 +85,7 @@ func TestSIGTERM(t *testing.T) {
 			continue
 		}
 		t.Run(stop.name, func(t *testing.T) {
-			w := newWorld(t)
-			w.threaten("evil.example.com/")
+			w := threatened(t, "evil.example.com/")
 			if stop.prepare != nil {
 				stop.prepare(w)
 			}

@@ -64,8 +64,7 @@ func TestWhoAsksWhomBeforeAndAfterKeepClients(t *testing.T) {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			w := newWorld(t)
 			w.host, w.upstream = "192.0.2.53", e.upstream
-			w.start(strings.NewReplacer(".:0 {", ".:53 {", "bind 192.0.2.53", "bind 192.0.2.53 8.8.8.8", "errors", "errors\n\tlog").Replace(w.corefile(words)))
-			w.updated(1)
+			w.serve(strings.NewReplacer(".:0 {", ".:53 {", "bind 192.0.2.53", "bind 192.0.2.53 8.8.8.8", "errors", "errors\n\tlog").Replace(w.corefile(words)))
 			for i, s := range stubs {
 				t.Run(s.name, func(t *testing.T) {
 					var names []string

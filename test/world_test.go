@@ -197,6 +197,13 @@ func (w *world) corefile(properties ...string) string {
 `, w.host, w.endpoint, w.protocol, w.db, strings.Join(properties, "\n\t\t"), w.upstream)
 }
 
+// threatened is a newWorld with threats.
+func threatened(t testing.TB, expressions ...string) *world {
+	w := newWorld(t)
+	w.threaten(expressions...)
+	return w
+}
+
 // start starts CoreDNS and waits until it has been in touch with the server.
 func (w *world) start(corefile string) {
 	w.t.Helper()
@@ -207,7 +214,13 @@ func (w *world) start(corefile string) {
 // run starts CoreDNS with properties and waits for its first update.
 func (w *world) run(properties ...string) {
 	w.t.Helper()
-	w.start(w.corefile(properties...))
+	w.serve(w.corefile(properties...))
+}
+
+// serve starts CoreDNS and waits for its first update.
+func (w *world) serve(corefile string) {
+	w.t.Helper()
+	w.start(corefile)
 	w.updated(1)
 }
 
