@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"maps"
 	"slices"
 	"time"
 
@@ -54,7 +55,7 @@ func (c *Checker) LookBack(ctx context.Context, p *Passed, admit Admit) (late []
 	p.unsure.Store(false)
 	found, all := p.listed(holdsPrefix(current.lists), now, mostLate)
 	p.looked, p.lookedAt, p.left = current, now, !all
-	for _, batch := range batches(found, c.cfg.PerSearch) {
+	for batch := range slices.Chunk(slices.Sorted(maps.Keys(found)), c.cfg.PerSearch) {
 		some, err := c.lookBackAt(ctx, p, batch, found, admit)
 		if late = append(late, some...); err != nil {
 			p.left = true
@@ -65,16 +66,20 @@ func (c *Checker) LookBack(ctx context.Context, p *Passed, admit Admit) (late []
 }
 
 // lookBackAt asks about prefixes, and settles those that have an answer.
-func (c *Checker) lookBackAt(ctx context.Context, p *Passed, prefixes []Prefix, found map[uint32][]passedOne, admit Admit) (late []Late, err error) {
+func (c *Checker) lookBackAt(ctx context.Context, p *Passed, batch []uint32, found map[uint32][]passedOne, admit Admit) (late []Late, err error) {
 	quiet, cancel := context.WithTimeoutCause(ctx, idleWaiting, ErrLimited)
 	defer cancel()
 	if c.Idle(quiet) != nil {
 		return nil, cmp.Or(ctx.Err(), context.Cause(quiet), ErrClosed)
 	}
+	var prefixes []Prefix
+	for _, prefix := range batch {
+		prefixes = append(prefixes, Prefix(binary.BigEndian.AppendUint32(nil, prefix)))
+	}
 	answers, err := c.Search(ctx, prefixes, false, admit.All(), nil)
 	for i, a := range answers {
 		threats := c.threatsIn(a)
-		for _, one := range found[binary.BigEndian.Uint32([]byte(prefixes[i]))] {
+		for _, one := range found[batch[i]] {
 			at := slices.IndexFunc(threats, func(t ThreatHash) bool { return p.check(&t.Hash) == one.check })
 			switch {
 			case at >= 0:
@@ -123,17 +128,4 @@ func holdsPrefix(lists []List) func(prefix uint32) bool {
 		return slices.ContainsFunc(sets, func(s *prefixset.Set) bool { return s.Contains(&hash) }) ||
 			slices.ContainsFunc(wide, func(s *prefixset.Set) bool { return len(s.Under([minPrefix]byte(hash[:]), 1)) > 0 })
 	}
-}
-
-// batches returns the prefixes of the keys, in order, at most n together.
-func batches(found map[uint32][]passedOne, n int) (all [][]Prefix) {
-	var prefixes []Prefix
-	for prefix := range found {
-		prefixes = append(prefixes, Prefix(binary.BigEndian.AppendUint32(nil, prefix)))
-	}
-	slices.Sort(prefixes)
-	for batch := range slices.Chunk(prefixes, n) {
-		all = append(all, batch)
-	}
-	return all
 }

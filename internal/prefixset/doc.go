@@ -14,17 +14,17 @@
 //	blocks   a directory of buckets, then the low bits of each entry
 //	members  of joined sets: to which of them each entry belongs
 //	wide     an index of the leading bytes, then the tails of the entries
-//	Filter   of a Group: over all entries if there are few, else over the wide ones
+//	filter   of a Group: over all entries if there are few, else over the wide ones
 //	memory   holds all these, outside the collector's heap
 //
-// A Set is exact, and so is a Group of entries of 4 bytes without a filter. A Filter is not: for most hashes that no
+// A Set is exact, and so is a Group of entries of 4 bytes without a filter. A filter is not: for most hashes that no
 // Set holds it says so, faster than a Set.
 //
 // blocks are a form of Elias-Fano coding (P. Elias, "Efficient storage and
 // retrieval by content and address of static files", 1974; S. Vigna,
 // "Quasi-succinct indices", 2013). The search for the bit of a word that has a
 // given rank is from S. Vigna, "Broadword implementation of rank/select queries",
-// 2008. A Filter is a Bloom filter (B. Bloom, 1970) with all bits of an entry in one word,
+// 2008. A filter is a Bloom filter (B. Bloom, 1970) with all bits of an entry in one word,
 // after F. Putze, P. Sanders and J. Singler, who put them into one cache line ("Cache-,
 // hash- and space-efficient Bloom filters", 2007). A multiplication by the golden ratio
 // spreads the bits (D. Knuth, The Art of Computer Programming, volume 3, section 6.4).

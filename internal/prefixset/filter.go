@@ -5,14 +5,14 @@ import (
 	"runtime"
 )
 
-// Filter finds out with one access to memory that no set holds a hash. It never rejects an
+// filter finds out with one access to memory that no set holds a hash. It never rejects an
 // entry. Of uniformly distributed hashes without an entry it lets 7 % pass.
 //
 // It is a Bloom filter with all bits of a prefix in one word. The words are in the order of
 // the prefixes, so adding ascending prefixes writes memory from its beginning to its end. A
-// nil Filter and the zero Filter reject every hash. A Filter is safe for concurrent use after
-// the last Add.
-type Filter struct {
+// nil filter and the zero filter reject every hash. A filter is safe for concurrent use after
+// the last add.
+type filter struct {
 	memory *memory // words of eight bytes, little-endian
 	words  int
 }
@@ -23,23 +23,23 @@ type Filter struct {
 // passes costs a lookup in every set.
 const filterBits = 6
 
-// NewFilter returns an empty filter for a number of entries. It accepts more entries, but
+// newFilter returns an empty filter for a number of entries. It accepts more entries, but
 // then more hashes pass.
-func NewFilter(entries int) *Filter {
+func newFilter(entries int) *filter {
 	words := (entries*filterBits + 63) / 64
-	return &Filter{memory: newMemory(8 * words), words: words}
+	return &filter{memory: newMemory(8 * words), words: words}
 }
 
 // addPrefix adds the first four bytes of an entry, as a big-endian number. The filter must be
 // made for at least one entry.
-func (f *Filter) addPrefix(prefix uint32) {
+func (f *filter) addPrefix(prefix uint32) {
 	word := f.memory.bytes[8*f.word(prefix):]
 	binary.LittleEndian.PutUint64(word, binary.LittleEndian.Uint64(word)|filterMask(prefix))
 }
 
-// Add adds all entries of a set. If the filter was made for no entries, the set must be empty.
-// Add calls pause while it works; pause may be nil. Add is not safe for concurrent use.
-func (f *Filter) Add(s *Set, pause *Pause) {
+// add adds all entries of a set. If the filter was made for no entries, the set must be empty.
+// add calls pause while it works; pause may be nil. It is not safe for concurrent use.
+func (f *filter) add(s *Set, pause *Pause) {
 	runs := s.Runs()
 	for entries, width := runs.Next(); width > 0; entries, width = runs.Next() {
 		pause.After(len(entries))
@@ -52,7 +52,7 @@ func (f *Filter) Add(s *Set, pause *Pause) {
 // filtered reports which of at most AtOnce hashes may begin with an entry of f: bit i of found
 // is for hashes[i]. It does not allocate. It loads all words before it uses the first one: a
 // simple processor stops where a loaded word is used, and the loads then overlap.
-func filtered[H ~[32]byte](f *Filter, hashes []H) (found uint) {
+func filtered[H ~[32]byte](f *filter, hashes []H) (found uint) {
 	if f == nil || f.words == 0 {
 		return 0
 	}
@@ -72,7 +72,7 @@ func filtered[H ~[32]byte](f *Filter, hashes []H) (found uint) {
 
 // word returns the index of the word for a prefix. It spreads all prefixes evenly over the
 // words and keeps their order.
-func (f *Filter) word(prefix uint32) int {
+func (f *filter) word(prefix uint32) int {
 	return int(uint64(prefix) * uint64(f.words) >> 32)
 }
 

@@ -14,7 +14,7 @@ type Group struct {
 	sets []*Set
 	four []*four // nil entries are left out; nil if filtered
 
-	filter   *Filter // over all entries, or only over entries of other widths than four
+	filter   *filter // over all entries, or only over entries of other widths than four
 	filtered bool    // filter is over all entries
 }
 
@@ -38,12 +38,12 @@ func NewGroup(sets []*Set, maxFiltered int, pause *Pause) *Group {
 	}
 	// The entries of the largest set have the shortest codes.
 	slices.SortStableFunc(g.four, func(a, b *four) int { return cmp.Compare(b.n, a.n) })
-	g.filter = NewFilter(longer)
+	g.filter = newFilter(longer)
 	for _, s := range sets {
 		if !g.filtered {
 			s = &Set{wide: s.wide}
 		}
-		g.filter.Add(s, pause)
+		g.filter.add(s, pause)
 	}
 	return g
 }

@@ -181,7 +181,7 @@ func TestFilterLetsFewThrough(t *testing.T) {
 		r := rand.New(rand.NewPCG(7, 8))
 		asked, through := 0, 0
 		for range test.filters {
-			prefixes, f := randomPrefixes(r.Uint64(), test.entries), NewFilter(test.entries)
+			prefixes, f := randomPrefixes(r.Uint64(), test.entries), newFilter(test.entries)
 			for _, p := range prefixes {
 				f.addPrefix(p)
 			}
