@@ -110,20 +110,23 @@ func TestSearchesAreReported(t *testing.T) {
 	})
 }
 
+// A restart knows the pause from the spare folder.
 func TestSearchesGoOnWithoutDisk(t *testing.T) {
+	t.Setenv("RUNTIME_DIRECTORY", t.TempDir())
 	synctest.Test(t, func(t *testing.T) {
-		schedule := newScheduleOf(t, unwritable(t))
-		schedule.own()
+		store := unwritable(t)
+		schedule := newScheduleOf(t, store)
 		var mu sync.Mutex
 		kinds := make(map[Kind]int)
-		p := Pace(&script{errs: []error{errLimited, nil}}, schedule, SearchRules{Backoff: Strikes}, func(e Event) { // from the goroutine that saves, too
+		p := Pace(&script{errs: []error{errLimited, nil}}, schedule, v5Rules, func(e Event) { // from the goroutine that saves, too
 			mu.Lock()
 			defer mu.Unlock()
 			kinds[e.Kind]++
 		})
-		p.Search(t.Context(), nil)
+		searchOnce(t, p)
 		schedule.Flush()
 		testkit.Is(t, "in the pause", searchOnce(t, p), lookup.ErrBackoff)
+		testkit.Equal(t, "the wait after a restart", newScheduleOf(t, openStoreOf(t, store.dir)).searchWait(time.Now()), 15*time.Minute)
 		time.Sleep(time.Hour)
 		testkit.Is(t, "after it", searchOnce(t, p), nil)
 		schedule.Flush()
@@ -131,13 +134,11 @@ func TestSearchesGoOnWithoutDisk(t *testing.T) {
 	})
 }
 
-// answeredForAll answers an attempt for se-4b with a minimum wait for all lists,
-// and one of its own, which is no longer.
-func answeredForAll(t *testing.T, s *Schedule, a attempt, all, own time.Duration) {
+// answeredForAll answers an attempt for se-4b with a minimum wait for all lists.
+func answeredForAll(t *testing.T, s *Schedule, a attempt, wait time.Duration) {
 	t.Helper()
 	now := time.Now()
-	results := []result{{list: List{Name: se}, kind: ListUpdated, wait: max(own, all)}}
-	must(t, a.answered(now, all, clocks(results, now, s)))
+	must(t, a.answered(now, wait, clocks([]result{{list: List{Name: se}, kind: ListUpdated, wait: wait}}, now, s)))
 }
 
 // checkAllDue fails unless se-4b, and a list that was never asked for, are due in a while, after a restart too.
@@ -175,7 +176,7 @@ func TestAMinimumWaitForAllListsHoldsForAnAnswerThatWasNotRead(t *testing.T) {
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			s := ownedSchedule(t, t.TempDir())
-			answeredForAll(t, s, begin(t, s, se), test.wait, 0)
+			answeredForAll(t, s, begin(t, s, se), test.wait)
 			time.Sleep(test.wait)
 			if test.restart {
 				s = ownedSchedule(t, s.store.dir)
@@ -183,21 +184,6 @@ func TestAMinimumWaitForAllListsHoldsForAnAnswerThatWasNotRead(t *testing.T) {
 			test.end(t, s)
 			checkAllDue(t, s, test.want)
 		})
-	}
-}
-
-// One answer of a server that is down, or of a proxy before it, must not end all confirmations
-// of a day. A refusal is not that.
-func TestASearchObeysTheRetryAfterOfAServerThatIsDownForHalfAnHour(t *testing.T) {
-	for code, want := range map[int]time.Duration{429: 24 * time.Hour, 403: 24 * time.Hour, 500: 30 * time.Minute, 503: 30 * time.Minute, 599: 30 * time.Minute} {
-		for name, rule := range map[string]SearchBackoff{"strict": Strict, "strikes": Strikes} {
-			inBubble(t, fmt.Sprint(name, ", status ", code), func(t *testing.T) {
-				down := &StatusError{Code: code, RetryAfter: math.MaxInt32 * time.Second}
-				p := newProcess(t, t.TempDir(), SearchRules{Backoff: rule}, &script{errs: []error{down}})
-				p.search(t)
-				p.pauses(t, want)
-			})
-		}
 	}
 }
 
@@ -259,30 +245,38 @@ func TestARefusalAfterASuccessBeginsABackoff(t *testing.T) {
 }
 
 // Retry-After is no rule of Safe Browsing, and anything between client and server can send it: it counts for no
-// longer than a back-off can last. A minimum wait is a rule, and counts whatever it is.
+// longer than a back-off can last. One answer of a server that is down, or of a proxy before it, must not end all
+// confirmations of a day either. A refusal is not that. A minimum wait is a rule, and counts whatever it is.
 func TestRetryAfterIsObeyedForADayAtMost(t *testing.T) {
-	const year = 365 * 24 * time.Hour
-	for retryAfter, want := range map[time.Duration]time.Duration{
-		-time.Hour: 15 * time.Minute, 0: 15 * time.Minute, time.Hour: time.Hour, 24*time.Hour - 1: 24*time.Hour - 1,
-		24*time.Hour + 1: 24 * time.Hour, 10 * year: 24 * time.Hour, math.MaxInt64: 24 * time.Hour,
+	const year, day = 365 * 24 * time.Hour, 24 * time.Hour
+	for retryAfter, lists := range map[time.Duration]time.Duration{
+		-time.Hour: 15 * time.Minute, 0: 15 * time.Minute, time.Hour: time.Hour, day - 1: day - 1, day + 1: day, 10 * year: day, math.MaxInt64: day,
 	} {
-		err := fmt.Errorf("fetching: %w", &StatusError{Code: 503, RetryAfter: retryAfter})
-		inBubble(t, fmt.Sprint("lists, ", retryAfter), func(t *testing.T) {
-			u := newUpdater(t, failingSource{err}, newScheduleOf(t, openStore(t, t.TempDir())), se)
-			must(t, u.Once(t.Context()))
-			checkDue(t, u.cfg.Schedule, want)
-		})
-		for name, rule := range map[string]SearchBackoff{"strict": Strict, "strikes, refused": Strikes} {
-			inBubble(t, fmt.Sprint("searches, ", name, ", ", retryAfter), func(t *testing.T) {
-				p := newProcess(t, t.TempDir(), SearchRules{Backoff: rule}, &script{errs: []error{&StatusError{Code: 429, RetryAfter: retryAfter}}})
+		for _, code := range []int{429, 403, 500, 503, 599} {
+			searches := lists
+			if code >= 500 {
+				searches = min(lists, 30*time.Minute)
+			}
+			script := &script{errs: []error{&StatusError{Code: code, RetryAfter: retryAfter}}}
+			inBubble(t, fmt.Sprint(code, " and ", retryAfter), func(t *testing.T) {
+				u := newUpdater(t, failingSource{fmt.Errorf("fetching: %w", script.errs[0])}, newScheduleOf(t, openStore(t, t.TempDir())), se)
+				must(t, u.Once(t.Context()))
+				checkDue(t, u.cfg.Schedule, lists)
+				p := newProcess(t, t.TempDir(), v4Rules, script)
 				p.search(t)
-				p.pauses(t, want)
+				p.pauses(t, searches)
+				if code >= 500 && retryAfter <= 0 { // no wait before the third failure
+					searches = 0
+				}
+				p = newProcess(t, t.TempDir(), v5Rules, script)
+				p.search(t)
+				p.pauses(t, searches)
 			})
 		}
 	}
 	inBubble(t, "a minimum wait of a year", func(t *testing.T) {
 		s := ownedSchedule(t, t.TempDir())
-		answeredForAll(t, s, begin(t, s, se), year, 0)
+		answeredForAll(t, s, begin(t, s, se), year)
 		checkAllDue(t, s, year)
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -55,7 +54,7 @@ func entriesIn(t *testing.T, l updater.List) []byte {
 }
 
 // fetchAndApply fetches the list that is held and applies the update to it. A fetch that fails ends the test.
-func fetchAndApply(t *testing.T, source updater.Source, held updater.List, most int) (l updater.List, changed bool, update *updater.Update, err error) {
+func fetchAndApply(t testing.TB, source updater.Source, held updater.List, most int) (l updater.List, changed bool, update *updater.Update, err error) {
 	t.Helper()
 	wanted := []updater.Want{{List: held.Name, Version: held.Version}}
 	_, failure := source.Fetch(t.Context(), wanted, func(i int, u *updater.Update) {
@@ -133,62 +132,32 @@ func TestSetsHoldWhatTheirChecksumIsOver(t *testing.T) {
 	}
 }
 
-// largeAnswer is the answer that holds a list of seven million prefixes, more
-// than any list of Google's has; some of them are given back.
-func largeAnswer(t *testing.T) (answer []byte, some []uint32) {
-	chance := rand.New(rand.NewPCG(7, 7))
-	values := make([]uint32, 7_000_000)
-	value := uint32(0)
-	for i := range values {
-		values[i] = value
-		value += 1 + chance.Uint32N(1200)
-		if i%100_000 == 0 {
-			some = append(some, values[i])
-		}
-	}
-	return answerWith(t, false, nil, values, bytesOf(values)), some
-}
-
+// It has more prefixes than any list of Google's.
 func TestAListOfSevenMillionEntriesIsNoTrouble(t *testing.T) {
 	testkit.Long(t)
-	answer, some := largeAnswer(t)
+	prefixes := ascendingPrefixes(7_000_000)
+	answer := answerWith(t, false, nil, prefixes, bytesOf(prefixes))
 	begun := time.Now()
-	l, changed, _, err := fetchAndApply(t, answering(t, protocol.DialectV5, answer), updater.List{Name: "se-4b"}, updater.DefaultMaxEntries)
-	if err != nil || !changed {
-		t.Fatalf("changed: %t, %v", changed, err)
-	}
+	l := update(t, answering(t, protocol.DialectV5, answer), updater.List{Name: "se-4b"})
 	applied := time.Now()
 	store := openStore(t, t.TempDir(), updater.Origin{Name: "test"})
 	must(t, store.SaveList(l))
 	saved := time.Now()
 	loaded, err := store.LoadList("se-4b")
-	if err != nil || loaded.Checksum != l.Checksum {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Logf("%d bytes on the wire; applied in %s, saved in %s, loaded in %s; %d bytes in memory",
 		len(answer), applied.Sub(begun), saved.Sub(applied), time.Since(saved), loaded.Set.Bytes())
-	checkLarge(t, loaded, some)
-	if _, _, err := updater.Apply(updater.List{Name: "se-4b"}, &updater.Update{
-		Version: []byte{1}, Additions: []updater.Entries{{Width: 4, Count: updater.DefaultMaxEntries + 1}}, Checksum: make([]byte, 32),
-	}, updater.DefaultMaxEntries); !errors.Is(err, updater.ErrMalformed) {
-		t.Errorf("a list above the limit: %v", err)
-	}
-}
-
-func checkLarge(t *testing.T, l updater.List, some []uint32) {
-	t.Helper()
-	if l.Set.Len() != 7_000_000 || l.Set.Bytes() > 15<<20 {
-		t.Errorf("%d entries in %d bytes", l.Set.Len(), l.Set.Bytes())
-	}
-	for _, value := range some {
+	testkit.Between(t, "bytes in memory for each entry", float64(loaded.Set.Bytes())/float64(len(prefixes)), 1, 2.2)
+	for i := 0; i < len(prefixes); i += 100_000 {
 		var hash [32]byte
-		binary.BigEndian.PutUint32(hash[:], value)
-		testkit.Equal(t, fmt.Sprintf("it contains %08x", value), l.Set.Contains(&hash), true)
+		binary.BigEndian.PutUint32(hash[:], prefixes[i])
+		testkit.Equal(t, fmt.Sprintf("it contains %08x", prefixes[i]), loaded.Set.Contains(&hash), true)
 	}
-	sum := sha256.New()
-	if _, err := io.Copy(sum, l.Set.Reader()); err != nil || !bytes.Equal(sum.Sum(nil), l.Checksum[:]) {
-		t.Errorf("the entries have another checksum, %v", err)
-	}
+	testkit.Equal(t, "the checksum of the entries", [][32]byte{sha256.Sum256(entriesIn(t, loaded)), loaded.Checksum}, [][32]byte{l.Checksum, l.Checksum})
+	_, _, err = updater.Apply(updater.List{Name: "se-4b"}, &updater.Update{
+		Version: []byte{1}, Additions: []updater.Entries{{Width: 4, Count: updater.DefaultMaxEntries + 1}}, Checksum: make([]byte, 32),
+	}, updater.DefaultMaxEntries)
+	testkit.Is(t, "a list above the limit", err, updater.ErrMalformed)
 }
 
 // ascendingPrefixes returns about n random prefixes in order.
@@ -273,15 +242,10 @@ func answering(tb testing.TB, by *protocol.Dialect, answers ...[]byte) updater.S
 }
 
 // update fetches se-4b and applies what comes.
-func update(tb testing.TB, client updater.Source, old updater.List) (l updater.List) {
+func update(tb testing.TB, client updater.Source, old updater.List) updater.List {
 	tb.Helper()
-	var err error
-	_, fetchErr := client.Fetch(tb.Context(), []updater.Want{{List: "se-4b", Version: old.Version}}, func(_ int, u *updater.Update) {
-		l, _, err = updater.Apply(old, u, updater.DefaultMaxEntries)
-	})
-	if err != nil || fetchErr != nil {
-		tb.Fatal(err, fetchErr)
-	}
+	l, _, _, err := fetchAndApply(tb, client, old, updater.DefaultMaxEntries)
+	must(tb, err)
 	return l
 }
 

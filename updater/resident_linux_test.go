@@ -3,7 +3,6 @@
 package updater_test
 
 import (
-	"math/rand/v2"
 	"os"
 	"runtime/debug"
 	"strconv"
@@ -31,13 +30,9 @@ func resident(t *testing.T) int {
 // Lists are outside of the heap, so that the collector does not see how many that are not in force any more pile up.
 func TestReplacedListsAreGivenBack(t *testing.T) {
 	testkit.Long(t)
-	chance := rand.New(rand.NewPCG(5, 6))
 	var answers [][]byte
-	for range 2 {
-		prefixes := make([]uint32, 0, 2_000_000)
-		for p := chance.Uint32N(1000); len(prefixes) < cap(prefixes); p += 1 + chance.Uint32N(2000) {
-			prefixes = append(prefixes, p)
-		}
+	for i := range 2 {
+		prefixes := ascendingPrefixes(2_000_000 + i)
 		answers = append(answers, answerWith(t, false, nil, prefixes, bytesOf(prefixes)))
 	}
 	debug.FreeOSMemory()

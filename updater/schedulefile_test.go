@@ -2,9 +2,7 @@ package updater
 
 import (
 	"bytes"
-	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -82,30 +80,37 @@ func TestWhichScheduleIsRead(t *testing.T) {
 	}
 }
 
-// In the spare folder only until the folder of the lists is well.
+// In the spare folder only until the folder of the lists is well. There a crash loop finds its back-off, too.
 func TestAScheduleIsSavedOrTheErrorSaysWhere(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		origin  Origin
-		folder  bool // of the lists can be written
+		dir     string
 		nowhere bool
 	}{
-		{"in the folder", Origin{}, true, false}, {"in a spare folder", Origin{}, false, false},
-		{"nowhere", Origin{Schedule: "missing/schedule.json"}, false, true},
+		{"in the folder", Origin{}, t.TempDir(), false}, {"in a spare folder", Origin{}, unwritable(t).dir, false},
+		{"in a spare folder, the folder is below a file", Origin{}, filepath.Join(unwritable(t).dir, "lists"), false},
+		{"nowhere", Origin{Schedule: "missing/schedule.json"}, unwritable(t).dir, true},
 	} {
 		t.Setenv("RUNTIME_DIRECTORY", t.TempDir())
-		dir := t.TempDir()
-		if !test.folder {
-			dir = unwritable(t).dir
+		spare := test.name != "in the folder"
+		for crashes := range 4 {
+			store, _ := OpenStore(test.dir, test.origin)
+			s, _ := NewSchedule(store)
+			s.random = func() float64 { return 0 }
+			known := s.FetchHold([]string{se})
+			if !test.nowhere && (known.Failures != crashes || crashes > 0 && time.Until(known.Until) < Backoff(crashes, 0)-time.Minute) {
+				t.Errorf("%s, after %d crashes: %+v", test.name, crashes, known)
+			}
+			_, err := s.own()
+			if (err == nil) == spare || err != nil && strings.Contains(err.Error(), "nor can it be saved elsewhere") != test.nowhere {
+				t.Errorf("%s: got %v", test.name, err)
+			}
+			_, _ = s.begin([]string{se}, time.Now()) // it dies on the answer
 		}
-		store, _ := OpenStore(dir, test.origin)
-		_, err := newSchedule(store).own()
-		if (err == nil) != test.folder || err != nil && strings.Contains(err.Error(), "nor can it be saved elsewhere") != test.nowhere {
-			t.Errorf("%s: got %v", test.name, err)
-		}
-		if !test.folder && !test.nowhere {
-			must(t, errors.Join(os.Remove(dir), os.Mkdir(dir, 0o700)))
-			ownedSchedule(t, dir)
+		if root, _ := filepath.Split(test.dir); spare && !test.nowhere && files.InTheWay(root) == "" {
+			must(t, errors.Join(os.Remove(test.dir), os.Mkdir(test.dir, 0o700)))
+			ownedSchedule(t, test.dir)
 			testkit.Equal(t, "what the spare folder holds", namesIn(t, spareFolder()), nil)
 		}
 	}
@@ -244,68 +249,6 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	os.RemoveAll(dir)
 	os.Exit(code)
-}
-
-// A crash loop must not become a loop of requests, even where the folder of the
-// lists cannot be written and the process remembers nothing.
-func TestACrashLoopWithoutADiskKeepsTheBackoff(t *testing.T) {
-	for name, place := range map[string]func(t *testing.T) string{
-		"the folder is a file":       func(t *testing.T) string { return unwritable(t).dir },
-		"the folder is below a file": func(t *testing.T) string { return filepath.Join(unwritable(t).dir, "lists") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			dir, spare := place(t), t.TempDir()
-			t.Setenv("RUNTIME_DIRECTORY", spare)
-			synctest.Test(t, func(t *testing.T) {
-				begun := time.Now()
-				var asked []time.Time
-				for time.Since(begun) < 24*time.Hour {
-					if at, ok := crash(t, dir, spare); ok {
-						asked = append(asked, at)
-					}
-				}
-				if len(asked) < 3 || asked[0].Sub(begun) > time.Minute {
-					t.Fatalf("asked at %v, want a first time within a minute and further ones", asked)
-				}
-				for i := 1; i < len(asked); i++ {
-					testkit.Between(t, fmt.Sprintf("request %d comes after", i+1), asked[i].Sub(asked[i-1]), Backoff(i, 0), 24*time.Hour)
-				}
-			})
-		})
-	}
-}
-
-// crash lets a process live that dies when its first request is under way, or after ten minutes. It returns when it
-// asked. What was on disk when it died is what the next one finds.
-func crash(t *testing.T, dir, spare string) (asked time.Time, ok bool) {
-	store, _ := OpenStore(dir, Origin{Name: testOrigin})
-	schedule, _ := NewSchedule(store)
-	ctx, die := context.WithTimeout(t.Context(), 10*time.Minute)
-	defer die()
-	found := t.TempDir()
-	u := newUpdater(t, sourceOf(func() {
-		asked, ok = time.Now(), true
-		must(t, os.CopyFS(found, os.DirFS(spare)))
-		die()
-	}), schedule, se)
-	u.cfg.FirstContact = firstContact
-	u.Load()
-	u.Run(ctx)
-	if ok {
-		must(t, os.RemoveAll(spare))
-		must(t, os.CopyFS(spare, os.DirFS(found)))
-		must(t, os.Chmod(spareFolder(), 0o700))
-	}
-	return asked, ok
-}
-
-// sourceOf is a source that never answers.
-type sourceOf func()
-
-func (s sourceOf) Fetch(ctx context.Context, _ []Want, _ func(int, *Update)) (time.Duration, error) {
-	s()
-	<-ctx.Done()
-	return 0, ctx.Err()
 }
 
 func TestASpareFolderOfSomebodyElseIsNotUsed(t *testing.T) {

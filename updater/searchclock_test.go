@@ -203,101 +203,79 @@ func TestASearchThatMayBeToldToWaitIsNotedBeforeItIsSent(t *testing.T) {
 // In version 4 a search may be the initial request for data ("Request Frequency").
 func TestTheFirstSearchWaitsForTheFirstContact(t *testing.T) {
 	drawn := []time.Duration{40 * time.Second, 20 * time.Second, 30 * time.Second}
-	draws := func() func() time.Duration {
+	// begin returns a process whose first contacts are drawn in turn.
+	begin := func(t *testing.T, rules SearchRules, s *Schedule) *process {
 		n := 0
-		return func() time.Duration { n++; return drawn[n-1] }
+		rules.FirstContact = func() time.Duration { n++; return drawn[n-1] }
+		return newProcessOf(t, s, rules, good())
 	}
-	// waits fails unless the searcher sends nothing for exactly so long.
-	waits := func(t *testing.T, p lookup.Searcher, s *script, wait time.Duration) {
+	// waits fails unless the process sends nothing for exactly so long.
+	waits := func(t *testing.T, p *process, wait time.Duration) {
 		t.Helper()
-		sent := s.sent
+		sent := p.script.sent
 		for _, pause := range []time.Duration{0, wait - 1} {
 			time.Sleep(pause)
-			if _, err := p.Search(t.Context(), nil); !errors.Is(err, lookup.ErrBackoff) || s.sent != sent {
-				t.Errorf("before the first contact: %v, %d sent", err, s.sent-sent)
-			}
+			testkit.Is(t, "before the first contact", p.search(t), lookup.ErrBackoff)
 		}
 		time.Sleep(1 * time.Nanosecond)
-		if _, err := p.Search(t.Context(), nil); err != nil || s.sent != sent+1 {
-			t.Errorf("after the first contact: %v, %d sent", err, s.sent-sent)
-		}
+		testkit.Is(t, "after the first contact", p.search(t), nil)
+		testkit.Equal(t, "sent", p.script.sent-sent, 1)
 	}
-	inBubble(t, "version 4, after a start and after a suspend", func(t *testing.T) {
-		schedule := newScheduleOf(t, nil)
-		rules, s := v4Rules, good()
-		rules.FirstContact = draws()
-		p := Pace(s, schedule, rules, func(Event) {}).(*pacedSearcher)
-		begun, suspended := time.Now(), time.Duration(0)
-		p.sinceBoot = func() time.Duration { return time.Since(begun) + suspended }
-		p.booted = 0
-		waits(t, p, s, drawn[0])
-		time.Sleep(time.Hour)
-		suspended += 14 * time.Second // a machine under load
-		testkit.Is(t, "without a suspend", searchOnce(t, p), nil)
-		suspended += time.Hour
-		waits(t, p, s, drawn[1])
-		suspended += 16 * time.Second
-		waits(t, p, s, drawn[2])
-	})
-	inBubble(t, "version 5", func(t *testing.T) {
-		schedule := newScheduleOf(t, nil)
-		rules := v5Rules
-		rules.FirstContact = func() time.Duration { t.Error("drawn"); return time.Hour }
-		testkit.Is(t, "the first search", searchOnce(t, Pace(good(), schedule, rules, func(Event) {})), nil)
-	})
-	inBubble(t, "a reload, which is no start", func(t *testing.T) {
-		first, second := newScheduleOf(t, nil), newScheduleOf(t, nil)
-		second.Follow(first)
-		rules := v4Rules
-		rules.FirstContact = func() time.Duration { return time.Minute }
-		testkit.Is(t, "the first search", searchOnce(t, Pace(good(), second, rules, func(Event) {})), nil)
-	})
-	inBubble(t, "a reload to another protocol, which is another server", func(t *testing.T) {
-		last := newScheduleOf(t, nil)
-		Pace(good(), last, v5Rules, func(Event) {})
-		schedule := newScheduleOf(t, nil)
-		schedule.Succeed(last, nil, false)
-		rules, s := v4Rules, good()
-		rules.FirstContact = draws()
-		waits(t, Pace(s, schedule, rules, func(Event) {}), s, drawn[0])
-	})
-	inBubble(t, "another key, which is another client", func(t *testing.T) {
-		schedule := newScheduleOf(t, nil)
-		rules, s := v4Rules, good()
-		rules.FirstContact = draws()
-		p := Pace(s, schedule, rules, func(Event) {})
-		waits(t, p, s, drawn[0])
-		must(t, schedule.Rekey("another", func() {}))
-		waits(t, p, s, drawn[1])
-		must(t, schedule.Renew("token", func() {}))
-		testkit.Is(t, "with another token", searchOnce(t, p), nil)
-	})
-	inBubble(t, "reloads before the first contact of the process", func(t *testing.T) {
-		rules, s := v4Rules, good()
-		rules.FirstContact = draws()
-		schedule := newScheduleOf(t, nil)
-		p := Pace(s, schedule, rules, func(Event) {})
-		for range 3 {
-			time.Sleep(10 * time.Second)
-			last := schedule
-			schedule = newScheduleOf(t, nil)
-			schedule.Follow(last)
-			p = Pace(s, schedule, rules, func(Event) {})
-		}
-		waits(t, p, s, drawn[0]-30*time.Second)
-	})
-	inBubble(t, "as the rule draws it", func(t *testing.T) {
-		least, most := time.Minute, time.Duration(0)
-		for range 200 {
-			schedule := newScheduleOf(t, nil)
-			p := Pace(good(), schedule, v4Rules, func(Event) {}).(*pacedSearcher)
-			wait := p.contactWait(time.Now())
-			least, most = min(least, wait), max(most, wait)
-		}
-		if least < 0 || least > 10*time.Second || most < 50*time.Second || most > time.Minute {
-			t.Errorf("from %s to %s, want from 0 to a minute", least, most)
-		}
-	})
+	for name, test := range map[string]func(t *testing.T, s, last *Schedule){
+		"version 4, after a start and after a suspend": func(t *testing.T, s, _ *Schedule) {
+			p := begin(t, v4Rules, s)
+			begun, suspended := time.Now(), time.Duration(0)
+			of := p.searcher.(*pacedSearcher)
+			of.sinceBoot, of.booted = func() time.Duration { return time.Since(begun) + suspended }, 0
+			waits(t, p, drawn[0])
+			time.Sleep(time.Hour)
+			suspended += 14 * time.Second // a machine under load
+			testkit.Is(t, "without a suspend", p.search(t), nil)
+			suspended += time.Hour
+			waits(t, p, drawn[1])
+			suspended += 16 * time.Second
+			waits(t, p, drawn[2])
+		},
+		"version 5": func(t *testing.T, s, _ *Schedule) { testkit.Is(t, "at once", begin(t, v5Rules, s).search(t), nil) },
+		"a reload, which is no start": func(t *testing.T, s, last *Schedule) {
+			s.Follow(last)
+			testkit.Is(t, "at once", begin(t, v4Rules, s).search(t), nil)
+		},
+		"a reload to another protocol, which is another server": func(t *testing.T, s, last *Schedule) {
+			begin(t, v5Rules, last)
+			s.Succeed(last, nil, false)
+			waits(t, begin(t, v4Rules, s), drawn[0])
+		},
+		"another key, which is another client": func(t *testing.T, s, _ *Schedule) {
+			p := begin(t, v4Rules, s)
+			waits(t, p, drawn[0])
+			must(t, s.Rekey("another", func() {}))
+			waits(t, p, drawn[1])
+			must(t, s.Renew("token", func() {}))
+			testkit.Is(t, "with another token", p.search(t), nil)
+		},
+		"reloads before the first contact of the process": func(t *testing.T, s, _ *Schedule) {
+			p := begin(t, v4Rules, s)
+			for range 3 {
+				time.Sleep(10 * time.Second)
+				next := newScheduleOf(t, nil)
+				next.Follow(p.schedule)
+				p = begin(t, v4Rules, next)
+			}
+			waits(t, p, drawn[0]-30*time.Second)
+		},
+		"as the rule draws it": func(t *testing.T, _, _ *Schedule) {
+			var all []time.Duration
+			for range 200 {
+				p := Pace(good(), newScheduleOf(t, nil), v4Rules, func(Event) {}).(*pacedSearcher)
+				all = append(all, p.contactWait(time.Now()))
+			}
+			testkit.Between(t, "the first of 200", slices.Min(all), 0, 10*time.Second)
+			testkit.Between(t, "the last of 200", slices.Max(all), 50*time.Second, time.Minute)
+		},
+	} {
+		inBubble(t, name, func(t *testing.T) { test(t, newScheduleOf(t, nil), newScheduleOf(t, nil)) })
+	}
 }
 
 // The disk may take long, and is no part of what a query waits for.
@@ -354,15 +332,6 @@ func TestNoWaitIsLostBetweenProcesses(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestTheClockOfSearchesSurvivesAFolderThatCannotBeWritten(t *testing.T) {
-	t.Setenv("RUNTIME_DIRECTORY", t.TempDir())
-	store := unwritable(t)
-	s := newScheduleOf(t, store)
-	testkit.WantError(t, searched(s, time.Now(), errLimited))
-	again := newScheduleOf(t, openStoreOf(t, store.dir))
-	testkit.Between(t, "the wait after a restart", again.searchWait(time.Now()), 14*time.Minute, 15*time.Minute)
 }
 
 // openStoreOf is openStore for a folder that may not be usable.

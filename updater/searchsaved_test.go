@@ -228,21 +228,6 @@ func TestOneSearchAtATimeLooksAtTheFile(t *testing.T) {
 	})
 }
 
-// A search sees what the process on another machine was told.
-func TestASearchLooksAtTheSharedStore(t *testing.T) {
-	m := newMedium()
-	var all []*Schedule
-	for range 2 {
-		store := openStore(t, t.TempDir())
-		store.Share(&view{medium: m})
-		all = append(all, newScheduleOf(t, store))
-	}
-	all[0].changeSearch(fail(time.Now().Add(time.Hour)), noError(t))
-	all[0].Flush()
-	all[1].lookAtSearches()
-	testkit.Between(t, "the wait", all[1].searchWait(time.Now()), 59*time.Minute, time.Hour)
-}
-
 // A folder, or a link to nothing, tells no more of a wait than a damaged file. The wait that follows is
 // not begun once more by each start.
 func TestADamagedFileOfSearchesCostsOneWait(t *testing.T) {

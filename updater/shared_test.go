@@ -283,7 +283,7 @@ func TestAWaitThatIsReadDoesNotEndEarlyThoughTheProcessWasStopped(t *testing.T) 
 			if stop == 0 {
 				s.changeSearch(fail(until), noError(t))
 			}
-			s.lookAtSharedSearches()
+			s.lookAtSearches() // as a search does
 			testkit.Between(t, "the wait", s.SearchHold().Until.Sub(until), 0, stop+time.Hour)
 			s.Flush()
 		}

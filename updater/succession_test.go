@@ -88,32 +88,6 @@ func TestListsOfThePredecessorAreTakenOver(t *testing.T) {
 	}
 }
 
-func TestAListOfOtherWidthsStartsAnew(t *testing.T) {
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		save(t, dir, older, "se-4b", "a state", prefix(1), "mixed in")
-		save(t, dir, older, "mw-4b", "another state", prefix(7))
-		source := &scripted{answers: []func(string) *updater.Update{full("1", prefix(5))}, wait: time.Hour}
-		r := newRunOf(t, source, openStore(t, dir, newer), "se-4b", "mw-4b")
-		testkit.Equal(t, "all lists are loaded", r.start(), true)
-		events := r.reported(updater.StartsAnew)
-		if len(events) != 1 || events[0].List != "se-4b" {
-			t.Errorf("reported %+v, want that se-4b starts anew", events)
-		}
-		if r.times(updater.LoadFailed) != 0 || r.times(updater.ListWaiting) != 0 || r.times(updater.Loaded) != 2 {
-			t.Errorf("events %+v", r.events)
-		}
-		if lists := r.database.Lists(); len(lists) != 2 || lists[0].Set.Len() != 2 || lists[0].Version != nil {
-			t.Errorf("lists %+v, want the old one in force without its state", lists)
-		}
-		r.checkHeld("from disk", "mw-4b", 7)
-		time.Sleep(time.Minute)
-		testkit.Equal(t, "asked for", source.last(t, 1).versions, map[string]string{"se-4b": "", "mw-4b": "another state"})
-		r.checkHeld("after the update", "se-4b", 5)
-		r.stop()
-	})
-}
-
 // Each version of the server has a schedule of its own in the folder.
 func TestThePredecessorsClocksAreStartsAnew(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "[a-b]") // no pattern
@@ -190,19 +164,6 @@ func TestAServerThatRefusesAStateIsAskedForTheWholeList(t *testing.T) {
 	}
 }
 
-// Once the server has answered about a state the list is its own.
-func TestARefusalLaterOnIsNoneOfTheState(t *testing.T) {
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		save(t, dir, older, "se-4b", "a state", prefix(1))
-		source := &scripted{answers: []func(string) *updater.Update{unchanged("1")}, wait: time.Hour, errs: []error{nil, refusal(http.StatusBadRequest)}}
-		r := newRunOf(t, source, openStore(t, dir, newer), "se-4b").started()
-		time.Sleep(3 * time.Hour)
-		testkit.Equal(t, "asked for", source.last(t, 3).versions, map[string]string{"se-4b": "1"})
-		r.stop()
-	})
-}
-
 func TestAScheduleInMemorySucceedsThePredecessors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		states := map[string]func(string) *updater.Update{
@@ -218,6 +179,9 @@ func TestAScheduleInMemorySucceedsThePredecessors(t *testing.T) {
 		r.schedule.Succeed(old.schedule, nil, true)
 		testkit.Equal(t, "all lists are taken over", r.start(), true)
 		r.checkHeld("at once", "se-4b", 1)
+		if lists := r.database.Lists(); len(lists) != 2 || lists[1].Set.Len() != 2 || lists[1].Version != nil {
+			t.Errorf("lists %+v, want the old one in force without its state", lists)
+		}
 		if e := r.reported(updater.StartsAnew); len(e) != 1 || e[0].List != "mw-4b" {
 			t.Errorf("reported %+v, want that mw-4b starts anew", e)
 		}

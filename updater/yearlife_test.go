@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptrace"
@@ -164,15 +165,15 @@ func (y *year) startProcess() {
 		l.view = y.shared.View()
 		store.Share(l.view)
 	}
-	schedule, err := updater.NewSchedule(store)
+	var err error
+	l.schedule, err = updater.NewSchedule(store)
 	must(y.t, err)
-	l.schedule = schedule
 	chance := rand.New(rand.NewPCG(y.chance.Uint64(), 2)) // of this client's one goroutine
-	schedule.SetRandom(locked(rand.New(rand.NewPCG(y.chance.Uint64(), 4)).Float64))
-	client, err := y.client(protocol.Config{Key: "key", UserAgent: "year/1", Transport: l.roundTripper(y)}, l.database)
+	l.schedule.SetRandom(locked(rand.New(rand.NewPCG(y.chance.Uint64(), 4)).Float64))
+	l.client, err = y.client(protocol.Config{Key: "key", UserAgent: "year/1", Transport: l.roundTripper(y)}, l.database)
 	must(y.t, err)
 	u, err := updater.New(updater.Config{
-		Source: client, Database: l.database, Schedule: schedule, Store: store, Lists: y.lists, Report: l.report(y.t),
+		Source: l.client, Database: l.database, Schedule: l.schedule, Store: store, Lists: y.lists, Report: l.report(y.t),
 		FirstContact: func() time.Duration { return time.Duration(chance.Float64() * float64(time.Minute)) },
 	})
 	must(y.t, err)
@@ -183,10 +184,8 @@ func (y *year) startProcess() {
 		return updater.Sleep(ctx, d)
 	}, time.Hour)
 	u.Load()
-	ctx, cancel := context.WithCancel(y.t.Context())
-	l.cancel = cancel
-	l.wg.Go(func() { u.Run(ctx) })
-	l.ctx, l.client = ctx, client
+	l.ctx, l.cancel = context.WithCancel(y.t.Context())
+	l.wg.Go(func() { u.Run(l.ctx) })
 	y.current = l
 }
 
@@ -238,13 +237,7 @@ func (y *year) publish(list string) {
 	y.published++
 }
 
-func sorted(set map[string]bool) (all []string) {
-	for e := range set {
-		all = append(all, e)
-	}
-	slices.Sort(all)
-	return all
-}
+func sorted(set map[string]bool) []string { return slices.Sorted(maps.Keys(set)) }
 
 // longestWait is the longest minimum wait that the server gives: more than a day, where back-offs end.
 const longestWait = 8 * 24 * time.Hour
@@ -272,14 +265,9 @@ func (y *year) setMethodWaits() {
 // breakSomething queues a fault for one to thirty requests.
 func (y *year) breakSomething() {
 	faults := y.faults()
-	var names []string
-	for name, fault := range faults {
-		if !fault.EndlessBody { // takes a hundred times as long as all others; it has its own test
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	fault := faults[names[y.chance.IntN(len(names))]]
+	// An endless body takes a hundred times as long as all others; it has its own test.
+	maps.DeleteFunc(faults, func(_ string, fault protocoltest.Fault) bool { return fault.EndlessBody })
+	fault := faults[slices.Sorted(maps.Keys(faults))[y.chance.IntN(len(faults))]]
 	if y.chance.IntN(2) == 0 {
 		fault.List = y.list()
 	}
@@ -332,21 +320,9 @@ func (y *year) reload() {
 
 // crash ends the client at once, whatever it does: nothing that it does afterwards reaches the disk or the server.
 func (y *year) crash() {
-	y.die()
+	y.folder = y.kill(y.current)
 	y.server.ClientStarted()
 	y.start()
-}
-
-// die ends the client as crash does. The folder is what it had on the disk then.
-func (y *year) die() {
-	y.folders++
-	y.folder = y.folders
-	copyFolder(y.t, y.current.dir, y.folderDir(y.folder))
-	y.current.dead.Store(true)
-	if y.current.view != nil {
-		y.current.view.Cut()
-	}
-	y.current.stop()
 }
 
 // crashLoop is a client that dies again and again soon after its start.
@@ -364,7 +340,7 @@ func (y *year) setClock() {
 	if y.chance.IntN(2) == 0 {
 		y.current.stop()
 	} else {
-		y.die()
+		y.folder = y.kill(y.current)
 	}
 	forward := time.Duration(y.chance.Int64N(int64(2000*time.Hour))) - 1000*time.Hour
 	must(y.t, updater.SetClock(y.folderDir(y.folder), forward))
@@ -426,7 +402,7 @@ func (y *year) takeOver() {
 	first.stopSearching() // its clock of searches is known to the second one after a second
 	switch y.chance.IntN(3) {
 	case 0:
-		y.kill(first)
+		y.other = y.kill(first)
 	case 1:
 		first.stop()
 	case 2:
@@ -434,7 +410,7 @@ func (y *year) takeOver() {
 		time.Sleep(updater.HeldLease + time.Second) // its request, if there was one, has ended
 		y.server.ClientStarted()
 		time.Sleep(time.Duration(y.chance.Int64N(int64(2 * time.Minute))))
-		y.kill(first)
+		y.other = y.kill(first)
 	}
 	y.server.ClientStarted() // a content that the first one did not publish is lost
 	time.Sleep(updater.DeadLease + 2*time.Second)
@@ -442,12 +418,14 @@ func (y *year) takeOver() {
 	y.beginSearching()
 }
 
-// kill ends a relay at once. Its folder stays as it is at this moment.
-func (y *year) kill(l *life) {
+// kill ends a process at once, and returns its folder as it is at this moment.
+func (y *year) kill(l *life) (folder int) {
 	y.folders++
 	copyFolder(y.t, l.dir, y.folderDir(y.folders))
-	y.other = y.folders
 	l.dead.Store(true)
-	l.view.Cut()
+	if l.view != nil {
+		l.view.Cut()
+	}
 	l.stop()
+	return y.folders
 }
