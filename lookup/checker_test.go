@@ -210,6 +210,15 @@ func decide(t testing.TB, c *Checker, qname string) Decision {
 	return c.Confirm(candidates, nil).Wait(context.Background())
 }
 
+// confirmed decides on a name until ctx ends, with new searches that admit admits.
+func confirmed(ctx context.Context, c *Checker, qname string, admit Admit) Decision {
+	d, candidates := c.Check(FromQname(qname))
+	if candidates != nil {
+		d = c.Confirm(candidates, admit).Wait(ctx)
+	}
+	return d
+}
+
 // suspect checks a name that must have candidates.
 func suspect(t testing.TB, c *Checker, qname string) *Candidates {
 	t.Helper()

@@ -161,12 +161,9 @@ func (w *mergedWorld) decide(qname string) {
 	for _, start := range h.starts(w.checker.cfg.Rule) {
 		exprs = append(exprs, h.name[start:]+"/")
 	}
-	d, candidates := w.checker.Check(h)
-	if candidates != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
-		defer cancel()
-		d = w.checker.Confirm(candidates, nil).Wait(ctx)
-	}
+	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+	defer cancel()
+	d := confirmed(ctx, w.checker, qname, nil)
 	for _, e := range exprs {
 		threatened = threatened || w.threats[e]
 		known = known || w.threats[e] && w.knows(HashExpression(e).Prefix(4), time.Now())

@@ -242,75 +242,47 @@ func TestListingsSayWhichListsHoldAPrefixAndWhatIsCached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := &server{t: t}
 		srv.knows(5*time.Minute, isThreat("bad.example/", Malware))
-		database := new(Database)
 		safe := listOf("gc-32b", "good.example/", "safe.example/")
 		safe.LikelySafe = true
-		database.Publish([]List{listOf("se-4b", "bad.example/", "both.example/"), listOf("mw-4b", "both.example/"), safe})
-		c := checkerOf(t, Config{Database: database, Searcher: srv})
-		prefixes := []Prefix{
-			HashExpression("clean.example/").Prefix(4), HashExpression("bad.example/").Prefix(4),
-			HashExpression("both.example/").Prefix(4), HashExpression("safe.example/").Prefix(4),
+		c := checkerOf(t, Config{Searcher: srv, Database: databaseOf(listOf("se-4b", "bad.example/", "both.example/"), listOf("mw-4b", "both.example/"), safe)})
+		want := func(when string, searches, ask int) {
+			t.Helper()
+			var prefixes []Prefix
+			for _, e := range []string{"clean.example/", "bad.example/", "both.example/", "safe.example/"} {
+				prefixes = append(prefixes, HashExpression(e).Prefix(4))
+			}
+			want := []Listing{{}, {[]string{"se-4b"}, ask}, {[]string{"se-4b", "mw-4b"}, 1}, {}}
+			same := func(a, b Listing) bool { return slices.Equal(a.Lists, b.Lists) && a.Ask == b.Ask }
+			if got := c.Listings(prefixes); !slices.EqualFunc(got, want, same) || len(srv.searches()) != searches {
+				t.Errorf("%s: %v after %d searches, want %v", when, got, len(srv.searches()), want)
+			}
 		}
-		want := []Listing{{}, {[]string{"se-4b"}, 1}, {[]string{"se-4b", "mw-4b"}, 1}, {}}
-		same := func(a, b Listing) bool { return slices.Equal(a.Lists, b.Lists) && a.Ask == b.Ask }
-		if got := c.Listings(prefixes); !slices.EqualFunc(got, want, same) {
-			t.Errorf("before a search: %v, want %v", got, want)
-		}
-		if len(srv.asked) > 0 {
-			t.Errorf("a listing has asked about %x", srv.asked)
-		}
+		want("before a search", 0, 1)
 		oneAnswer(t, c, "bad.example/")
-		want[1].Ask = 0
-		if got := c.Listings(prefixes); !slices.EqualFunc(got, want, same) {
-			t.Errorf("after a search: %v, want %v", got, want)
-		}
+		want("after a search", 1, 0)
 		time.Sleep(5*time.Minute + time.Nanosecond)
-		want[1].Ask = 1
-		if got := c.Listings(prefixes); !slices.EqualFunc(got, want, same) {
-			t.Errorf("when the answer has expired: %v, want %v", got, want)
-		}
+		want("when the answer has expired", 1, 1)
 	})
 }
 
-// What nobody waits for begins when no query waits, and leaves slots for those that come.
+// What nobody waits for begins when no query waits, and leaves half of the slots for those that come.
 func TestIdleWaitsForTheQueriesThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		answer := make(chan struct{})
-		srv := &server{t: t, OnSearch: func(ctx context.Context, _ []Prefix) (Answer, error) {
-			select {
-			case <-answer:
-			case <-ctx.Done():
-			}
-			return Answer{TTL: time.Minute}, ctx.Err()
-		}}
+		srv := &server{t: t, OnSearch: slowly(10*time.Second, Answer{TTL: time.Minute})}
 		names := []string{"a.example/", "b.example/", "c.example/", "d.example/"}
 		c := checkerOf(t, Config{Searcher: srv, Searches: 2, Timeout: time.Hour}, names...)
-		if err := c.Idle(t.Context()); err != nil {
-			t.Errorf("without a query: %v", err)
+		begun := time.Now()
+		if err := c.Idle(t.Context()); err != nil || time.Since(begun) != 0 {
+			t.Errorf("without a query: %v after %s", err, time.Since(begun))
 		}
 		for _, name := range names {
 			go searchOf(t, c, nil, name)
-			time.Sleep(time.Second) // each begins a search, or waits for a slot
+			time.Sleep(time.Second) // the first two begin a search, and the others wait together for the end of the first
 		}
-		idle := make(chan error, 1)
-		go func() { idle <- c.Idle(t.Context()) }()
-		for answered := range 3 { // two under way, and one search of the other two
-			synctest.Wait()
-			select {
-			case err := <-idle:
-				if answered < 2 || err != nil {
-					t.Errorf("idle after %d answers, %v", answered, err)
-				}
-				return
-			default:
-			}
-			answer <- struct{}{}
-			time.Sleep(time.Second)
+		if err := c.Idle(t.Context()); err != nil || time.Since(begun) != 11*time.Second {
+			t.Errorf("idle after %s, %v, want the end of the second search", time.Since(begun), err)
 		}
-		synctest.Wait()
-		if err := <-idle; err != nil {
-			t.Error(err)
-		}
+		time.Sleep(time.Minute)
 	})
 }
 

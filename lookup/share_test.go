@@ -266,15 +266,12 @@ func TestAThreatOfTheDomainSavesTheOtherSearches(t *testing.T) {
 		{"one candidate", []string{host}, []string{host}, []string{host}, host},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			srv := &server{t: t, OnSearch: func(_ context.Context, prefixes []Prefix) (Answer, error) {
-				answer := Answer{TTL: time.Minute}
-				for _, e := range test.threats {
-					if prefixes[0].begins(HashExpression(e)) {
-						answer.Threats = append(answer.Threats, lasting(time.Minute, isThreat(e, Malware)))
-					}
-				}
-				return answer, nil
-			}}
+			var threats []ThreatHash
+			for _, e := range test.threats {
+				threats = append(threats, isThreat(e, Malware))
+			}
+			srv := &server{t: t}
+			srv.knows(time.Minute, threats...)
 			c := checkerOf(t, Config{Searcher: srv, PerSearch: 1}, test.listed...)
 			candidates := suspect(t, c, name)
 			before := expressionsOf(candidates)
@@ -308,12 +305,7 @@ func TestAQueryThatIsOverAsksNoFurther(t *testing.T) {
 			{Verdict: Unsure, By: ByTimeout, List: "list", Err: context.DeadlineExceeded},
 			{Verdict: Safe, By: ByCache},
 		} {
-			got, candidates := c.Check(FromQname("www.example.com."))
-			if candidates != nil {
-				ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-				got = c.Confirm(candidates, nil).Wait(ctx)
-				cancel()
-			}
+			got, _ := within(t, c, "www.example.com.")
 			time.Sleep(time.Second)
 			synctest.Wait()
 			if got != want || len(srv.searches()) != min(query+1, 2) {

@@ -184,11 +184,7 @@ func within(t *testing.T, c *Checker, qname string) (Decision, time.Duration) {
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
-	d, candidates := c.Check(FromQname(qname))
-	if candidates != nil {
-		d = c.Confirm(candidates, nil).Wait(ctx)
-	}
-	return d, time.Since(begun)
+	return confirmed(ctx, c, qname, nil), time.Since(begun)
 }
 
 // Queries for several names are merged into one search. Each continues when its own prefix is known;
@@ -278,13 +274,7 @@ func TestAClientWhoseShareIsSpentLearnsWhatIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv, onlyKnown := knowingServer(t, isThreat("bad.example/", Malware))
 		c := checkerOf(t, Config{Searcher: srv, Known: true}, "bad.example/", "new.example/")
-		confirm := func(qname string, admit Admit) Decision {
-			d, candidates := c.Check(FromQname(qname))
-			if candidates != nil {
-				d = c.Confirm(candidates, admit).Wait(t.Context())
-			}
-			return d
-		}
+		confirm := func(qname string, admit Admit) Decision { return confirmed(t.Context(), c, qname, admit) }
 		for _, by := range []Decider{ByServer, ByCache} {
 			if d := confirm("bad.example.", shareSpent); d.Verdict != Unsafe || d.By != by {
 				t.Errorf("a known threat: %+v", d)
