@@ -1,6 +1,8 @@
 package answer
 
 import (
+	"context"
+	"encoding/json"
 	"net"
 	"net/netip"
 	"slices"
@@ -9,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/plugin/test"
 
 	"github.com/miekg/dns"
@@ -219,4 +222,267 @@ func TestResolversAreDesignatedInOrderWithWhatClientsNeed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Google's words, without which nothing of Google's may be told.
+var wordsOfGoogle = []string{"suspected", "advisory provided by Google", "https://developers.google.com/safe-browsing/v4/advisory"}
+
+var (
+	phishingByGoogle = lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByServer, Threat: lookup.SocialEngineering, List: "se-4b"}
+	harmfulByGoogle  = lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByServer, Threat: lookup.PotentiallyHarmfulApplication, List: "pha-4b"}
+	blockedByOwn     = lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByBlock, List: "/etc/coredns/own.txt"}
+)
+
+// parsed returns the JSON of a text, which must be all of it.
+func parsed(t *testing.T, text string) (e structuredError) {
+	t.Helper()
+	d := json.NewDecoder(strings.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&e); err != nil || d.More() {
+		t.Fatalf("Expected JSON, got %q: %v", text, err)
+	}
+	return e
+}
+
+func TestStructuredTextsLoseWordsFirstButNeverThoseOfGoogle(t *testing.T) {
+	contacts := []string{"mailto:help@example.org", "tel:+1-555-0100"}
+	long := []string{"mailto:" + strings.Repeat("a", 450) + "@example.org"}
+	words := ofGoogle.Cause
+	for _, tc := range []struct {
+		name     string
+		contacts []string
+		d        lookup.Decision
+		google   bool
+		want     []structuredError // and then no text at all
+	}{
+		{"Google", contacts, phishingByGoogle, true, []structuredError{
+			{contacts, "suspected social engineering (Safe Browsing)" + advisory, suberrorPhishing, "en"},
+			{nil, "suspected social engineering (Safe Browsing)" + advisory, suberrorPhishing, "en"},
+		}},
+		{"Google, no contacts", nil, harmfulByGoogle, true, []structuredError{
+			{nil, "suspected potentially harmful application (Safe Browsing)" + advisory, suberrorMalware, "en"},
+		}},
+		{"Google, contacts that are too long", long, phishingByGoogle, true, []structuredError{
+			{nil, "suspected social engineering (Safe Browsing)" + advisory, suberrorPhishing, "en"},
+		}},
+		{"another server", contacts, phishingByGoogle, false, []structuredError{
+			{contacts, words(phishingByGoogle), suberrorPhishing, "en"},
+			{contacts, "", suberrorPhishing, ""},
+			{nil, "", suberrorPhishing, ""},
+		}},
+		{"a list of the operator's own", contacts, blockedByOwn, true, []structuredError{
+			{contacts, "blocklist own.txt", suberrorDNSOperator, "en"},
+			{contacts, "", suberrorDNSOperator, ""},
+			{nil, "", suberrorDNSOperator, ""},
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			texts := Reply{Structured: Structured{Code: 65010, Contacts: tc.contacts}}.by(tc.google).structured(tc.d)
+			if len(texts) != len(tc.want)+1 || texts[len(texts)-1] != "" {
+				t.Fatalf("Expected %d texts and an empty one, got %q", len(tc.want), texts)
+			}
+			for i, want := range tc.want {
+				got := parsed(t, texts[i])
+				if !slices.Equal(got.Contacts, want.Contacts) || got.Justification != want.Justification || got.Suberror != want.Suberror || got.Language != want.Language {
+					t.Errorf("Expected %+v, got %+v", want, got)
+				}
+			}
+		})
+	}
+}
+
+// nameOf returns a name of about n bytes.
+func nameOf(length int) string {
+	name := "x.example."
+	for len(name) < length {
+		label := min(63, max(1, length-len(name)-1))
+		name = strings.Repeat("a", label) + "." + name
+	}
+	return name
+}
+
+// Over UDP the longest text that fits is sent, whatever the name and the size that
+// the client takes, and never a text of Google's without Google's words.
+func TestStructuredErrorsFitIntoUDP(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		d      lookup.Decision
+		google bool
+		Mode   lookup.Response
+		none   bool // with the longest names there is no text at all
+	}{
+		{"Google", phishingByGoogle, true, lookup.NXDOMAIN, false},
+		{"Google, the longest words", harmfulByGoogle, true, lookup.NXDOMAIN, true},
+		{"Google, refused", harmfulByGoogle, true, lookup.Refused, false},
+		{"another server", phishingByGoogle, false, lookup.NXDOMAIN, false},
+		{"own list", blockedByOwn, true, lookup.NODATA, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := Structured{Code: 65010, Contacts: []string{"mailto:" + strings.Repeat("a", 200) + "@example.org", "tel:+1-555-0100"}}
+			p := Reply{Respond: tc.Mode, TTL: time.Minute, Structured: s}.by(tc.google)
+			texts := p.structured(tc.d)
+			used := make(map[string]bool)
+			for _, size := range []int{512, 560, 620, 700, 1232, 4096} {
+				for length := 10; length < 254; length += 9 {
+					r := query(nameOf(length), uint16(size), &dns.EDNS0_LOCAL{Code: 65010})
+					m := p.blocked(t, r, tc.d)
+					m.Compress = true
+					raw, err := m.Pack()
+					testkit.Must(t, err)
+					text, bytes := m.IsEdns0().Option[0].(*dns.EDNS0_EDE).ExtraText, len(raw)
+					used[text] = true
+					i := slices.Index(texts, text)
+					if i < 0 || bytes > size {
+						t.Fatalf("Size %d, name of %d: got %d bytes with %q", size, length, bytes, text)
+					}
+					if i > 0 && bytes-len(text)+len(texts[i-1]) <= size {
+						t.Errorf("Size %d, name of %d: got %q in %d bytes, where %q would have fitted", size, length, text, bytes, texts[i-1])
+					}
+					for _, word := range wordsOfGoogle {
+						if tc.google && tc.d.By == lookup.ByServer && text != "" && !strings.Contains(text, word) {
+							t.Errorf("Size %d, name of %d: got %q without %q", size, length, text, word)
+						}
+					}
+				}
+			}
+			if !used[texts[0]] || !used[texts[1]] || used[""] != tc.none {
+				t.Errorf("Expected the texts with and without contacts, and none: %v, got %v", tc.none, used)
+			}
+		})
+	}
+}
+
+// Over QUIC, too, the server cuts an answer to the size that its client takes.
+func TestAnswersOverQUICFitTheSizeOfTheClient(t *testing.T) {
+	ctx := context.WithValue(t.Context(), dnsserver.Key{}, &dnsserver.Server{Addr: "quic://:853"})
+	p := Reply{TTL: time.Minute, Structured: Structured{Code: 65010, Contacts: []string{"mailto:" + strings.Repeat("a", 200) + "@example.org"}}}.by(true)
+	for _, option := range []dns.EDNS0{&dns.EDNS0_LOCAL{Code: 65010}, new(dns.EDNS0_PADDING)} {
+		for length := 10; length < 254; length += 9 {
+			w := new(test.ResponseWriter) // that has a client over UDP, as writers of QUIC have
+			m := p.Blocked(ctx, w, query(nameOf(length), 512, option), phishingByGoogle)
+			m.Truncate(512) // as the server does
+			if m.Truncated || len(m.Ns) != 1 {
+				t.Errorf("%T, a name of %d bytes: Expected the SOA and no TC, got %d records, TC %v", option, length, len(m.Ns), m.Truncated)
+			}
+		}
+	}
+}
+
+// A part of Google's words would be a warning without its attribution.
+func TestGooglesWordsAreWholeOrLeftOut(t *testing.T) {
+	d := harmfulByGoogle
+	d.Also = lookup.AllThreats
+	p, seen := Reply{TTL: time.Minute}.by(true), make(map[bool]bool)
+	for length := 10; length < 254; length++ {
+		m := p.blocked(t, query(nameOf(length), 512), d)
+		m.Compress = true
+		text := m.IsEdns0().Option[0].(*dns.EDNS0_EDE).ExtraText
+		if text != "" && text != p.Reason(d) || m.Len() > 512 {
+			t.Fatalf("name of %d: got %d bytes with %q", length, m.Len(), text)
+		}
+		seen[text == ""] = true
+	}
+	if !seen[true] || !seen[false] {
+		t.Errorf("Expected answers with and without the words, got %v", seen)
+	}
+}
+
+// draft-ietf-dnsop-structured-dns-error: "A server receiving an SDE option with a non-zero
+// OPTION-LENGTH MUST silently ignore the OPTION-DATA".
+func TestAStructuredOptionWithDataIsReadAsAnEmptyOne(t *testing.T) {
+	for _, option := range []dns.EDNS0{
+		&dns.EDNS0_LOCAL{Code: 65010}, &dns.EDNS0_LOCAL{Code: 65010, Data: []byte{}}, &dns.EDNS0_LOCAL{Code: 65010, Data: []byte{0}},
+		&dns.EDNS0_LOCAL{Code: 65010, Data: []byte("some data")}, &dns.EDNS0_EDE{}, // of a code that the library knows
+	} {
+		p := Reply{TTL: time.Minute, Structured: Structured{Code: option.Option()}}
+		m := p.blocked(t, query("evil.example.", 1232, option), lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByBlock})
+		if _, text := codesOf(t, m); !strings.HasPrefix(text, "{") {
+			t.Errorf("Option %d, %v: expected JSON, got %q", option.Option(), option, text)
+		}
+	}
+}
+
+// blocked is Blocked for a client over UDP.
+func (p Reply) blocked(t *testing.T, r *dns.Msg, d lookup.Decision) *dns.Msg {
+	return p.Blocked(t.Context(), new(test.ResponseWriter), r, d)
+}
+
+// codesOf returns the codes of the Extended DNS Errors, in their order, and the text of the
+// first one.
+func codesOf(t *testing.T, m *dns.Msg) (codes []uint16, text string) {
+	t.Helper()
+	for _, o := range m.IsEdns0().Option {
+		e, ok := o.(*dns.EDNS0_EDE)
+		switch {
+		case ok && len(codes) == 0:
+			text = e.ExtraText
+		case ok && e.ExtraText != "":
+			t.Errorf("Expected no text with the code %d, got %q", e.InfoCode, e.ExtraText)
+		}
+		if ok {
+			codes = append(codes, e.InfoCode)
+		}
+	}
+	return codes, text
+}
+
+const (
+	adviceOnSafeBrowsing = "https://developers.google.com/safe-browsing/v4/advisory"
+	adviceOnWebRisk      = "https://cloud.google.com/web-risk/docs/advisory"
+)
+
+// Each service has its name and its page of Google's words. Neither is named where
+// Google does not run the server, or did not say it.
+func TestEachTextNamesTheServiceAndGoogleOnlyIfItIsGoogles(t *testing.T) {
+	allThreats := lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByServer, Threat: lookup.Malware, Also: lookup.AllThreats}
+	for _, tc := range []struct {
+		name              string
+		service, advisory string
+		d                 lookup.Decision
+		want              string
+	}{
+		{"Web Risk of Google", "Web Risk", adviceOnWebRisk, phishingByGoogle, "suspected social engineering (Web Risk); advisory provided by Google, " + adviceOnWebRisk},
+		{"Web Risk of another server", "Web Risk", "", phishingByGoogle, "suspected social engineering (Web Risk)"},
+		{"Safe Browsing of Google", "Safe Browsing", adviceOnSafeBrowsing, phishingByGoogle, "suspected social engineering (Safe Browsing); advisory provided by Google, " + adviceOnSafeBrowsing},
+		{"two threats", "Web Risk", adviceOnWebRisk, lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByCache, Threat: lookup.Malware, Also: lookup.Threats(0).With(lookup.SocialEngineering)}, "suspected malware, social engineering (Web Risk); advisory provided by Google, " + adviceOnWebRisk},
+		{"a long name", "Safe Browsing", adviceOnSafeBrowsing, harmfulByGoogle, "suspected potentially harmful application (Safe Browsing); advisory provided by Google, " + adviceOnSafeBrowsing},
+		{"all threats", "Safe Browsing", adviceOnSafeBrowsing, allThreats, "suspected malware, social engineering, unwanted software, potentially harmful application (Safe Browsing); advisory provided by Google, " + adviceOnSafeBrowsing},
+		{"all threats of Web Risk", "Web Risk", adviceOnWebRisk, allThreats, "suspected malware, social engineering, unwanted software, potentially harmful application (Web Risk); advisory provided by Google, " + adviceOnWebRisk},
+		{"a name that passes", "Web Risk", adviceOnWebRisk, lookup.Decision{By: lookup.ByAllow, List: "/a/own.txt"}, ""},
+		{"an own list, with Web Risk", "Web Risk", adviceOnWebRisk, blockedByOwn, "blocklist own.txt"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := Reply{Service: tc.service, Advisory: tc.advisory}
+			if codes, got := codesOf(t, p.blocked(t, query("evil.example.", 1232), tc.d)); got != tc.want || len(codes) != 1 || len(got) > maxText {
+				t.Errorf("Expected %q, got %q", tc.want, got)
+			}
+			p.Structured = Structured{Code: 65010}
+			codes, text := codesOf(t, p.blocked(t, query("evil.example.", 1232, &dns.EDNS0_LOCAL{Code: 65010}), tc.d))
+			if e := parsed(t, text); e.Justification != tc.want || len(codes) != 1 {
+				t.Errorf("Expected the justification %q, got %q", tc.want, e.Justification)
+			}
+		})
+	}
+}
+
+// The code 22 would send whoever debugs to the authority of the name, which was not asked.
+func TestASuspicionSaysWhetherTheServiceMayBeAskedAndBlamesNoAuthority(t *testing.T) {
+	for by := range lookup.NumDeciders {
+		code, want := dns.ExtendedErrorCodeNetworkError, "could not ask Web Risk about this name in time"
+		if by == lookup.ByBackoff || by == lookup.ByLimiter || by == lookup.ByBudget {
+			code, want = dns.ExtendedErrorCodeOther, "may not ask Web Risk about this name now"
+		}
+		p := Reply{Service: "Web Risk", Advisory: adviceOnWebRisk}
+		m := p.Unconfirmed(t.Context(), new(test.ResponseWriter), query("evil.example.", 1232), lookup.Decision{Verdict: lookup.Unsure, By: by})
+		if codes, got := codesOf(t, m); got != want || m.Rcode != dns.RcodeServerFailure || !slices.Equal(codes, []uint16{code}) {
+			t.Errorf("%s: Expected %q by the code %d with SERVFAIL, got %q in\n%v", by, want, code, got, m)
+		}
+	}
+}
+
+// query asks for the address of a name, as a client of EDNS that takes so many bytes.
+func query(qname string, size uint16, options ...dns.EDNS0) *dns.Msg {
+	m := new(dns.Msg).SetQuestion(qname, dns.TypeA).SetEdns0(size, false)
+	m.IsEdns0().Option = options
+	return m
 }

@@ -1,11 +1,21 @@
 package block
 
 import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -135,5 +145,215 @@ func TestTheListOfResolversIsAListLikeAnyOther(t *testing.T) {
 		if len(name) < shortest {
 			t.Errorf("%s is too short", name)
 		}
+	}
+}
+
+// neededNames are what a server needs in these tests.
+var neededNames = Needed{
+	"lists.example.net": "the host of a list by URL", "sb.example.net": "the host of the endpoint", "time.example.net": "a time server",
+}
+
+// fetching returns a server block with a list by URL and other lists, open, with
+// the list in force.
+func fetching(t *testing.T, list string, wide bool, hosts []ownlist.HostEntry, others ...config.OwnFile) *Block {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, list) }))
+	t.Cleanup(server.Close)
+	b := &config.Block{Zones: []string{"."}, Hosts: hosts, Own: append([]config.OwnFile{{Fetch: ownlist.URLConfig{URL: server.URL + "/l.txt", DB: t.TempDir(), Wide: wide}}}, others...)}
+	p := New(config.Config{Block: *b})
+	p.Need(neededNames)
+	testkit.Must(t, p.open(true))
+	t.Cleanup(p.End)
+	testkit.Until(t, "the list in force", func() bool {
+		return slices.ContainsFunc(p.OwnLists(), func(s ownlist.State) bool { return s.Fetched && s.InForce() > 0 })
+	})
+	return p
+}
+
+func untilLogged(t *testing.T, lines *testkit.Lines, want string) {
+	t.Helper()
+	testkit.Until(t, "a line with "+want, func() bool { return len(lines.About(want)) > 0 })
+}
+
+func blocks(p *Block, name string) bool {
+	return p.Check(lookup.FromQname(name)).Verdict == lookup.Unsafe
+}
+
+// A mistake in a list that others write must not lock out its own repair. A file of the operator blocks what it says.
+func TestAListByURLBlocksNoNameThatTheServerNeeds(t *testing.T) {
+	lines := testkit.Capture(t)
+	path := testkit.Write(t, t.TempDir(), "own.txt", "# mine\ntime.example.net\n")
+	p := fetching(t, "bad.example.org\n||example.net^\n", false, nil, config.OwnFile{Path: path})
+	for name, want := range map[string]bool{
+		"www.example.net.": true, "example.net.": true, "a.lists.example.net.": true, "lists.example.net.": false, "SB.example.net.": false,
+		"time.example.net.": true,
+	} {
+		testkit.Equal(t, name+" is blocked", blocks(p, name), want)
+	}
+	e := p.Explain(lookup.FromQname("sb.example.net."), "sb.example.net.")
+	if e.List != NeededList || e.Note != "never blocked by Safe Browsing or a list by URL: it is the host of the endpoint" {
+		t.Errorf("explained as %+v", e)
+	}
+	untilLogged(t, lines, "/l.txt: 3 names that it has pass, because this server needs them: "+
+		"lists.example.net (line 2), the host of a list by URL; sb.example.net (line 2), the host of the endpoint; "+
+		"time.example.net (line 2), a time server; a file of block blocks them all the same")
+	testkit.WantParts(t, lines.Only(t, "List "+path+": it blocks"), "[WARNING]",
+		"it blocks 1 name that this server needs: time.example.net (line 2), a time server", "name them after allow")
+}
+
+// What "safebrowsing block" has written into the folder of the server is the operator's, too.
+func TestAListOfTheServerBlocksWhatItSaysWithAWarning(t *testing.T) {
+	lines := testkit.Capture(t)
+	open := func(db string) *Block {
+		b := New(config.Config{Block: config.Block{Zones: []string{"."}}, Engine: config.Engine{DB: db}})
+		b.Need(neededNames)
+		testkit.Must(t, b.open(true))
+		t.Cleanup(b.End)
+		return b
+	}
+	b := open(t.TempDir())
+	for i, name := range []string{"sb.example.net.", "lists.example.net."} { // into a new list, then into one that is read again
+		_, err := (&Process{blocks: []*Block{b}}).Change(t.Context(), Change{Host: lookup.FromQname(name)})
+		testkit.Must(t, err)
+		untilLogged(t, lines, "block.txt: it blocks "+say.Count(i+1, "name", "names")+" that this server needs: ")
+	}
+	open(b.Config.DB) // as in a reload
+	lines.Only(t, "block.txt: it blocks 2 names")
+}
+
+func TestWhatTheOperatorAllowsIsNotCalledBlocked(t *testing.T) {
+	p := fetching(t, "||example.net^\n", false, hosts("lists.example.net", "sb.example.net", "time.example.net"))
+	if n := p.BlocksNeeded(p.Config.Own[0].Name()); n.String() != "" {
+		t.Errorf("got %q", n)
+	}
+}
+
+// One line of a list must not end DNS.
+func TestAListByURLCoversNoWholeSuffixUnlessTheCorefileSaysSo(t *testing.T) {
+	const list = "bad.example.org\n* CNAME .\n||com^\n*.co.uk\n0.0.0.0 net\n"
+	for _, wide := range []bool{false, true} {
+		lines := testkit.Capture(t)
+		p := fetching(t, list, wide, nil)
+		for name, want := range map[string]bool{"bad.example.org.": true, "net.": true, "www.example.com.": wide, "a.example.co.uk.": wide, "any.example.": wide} {
+			testkit.Equal(t, fmt.Sprintf("wide %v, %s is blocked", wide, name), blocks(p, name), want)
+		}
+		want := "3 lines are left out, which a list by URL may not have unless the word wide follows it in the Corefile: line 2 blocks every name; line 3 blocks the whole top-level domain com; line 4 blocks the whole public suffix co.uk"
+		if wide {
+			want = "line 2 blocks every name; line 3 blocks the whole top-level domain com"
+		}
+		untilLogged(t, lines, want)
+	}
+}
+
+// threats is a server to which every name that it is asked about is a threat.
+type threats struct{ names []string }
+
+func (s threats) Search(context.Context, []lookup.Prefix) (lookup.Answer, error) {
+	answer := lookup.Answer{TTL: time.Hour}
+	for _, name := range s.names {
+		answer.Threats = append(answer.Threats, lookup.ThreatHash{
+			Hash: lookup.HashExpression(name + "/"), Threats: lookup.Threats(0).With(lookup.Malware), TTL: time.Hour,
+		})
+	}
+	return answer, nil
+}
+
+// checkerOf returns a checker whose list holds names, and which asks a server.
+func checkerOf(t *testing.T, server lookup.Searcher, names ...string) *lookup.Checker {
+	t.Helper()
+	var entries []string
+	for _, name := range names {
+		entries = append(entries, string(lookup.HashExpression(name+"/").Prefix(4)))
+	}
+	slices.Sort(entries)
+	builder := prefixset.NewBuilder(len(names))
+	for _, entry := range entries {
+		testkit.Must(t, builder.Add([]byte(entry), len(entry)))
+	}
+	database := new(lookup.Database)
+	database.Publish([]lookup.List{{Name: "mw-4b", Set: builder.Set()}})
+	checker, err := lookup.NewChecker(lookup.Config{Database: database, Searcher: server})
+	testkit.Must(t, err)
+	t.Cleanup(func() { checker.Close() })
+	return checker
+}
+
+// listing returns a block for which the server confirms that names are threats.
+func listing(t *testing.T, cfg config.Block, names ...string) *Block {
+	t.Helper()
+	checker := checkerOf(t, threats{names}, names...)
+	cfg.Zones = []string{"."}
+	b := New(config.Config{Block: cfg})
+	b.Use(engine.ServiceForTests(checker))
+	return b
+}
+
+// Whoever asks a block gets a decision that a needed name may have: no caller can forget it.
+func TestNoWayThroughABlockEndsWithANeededNameUnsafe(t *testing.T) {
+	const needed, other = "sb.example.net", "other.example.net"
+	for _, inspect := range []bool{false, true} {
+		lines := testkit.Capture(t)
+		checked := func(b *Block, h lookup.Host) lookup.Decision { return b.Check(h).Decision }
+		explained := func(b *Block, h lookup.Host) lookup.Decision { return b.Explain(h, h.String()+".").Decision }
+		asked := func(b *Block, h lookup.Host) lookup.Decision { return b.Ask(t.Context(), h, h.String()+".").Decision }
+		b := listing(t, config.Block{Inspect: inspect}, needed, other)
+		b.Need(neededNames)
+		for _, way := range []struct {
+			name string
+			do   func(b *Block, h lookup.Host) lookup.Decision
+		}{
+			{"Limited", func(b *Block, h lookup.Host) lookup.Decision { return b.Check(h).Suspect.Limited() }},
+			{"Explain of a suspect", explained},
+			{"Ask", asked},
+			{"Confirm", func(b *Block, h lookup.Host) lookup.Decision {
+				b = listing(t, b.Config.Block, needed, other)
+				b.Need(neededNames)
+				return b.Check(h).Suspect.Confirm(netip.Addr{}, func() error { return nil }).Wait(t.Context())
+			}},
+			{"Check of a cached answer", checked},
+			{"Explain of a cached answer", explained},
+			{"Ask of a cached answer", asked},
+		} {
+			if d := way.do(b, lookup.FromQname(needed+".")); d.Verdict != lookup.Safe || d.List != NeededList {
+				t.Errorf("%s: %+v", way.name, d)
+			}
+			if d := way.do(b, lookup.FromQname(other+".")); way.name != "Limited" && way.name != "Explain of a suspect" && d.Verdict != lookup.Unsafe {
+				t.Errorf("%s of a name that is not needed: %+v", way.name, d)
+			}
+		}
+		if got := lines.About("sb.example.net. passes, although Safe Browsing lists it (malware, list mw-4b): it is the host of the endpoint"); len(got) != 2 { // one of each block
+			t.Errorf("Expected one line a block, got %q", got)
+		}
+	}
+}
+
+func TestNeededNames(t *testing.T) {
+	var c, other config.Config
+	c.Online, c.Endpoint = true, "https://relay.example.org:8099 http://[2001:db8::1]:8099"
+	c.Own = []config.OwnFile{{Path: "own.txt"}, {Fetch: ownlist.URLConfig{URL: "https://Lists.example.org/new.txt"}}}
+	other.Online, other.Endpoint = true, "https://other.example.org"
+	n := NeededBy([]*Block{New(c), New(other)}, []string{"DNS.example.org"})
+	for name, want := range map[string]string{
+		"time.google.com.": "a time server", "TIME.windows.com.": "a time server",
+		"pool.ntp.org.": "a time server", "2.debian.pool.ntp.org.": "a time server",
+		"xpool.ntp.org.": "", "ntp.org.": "", "www.google.com.": "", "a.time.google.com.": "",
+		"relay.example.org.": "the host of the endpoint", "a.relay.example.org.": "",
+		"lists.example.org.": "the host of a list by URL", "other.example.org.": "the host of the endpoint",
+		"dns.example.org.": "a server that this server forwards queries to", "example.org.": "",
+	} {
+		if got := n.What(lookup.FromQname(name)); want == "" && got != "" || !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	c.Online = false
+	testkit.Equal(t, "without Safe Browsing", NeededBy([]*Block{New(c)}, nil).What(lookup.FromQname("relay.example.org.")), "")
+}
+
+// The targets in the answer for a needed name are not checked, with or without Safe Browsing.
+func TestANeededNameIsKnownAsOneWithoutSafeBrowsing(t *testing.T) {
+	p := fetching(t, "||cdn.example.com^\n", false, nil)
+	p.Config.Inspect = true
+	if c := p.Check(lookup.FromQname("lists.example.net.")); c.Needed == "" || c.Verdict != lookup.Safe {
+		t.Errorf("%+v", c)
 	}
 }

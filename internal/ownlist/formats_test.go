@@ -202,36 +202,6 @@ func TestNamesWithHiddenLabelsAreBelow(t *testing.T) {
 	}
 }
 
-func TestExampleFiles(t *testing.T) {
-	tests := []struct {
-		file, blocked, allowed, neither string
-		entries, skipped, bad           int
-	}{
-		{"domains.txt", "ads.example.com tracker.example.net xn--bcher-kva.example 192.0.2.7 [2001:db8::7]", "", "www.ads.example.com", 5, 0, 1},
-		{"hosts.txt", "ads.example.com tracker.example.com stats.example.com banner.example.net banner.example.org popup.example.org", "", "localhost ip6-allnodes 0.0.0.0 www.ads.example.com", 6, 0, 1},
-		{"wildcards.txt", "www.below.example.com tree.example.com www.tree.example.com x.co.example", "", "below.example.com co.example", 3, 0, 1},
-		{"adblock.txt", "ads.example.com www.ads.example.com tracker.example.net popup.example.net x.wild.example.org", "good.ads.example.com x.good.ads.example.com fine.example.org", "cdn.example.com example.com wild.example.org", 6, 9, 0},
-		{"rpz.txt", "ads.example.com x.ads.example.com nodata.example.com dropped.example.com local.example.com garden.example.com absolute.example.com deep.example.net", "good.ads.example.com old.ads.example.com", "slow.example.com outside.example.com localhost x.dropped.example.com", 9, 7, 1},
-		{"urls.txt", "phish.example.com login.example.com shop.example.com [2001:db8::1] 192.0.2.9 upper.example.com", "", "example.com example.net", 6, 4, 1},
-		{"allow.txt", "", "x.partner.example.com a.intranet.example.com x.cdn.example.com shop.example.com campaign.example.com exact.example.com late.example.com", "cdn.example.com x.exact.example.com never.example.com", 7, 0, 1},
-	}
-	for _, tt := range tests {
-		t.Run(tt.file, func(t *testing.T) {
-			raw, err := os.ReadFile(filepath.Join("..", "..", "testdata", "ownlist", tt.file))
-			must(t, err)
-			f, sum := listOf(t, string(raw), tt.file == "allow.txt")
-			for want, hosts := range map[string]string{"B": tt.blocked, "A": tt.allowed, "-": tt.neither} {
-				for h := range strings.FieldsSeq(hosts) {
-					testkit.Equal(t, h, verdict(t, f, h), want)
-				}
-			}
-			if sum.Entries != tt.entries || sum.NotSupported() != tt.skipped || sum.Bad.Count != tt.bad {
-				t.Errorf("%d entries, %d skipped, %d bad; want %d, %d, %d: %v", sum.Entries, sum.NotSupported(), sum.Bad.Count, tt.entries, tt.skipped, tt.bad, sum.Remarks())
-			}
-		})
-	}
-}
-
 func TestTheFirstBadLineIsKeptAndCut(t *testing.T) {
 	_, sum := listOf(t, "ok.example\n"+strings.Repeat("é!", 90)+"\n\n <1>\n"+strings.Repeat("x", 5000), false)
 	if want := (Line{2, strings.Repeat("é!", 26) + "é"}); sum.Bad.Count != 3 || sum.Bad.First != want {

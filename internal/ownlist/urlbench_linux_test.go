@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -60,15 +61,9 @@ func resetPeak(b *testing.B) int64 {
 }
 
 // memory returns bytes of resident memory, by their name in proc(5).
-func memory(b *testing.B, name string) int64 {
-	text, err := os.ReadFile("/proc/self/status")
+func memory(b *testing.B, name string) (kB int64) {
+	_, status, _ := strings.Cut(testkit.Read(b, "/proc/self/status"), "\n"+name)
+	_, err := fmt.Sscanf(status, ": %d kB", &kB)
 	must(b, err)
-	for line := range strings.Lines(string(text)) {
-		var kB int64
-		if _, err := fmt.Sscanf(line, name+": %d kB", &kB); err == nil {
-			return kB << 10
-		}
-	}
-	b.Fatal("no " + name)
-	return 0
+	return kB << 10
 }

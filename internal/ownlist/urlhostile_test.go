@@ -53,6 +53,14 @@ func encoded(body []byte) http.HandlerFunc {
 	}
 }
 
+// sentTo redirects.
+func sentTo(location string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Location", location)
+		w.WriteHeader(http.StatusFound)
+	}
+}
+
 var hostile = []struct {
 	name   string
 	answer http.HandlerFunc
@@ -80,27 +88,13 @@ var hostile = []struct {
 		w.Header().Set("Content-Encoding", "w0rds")
 		io.WriteString(w, "x")
 	}, `compressed by "…"`, limits{}},
-	{"redirect loop", func(w http.ResponseWriter, r *http.Request) {
-		http.Redirect(w, r, "/list.txt?token=s3cret", http.StatusFound)
-	}, "more than 5 redirects", limits{}},
-	{"redirect to a file", func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Location", "file:///etc/hosts?s3cret")
-		w.WriteHeader(302)
-	}, "unsupported protocol scheme", limits{}},
-	{"redirect to no URL", func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Location", `http://[w0rds "of others`)
-		w.WriteHeader(302)
-	}, "failed to parse Location header", limits{}},
-	{"redirect to another protocol", func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Location", "w0rds://lists.example")
-		w.WriteHeader(302)
-	}, "unsupported protocol scheme", limits{}},
+	{"redirect loop", sentTo("/list.txt?token=s3cret"), "more than 5 redirects", limits{}},
+	{"redirect to a file", sentTo("file:///etc/hosts?s3cret"), "unsupported protocol scheme", limits{}},
+	{"redirect to no URL", sentTo(`http://[w0rds "of others`), "failed to parse Location header", limits{}},
+	{"redirect to another protocol", sentTo("w0rds://lists.example"), "unsupported protocol scheme", limits{}},
 	{"status 304 without a question", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotModified) }, "status 304", limits{}},
 	{"status 500", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "s3cret", 500) }, "status 500", limits{}},
-	{"status 206", func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(http.StatusPartialContent)
-		io.WriteString(w, names(100))
-	}, "status 206", limits{}},
+	{"status 206", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, names(100), 206) }, "status 206", limits{}},
 	{"HTML", send("\n<!DOCTYPE html><html>host1.example\nsingle\nlogin.example\n"), "not believed: it looks like an HTML page", limits{}},
 	{"HTML with a byte order mark", send("\ufeff<!DOCTYPE html>\r\n<html>\r\nsingle\r\n"), "not believed: it looks like an HTML page", limits{}},
 	{"UTF-16", send("\xff\xfea\x00.\x00"), "it is UTF-16", limits{}},
@@ -115,9 +109,7 @@ var hostile = []struct {
 	{"no length", raw("HTTP/1.1 200 OK\r\nContent-Length: w0rds\r\n\r\n"), "bad Content-Length", limits{}},
 	{"a setting", send("w0rds = yes, it is\n"), "no usable line", limits{}},
 	{"closed at once", raw(""), "EOF", limits{}},
-	{"header without an end", func(w http.ResponseWriter, r *http.Request) {
-		raw("HTTP/1.1 200 OK\r\n"+strings.Repeat("X: "+strings.Repeat("x", 1000)+"\r\n", 200))(w, r)
-	}, "header", limits{}},
+	{"header without an end", raw("HTTP/1.1 200 OK\r\n" + strings.Repeat("X: "+strings.Repeat("x", 1000)+"\r\n", 200)), "header", limits{}},
 }
 
 // Whatever a server sends, the file is as it was, or is not there; one event says what
@@ -344,34 +336,27 @@ func zipped(text string) []byte {
 	return b.Bytes()
 }
 
-// public stands in for an address of somebody outside.
-var public = netip.MustParseAddr("127.0.0.1")
-
-// elsewhereServer starts a server at 127.0.0.2, or skips the test.
-func elsewhereServer(t *testing.T, h http.Handler) string {
-	t.Helper()
+// A list must not make this machine ask what only machines inside may, and quote the answer.
+func TestARedirectLeadsNoPublicAddressInwards(t *testing.T) {
+	var asked atomic.Int32
 	l, err := net.Listen("tcp", "127.0.0.2:0")
 	if err != nil {
 		t.Skip(err)
 	}
-	s := &httptest.Server{Listener: l, Config: &http.Server{Handler: h}}
-	s.Start()
-	t.Cleanup(s.Close)
-	return s.URL
-}
-
-// A list must not make this machine ask what only machines inside may, and quote the answer.
-func TestARedirectLeadsNoPublicAddressInwards(t *testing.T) {
-	var asked atomic.Int32
-	inside := elsewhereServer(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	server := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		asked.Add(1)
 		io.WriteString(w, "inside.example\n")
-	}))
-	f := newFixture(t, nil)
-	f.client.Transport = &inwards{RoundTripper: http.DefaultTransport.(*http.Transport).Clone(), inward: func(a netip.Addr) bool { return a != public }}
-	s := f.fetch(func(w http.ResponseWriter, r *http.Request) {
-		http.Redirect(w, r, inside+"/latest/meta-data", http.StatusFound)
-	})
+	})}}
+	server.Start()
+	t.Cleanup(server.Close)
+	inside := server.URL
+	from := func(inward func(netip.Addr) bool) *fixture {
+		f := newFixture(t, nil)
+		f.client.Transport = &inwards{RoundTripper: http.DefaultTransport.(*http.Transport).Clone(), inward: inward}
+		return f
+	}
+	f := from(func(a netip.Addr) bool { return a != netip.MustParseAddr("127.0.0.1") }) // that stands in for somebody outside
+	s := f.fetch(sentTo(inside + "/latest/meta-data"))
 	if !strings.HasPrefix(s.Error, errInward.Error()+", 127.0.0.2") || asked.Load() != 0 || f.inForce() != 0 {
 		t.Errorf("asked %d times: %+v", asked.Load(), s)
 	}
@@ -382,10 +367,8 @@ func TestARedirectLeadsNoPublicAddressInwards(t *testing.T) {
 	for name, inward := range map[string]func(netip.Addr) bool{
 		"from inside": isInward, "outside": func(netip.Addr) bool { return false },
 	} {
-		f := newFixture(t, nil)
-		f.client.Transport = &inwards{RoundTripper: http.DefaultTransport.(*http.Transport).Clone(), inward: inward}
-		s := f.fetch(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, inside, http.StatusFound) })
-		if s.Failing() || f.inForce() != 1 {
+		f := from(inward)
+		if s := f.fetch(sentTo(inside)); s.Failing() || f.inForce() != 1 {
 			t.Errorf("%s: %+v", name, s)
 		}
 	}

@@ -87,13 +87,34 @@ func (w *clocked) took(d time.Duration) (minutes []float64, events string) {
 	return minutes, events
 }
 
+// asked lets time pass, wants the server to be asked within bounds, in minutes, and these events.
+func (w *clocked) asked(d time.Duration, what, reported string, bounds ...[2]float64) {
+	w.t.Helper()
+	at, events := w.took(d)
+	within(w.t, what, at, bounds...)
+	testkit.Equal(w.t, what, events, reported)
+}
+
+// has lets time pass, and wants the list to have so many entries, and these events.
+func (w *clocked) has(d time.Duration, entries int, reported string) {
+	w.t.Helper()
+	_, events := w.took(d)
+	testkit.Equal(w.t, "entries and events", fmt.Sprint(w.states()[0].Entries, events), fmt.Sprint(entries, reported))
+}
+
+// start opens the list, until the test ends at most.
 func (w *clocked) start(change func(*URLConfig)) *URLList {
 	c := URLConfig{URL: "https://lists.example.org/a.txt", DB: w.db, Refresh: 24 * time.Hour}
 	if change != nil {
 		change(&c)
 	}
-	return w.open(c, Config{}, w.report)
+	l := w.open(c, Config{}, w.report)
+	w.t.Cleanup(l.Close)
+	return l
 }
+
+// each has a list fetched at an interval.
+func each(refresh time.Duration) func(*URLConfig) { return func(c *URLConfig) { c.Refresh = refresh } }
 
 func withClock(t *testing.T, list string, test func(w *clocked)) {
 	db := t.TempDir()
@@ -118,15 +139,10 @@ func within(t *testing.T, what string, got []float64, bounds ...[2]float64) {
 func TestAListIsFetchedAtOnceAndThenAtEachInterval(t *testing.T) {
 	withClock(t, names(10), func(w *clocked) {
 		l := w.start(nil)
-		at, events := w.took(16 * time.Hour)
-		within(t, "first", at, [2]float64{0, 0})
-		at, _ = w.took(16 * time.Hour) // 24 h ± 30 % after the first
-		within(t, "second", at, [2]float64{48, 912})
-		testkit.Equal(t, "Events", events, "")
+		w.asked(16*time.Hour, "first", "", [2]float64{0, 0})
+		w.asked(16*time.Hour, "second, 24 h ± 30 % after the first", "", [2]float64{48, 912})
 		l.Close()
-		if at, _ := w.took(48 * time.Hour); len(at) > 0 {
-			t.Errorf("Asked after Close: %v", at)
-		}
+		w.asked(48*time.Hour, "after Close", "")
 	})
 }
 
@@ -138,9 +154,7 @@ func TestARestartKeepsTheTimeOfTheNextFetch(t *testing.T) {
 		w.took(time.Hour)
 		l.Close()
 		l = w.start(nil)
-		if at, _ := w.took(15 * time.Hour); len(at) > 0 {
-			t.Errorf("Asked soon after a restart: %v", at)
-		}
+		w.asked(15*time.Hour, "soon after a restart", "")
 		l.Close()
 		w.took(100 * time.Hour)
 		delayed := false
@@ -148,22 +162,19 @@ func TestARestartKeepsTheTimeOfTheNextFetch(t *testing.T) {
 			w.answer("unchanged")
 			l = w.start(nil)
 			at, _ := w.took(time.Hour)
-			within(t, "long after", at, [2]float64{0, 1})
+			within(w.t, "long after", at, [2]float64{0, 1})
 			delayed = delayed || len(at) > 0 && at[0] > 0.05
 			l.Close()
 			w.took(100 * time.Hour)
 		}
-		if !delayed {
-			t.Error("Many machines that start together ask together")
-		}
+		testkit.Equal(w.t, "many machines that start together do not ask together", delayed, true)
 		for range 100 { // the wait is drawn: at worst it lasts for 78 s
-			l = w.start(func(c *URLConfig) { c.Refresh = time.Hour }) // due already
+			l = w.start(each(time.Hour)) // due already
 			w.took(2 * time.Minute)
 			l.Close()
-			l = w.start(func(c *URLConfig) { c.Refresh = time.Minute }) // a shorter interval holds at once
-			at, _ := w.took(90 * time.Second)
-			if len(at) == 0 {
-				t.Error("The shorter interval does not hold")
+			l = w.start(each(time.Minute)) // a shorter interval holds at once
+			if at, _ := w.took(90 * time.Second); len(at) == 0 {
+				w.t.Error("The shorter interval does not hold")
 			}
 			l.Close()
 			w.took(100 * time.Hour)
@@ -173,26 +184,19 @@ func TestARestartKeepsTheTimeOfTheNextFetch(t *testing.T) {
 
 func TestFailuresAreRetriedWithBackOffAndReportedOnce(t *testing.T) {
 	withClock(t, "", func(w *clocked) {
-		l := w.start(nil)
-		defer l.Close()
-		at, events := w.took(31 * time.Minute)
-		within(t, "without content", at, [2]float64{0, 0}, [2]float64{15, 30})
-		testkit.Equal(t, "Events", events, "failed")
+		w.start(nil)
+		w.asked(31*time.Minute, "without content", "failed", [2]float64{0, 0}, [2]float64{15, 30})
 	})
 }
 
 // As when the line of a house is away for an evening, and the list has never come.
 func TestAListThatWasNeverFetchedComesSoonAfterTheNetworkDoes(t *testing.T) {
 	withClock(t, "away", func(w *clocked) {
-		l := w.start(nil)
-		defer l.Close()
-		if _, events := w.took(5 * time.Hour); events != "failed" {
-			t.Errorf("Events %q", events)
-		}
+		w.start(nil)
+		_, events := w.took(5 * time.Hour)
+		testkit.Equal(w.t, "without a network", events, "failed")
 		w.answer(names(10))
-		at, events := w.took(time.Hour)
-		within(t, "with a network", at, [2]float64{0, 33})
-		testkit.Equal(t, "Events", events, "recovered")
+		w.asked(time.Hour, "with a network", "recovered", [2]float64{0, 33})
 	})
 }
 
@@ -200,17 +204,14 @@ func TestARetryIsNotBeforeTheServerSays(t *testing.T) {
 	for _, restarts := range []bool{false, true} {
 		withClock(t, "wait", func(w *clocked) {
 			l := w.start(nil)
-			at, _ := w.took(8 * time.Hour)
-			within(t, "in back-off", at, [2]float64{0, 0})
+			w.asked(8*time.Hour, "in back-off", "failed", [2]float64{0, 0})
 			if restarts {
 				l.Close()
-				l = w.start(nil)
+				w.start(nil)
 			}
-			defer l.Close()
-			at, _ = w.took(time.Hour)
-			within(t, "still in back-off", at)
-			at, _ = w.took(90 * time.Minute)
-			within(t, "after it", at, [2]float64{59, 61})
+			w.asked(time.Hour, "still in back-off", "")
+			at, _ := w.took(90 * time.Minute)
+			within(w.t, "after it", at, [2]float64{59, 61})
 		})
 	}
 }
@@ -234,13 +235,12 @@ func TestAListIsFetchedOnceForAllOpeners(t *testing.T) {
 		for i := range 12 {
 			lists = append(lists, w.start(func(c *URLConfig) { c.URL += fmt.Sprint(i % 6) }))
 		}
-		if at, _ := w.took(time.Second); len(at) != 6 || len(w.states()) != 6 {
-			t.Errorf("%d requests, %d states", len(at), len(w.states()))
-		}
+		at, _ := w.took(time.Second)
+		testkit.Equal(w.t, "requests and states", []int{len(at), len(w.states())}, []int{6, 6})
 		for _, l := range lists {
 			l.Close()
 		}
-		testkit.Equal(t, "lists that are open", len(w.states()), 0)
+		testkit.Equal(w.t, "lists that are open", len(w.states()), 0)
 	})
 }
 
@@ -252,11 +252,9 @@ func TestAShorterIntervalHoldsBeforeTheFirstFetch(t *testing.T) {
 		l.Close()
 		l = w.start(nil)
 		w.took(time.Hour)
-		reloaded := w.start(func(c *URLConfig) { c.Refresh = 10 * time.Minute })
+		w.start(each(10 * time.Minute))
 		l.Close()
-		at, _ := w.took(5 * time.Minute)
-		within(t, "after a reload with a shorter interval", at, [2]float64{0, 3})
-		reloaded.Close()
+		w.asked(5*time.Minute, "after a reload with a shorter interval", "", [2]float64{0, 3})
 	})
 }
 
@@ -270,15 +268,13 @@ func TestAReloadChangesHowAListIsFetchedAndRead(t *testing.T) {
 		}
 		c := URLConfig{URL: "https://lists.example.org/a.txt", DB: w.db, Resolvers: "192.0.2.53:53"}
 		before := w.open(c, Config{}, w.report)
-		if _, events := w.took(time.Second); events != "doubted" || asked != "192.0.2.53:53" {
-			t.Errorf("Events %q, resolved by %q", events, asked)
-		}
+		_, events := w.took(time.Second)
+		testkit.Equal(w.t, "events, and the resolver", events+" "+asked, "doubted 192.0.2.53:53")
 		c.Resolvers = "9.9.9.9:53"
 		after := w.open(c, Config{IPv4: netip.MustParseAddr("192.0.2.7")}, w.report)
 		before.Close()
-		if _, events := w.took(48 * time.Hour); events != "recovered" || asked != "9.9.9.9:53" {
-			t.Errorf("After the reload: events %q, resolved by %q", events, asked)
-		}
+		_, events = w.took(48 * time.Hour)
+		testkit.Equal(w.t, "events, and the resolver, after the reload", events+" "+asked, "recovered 9.9.9.9:53")
 		after.Close()
 	})
 }
@@ -286,33 +282,28 @@ func TestAReloadChangesHowAListIsFetchedAndRead(t *testing.T) {
 // The log says what is wrong with a list, and who has mended that need not wait for the back-off.
 func TestAReloadThatChangesAFailingListHasItFetchedSoon(t *testing.T) {
 	withClock(t, names(1000), func(w *clocked) {
-		reload := func(before *URLList, maxBytes int64) (after *URLList, at []float64) {
-			after = w.start(func(c *URLConfig) { c.MaxBytes = maxBytes })
-			if before != nil {
-				before.Close()
-			}
-			at, _ = w.took(3 * time.Minute)
-			return after, at
+		sized := func(maxBytes int64) *URLList { return w.start(func(c *URLConfig) { c.MaxBytes = maxBytes }) }
+		l := sized(1 << 10)
+		reload := func(what string, maxBytes int64, bounds ...[2]float64) {
+			after := sized(maxBytes)
+			l.Close()
+			l = after
+			at, _ := w.took(3 * time.Minute)
+			within(w.t, what, at, bounds...)
 		}
 		untilAsked := func() { // else the next attempt could be due in the minutes after the reload
 			for at := []float64(nil); len(at) == 0; {
 				at, _ = w.took(time.Hour)
 			}
 		}
-		l, _ := reload(nil, 1<<10)
 		w.took(100 * time.Hour)
 		untilAsked()
-		l, at := reload(l, 1<<10)
-		within(t, "after a reload that changes nothing", at)
-		l, at = reload(l, 1<<11)
-		within(t, "after one that does not mend it", at, [2]float64{0, 2})
-		l, at = reload(l, 1<<20)
-		within(t, "after one that does", at, [2]float64{0, 2})
+		reload("after a reload that changes nothing", 1<<10)
+		reload("after one that does not mend it", 1<<11, [2]float64{0, 2})
+		reload("after one that does", 1<<20, [2]float64{0, 2})
 		w.answer("wait")
 		untilAsked()
-		l, at = reload(l, 1<<21)
-		within(t, "where the server has said when", at)
-		l.Close()
+		reload("where the server has said when", 1<<21)
 	})
 }
 
@@ -375,37 +366,27 @@ func TestAListIsDueAtOnceWhenTheClockIsSetBack(t *testing.T) {
 func TestAListThatShrinksIsBelievedAfterAnHour(t *testing.T) {
 	testkit.Long(t)
 	withClock(t, names(100), func(w *clocked) {
-		l := w.start(func(c *URLConfig) { c.Refresh = time.Minute })
-		defer l.Close()
+		w.start(each(time.Minute))
 		w.took(10 * time.Second)
-		entries := func() int { return w.states()[0].Entries }
 		w.answer(names(50)) // half of it is believed
-		if _, events := w.took(2 * time.Minute); entries() != 50 || events != "" {
-			t.Errorf("%d entries, events %q", entries(), events)
-		}
+		w.has(2*time.Minute, 50, "")
 		w.answer(names(24))
-		if _, events := w.took(30 * time.Minute); entries() != 50 || events != "doubted" {
-			t.Errorf("%d entries, events %q", entries(), events)
-		}
-		if at, events := w.took(time.Hour); entries() != 24 || events != "recovered" || len(at) > 40 {
-			t.Errorf("%d entries, events %q, asked %d times", entries(), events, len(at))
+		w.has(30*time.Minute, 50, "doubted")
+		at, events := w.took(time.Hour)
+		if entries := w.states()[0].Entries; entries != 24 || events != "recovered" || len(at) > 40 {
+			t.Errorf("%d entries, events %q, asked %d times", entries, events, len(at))
 		}
 		w.answer("# there is no new name today\n")
-		if _, events := w.took(2 * time.Hour); entries() != 0 || events != "doubted recovered" {
-			t.Errorf("%d entries, events %q", entries(), events)
-		}
+		w.has(2*time.Hour, 0, "doubted recovered")
 		w.answer("# there is no new name today again\n")
-		if _, events := w.took(time.Hour); entries() != 0 || events != "" {
-			t.Errorf("%d entries, events %q", entries(), events)
-		}
+		w.has(time.Hour, 0, "")
 	})
 }
 
 // A server that now has the list and now half of it never makes the half believed.
 func TestAListThatFlapsIsNotBelieved(t *testing.T) {
 	withClock(t, names(100), func(w *clocked) {
-		l := w.start(func(c *URLConfig) { c.Refresh = 20 * time.Minute })
-		defer l.Close()
+		w.start(each(20 * time.Minute))
 		w.took(10 * time.Second)
 		var all []string
 		for i := range 40 {
@@ -426,30 +407,25 @@ func TestAListThatFlapsIsNotBelieved(t *testing.T) {
 // That the good list has not changed ends a doubt: the next short list begins a new one.
 func TestAnUnchangedListEndsADoubt(t *testing.T) {
 	withClock(t, names(100), func(w *clocked) {
-		l := w.start(func(c *URLConfig) { c.Refresh = time.Minute })
-		defer l.Close()
+		w.start(each(time.Minute))
 		w.took(10 * time.Second)
 		w.answer(names(10))
 		w.took(2 * time.Minute)
 		w.answer("unchanged")
 		w.took(58 * time.Minute)
 		w.answer(names(10))
-		if _, events := w.took(30 * time.Minute); events != "doubted" || w.states()[0].Entries != 100 {
-			t.Errorf("Events %q, %+v", events, w.states()[0])
-		}
+		w.has(30*time.Minute, 100, "doubted")
 	})
 }
 
 func TestDoubtAndFailureAreToldApart(t *testing.T) {
 	withClock(t, names(100), func(w *clocked) {
-		l := w.start(func(c *URLConfig) { c.Refresh = time.Minute })
-		defer l.Close()
+		w.start(each(time.Minute))
 		w.took(10 * time.Second)
 		w.answer("<html>")
-		_, first := w.took(3 * time.Hour)
+		w.has(3*time.Hour, 100, "doubted")
 		w.answer("")
-		_, second := w.took(48 * time.Hour)
-		testkit.Equal(t, "Events", first+", "+second, "doubted, failed")
+		w.has(48*time.Hour, 100, "failed")
 	})
 }
 

@@ -89,26 +89,20 @@ func TestWithoutADBTheListIsInATemporaryFileUntilClose(t *testing.T) {
 	r := newURLRegistry(patient, nil)
 	a, b := r.open(URLConfig{URL: server.URL}, Config{}, nil), r.open(URLConfig{URL: server.URL}, Config{}, nil)
 	path := a.Path()
-	if b.Path() != path {
-		t.Errorf("%s and %s", path, b.Path())
-	}
+	testkit.Equal(t, "the path of the second one", b.Path(), path)
 	testkit.Until(t, "the list", func() bool {
 		s, err := readURLState("", path)
 		return err == nil && !s.Checked.IsZero()
 	})
 	a.Close()
-	if _, err := os.Stat(path); err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, "the list", testkit.Read(t, path), "a.example\n")
 	b.Close()
 	if files, _ := filepath.Glob(filepath.Join(os.TempDir(), "*")); len(files) > 0 {
 		t.Errorf("Left behind: %q", files)
 	}
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "none"))
 	f := newFixture(t, func(c *URLConfig) { c.DB = "" })
-	if s := f.fetch(send("a.example\n")); !strings.Contains(s.Error, "no such file") {
-		t.Errorf("%+v", s)
-	}
+	testkit.WantParts(t, f.fetch(send("a.example\n")).Error, "no such file")
 	if again := newSource(f.source.registry, f.source.openers[0].cfg); again.path == f.source.path {
 		t.Errorf("Another user of this machine knows where a list would be read from: %s", again.path)
 	}
@@ -124,9 +118,7 @@ func TestAListStaysInForceInAnotherDB(t *testing.T) {
 	testkit.Until(t, "the list", func() bool { return first.State().Entries == 1 })
 	for _, db := range []string{b, ""} {
 		second := r.open(URLConfig{URL: server.URL, DB: db}, Config{}, nil)
-		if text, err := os.ReadFile(second.Path()); err != nil || string(text) != "a.example\n" {
-			t.Errorf("db %q: %q, %v", db, text, err)
-		}
+		testkit.Equal(t, "the list in db "+db, testkit.Read(t, second.Path()), "a.example\n")
 		if got, want := second.State(), first.State(); got.Entries != 1 || !got.Checked.Equal(want.Checked) || !got.Next.Equal(want.Next) {
 			t.Errorf("db %q: %+v, want %+v", db, got, want)
 		}
@@ -140,9 +132,7 @@ func TestAListStaysInForceInAnotherDB(t *testing.T) {
 	third.Close()
 	must(t, os.WriteFile(filepath.Join(b, URLFolder, filepath.Base(first.Path())), []byte("b.example\n"), 0o600))
 	fourth := r.open(URLConfig{URL: server.URL, DB: b}, Config{}, nil)
-	if text, _ := os.ReadFile(fourth.Path()); string(text) != "b.example\n" {
-		t.Errorf("a list that is there: %q", text)
-	}
+	testkit.Equal(t, "a list that is there", testkit.Read(t, fourth.Path()), "b.example\n")
 	fourth.Close()
 	first.Close()
 }
@@ -153,23 +143,17 @@ func TestAStartRemovesOnlyItsOwnUnfinishedFiles(t *testing.T) {
 	f := newFixture(t, func(c *URLConfig) { c.DB = db })
 	f.fetch(send("a.example\n"))
 	dir, base := filepath.Dir(f.source.path), filepath.Base(f.source.path)
-	old := time.Now().Add(-6 * time.Minute)
 	for name, stays := range map[string]bool{
 		base + ".123.tmp": false, strings.TrimSuffix(base, listSuffix) + ".json.123.tmp": false,
-		"0123.list.123.tmp": true, base: true, "notes.tmp": true,
+		"0123.list.123.tmp": true, base: true, "notes.tmp": true, base + ".456.tmp": true, // that another process downloads now
 	} {
-		must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
-		must(t, os.Chtimes(filepath.Join(dir, name), old, old))
-		f.source.clean()
-		if _, err := os.Stat(filepath.Join(dir, name)); (err == nil) != stays {
-			t.Errorf("%s: %v", name, err)
+		path, old := testkit.Write(t, dir, name, ""), time.Now().Add(-6*time.Minute)
+		if name != base+".456.tmp" {
+			must(t, os.Chtimes(path, old, old))
 		}
-	}
-	young := filepath.Join(dir, base+".456.tmp") // another process downloads now
-	must(t, os.WriteFile(young, nil, 0o600))
-	f.source.clean()
-	if _, err := os.Stat(young); err != nil {
-		t.Error(err)
+		f.source.clean()
+		_, err := os.Stat(path)
+		testkit.Equal(t, name+" stays", err == nil, stays)
 	}
 }
 
@@ -234,27 +218,27 @@ func (d dripping) Read(p []byte) (int, error) {
 	return copy(p, strings.Repeat("#", min(d.bytes, len(p)-1))+"\n"), nil
 }
 
-// mixed is a server of slow and of quick lists, which counts those under way.
-type mixed struct {
+// busy counts what is under way.
+type busy struct {
 	mu          sync.Mutex
 	under, most int
 }
 
-// RoundTrip implements http.RoundTripper. The path is how many bytes a second come; 0: all.
-func (m *mixed) RoundTrip(r *http.Request) (*http.Response, error) {
+func (b *busy) add(n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.under += n
+	b.most = max(b.most, b.under)
+}
+
+// mixed is a server of slow and of quick lists. The path is how many bytes a second come; 0: all.
+func (b *busy) mixed(r *http.Request) (*http.Response, error) {
 	var bytes int
 	fmt.Sscanf(r.URL.Path, "/%d", &bytes)
 	var body io.Reader = strings.NewReader("bad.example\n")
 	if bytes > 0 {
-		m.mu.Lock()
-		m.under++
-		m.most = max(m.most, m.under)
-		m.mu.Unlock()
-		context.AfterFunc(r.Context(), func() {
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			m.under--
-		})
+		b.add(1)
+		context.AfterFunc(r.Context(), func() { b.add(-1) })
 		body = dripping{r.Context(), bytes}
 	}
 	return &http.Response{StatusCode: http.StatusOK, Header: make(http.Header), ContentLength: -1, Body: io.NopCloser(body)}, nil
@@ -275,8 +259,8 @@ func TestASlowServerKeepsNoOtherListWaiting(t *testing.T) {
 	} {
 		db := t.TempDir()
 		synctest.Test(t, func(t *testing.T) {
-			server := new(mixed)
-			r := newURLRegistry(limits{15 * time.Minute, time.Minute, 30 * time.Second}, server)
+			server := new(busy)
+			r := newURLRegistry(limits{15 * time.Minute, time.Minute, 30 * time.Second}, transport(server.mixed))
 			var mu sync.Mutex
 			var waiting []URLWaiting
 			open := func(path string) *URLList {
@@ -320,17 +304,13 @@ func TestASlowServerKeepsNoOtherListWaiting(t *testing.T) {
 func TestAListThatIsOpenedAgainHasOneRunAtATime(t *testing.T) {
 	db := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		under, most, urls := 0, 0, map[string]bool{}
+		var runs busy
+		var urls sync.Map
 		r := newURLRegistry(patient, transport(func(r *http.Request) (*http.Response, error) {
-			mu.Lock()
-			under++
-			most, urls[r.URL.String()] = max(most, under), true
-			mu.Unlock()
+			runs.add(1)
+			urls.Store(r.URL.String(), nil)
 			time.Sleep(5 * time.Minute) // a disk or a server that does not see the end of the context
-			mu.Lock()
-			under--
-			mu.Unlock()
+			runs.add(-1)
 			return nil, errors.New("it was given up")
 		}))
 		c := URLConfig{URL: "https://lists.example.org/a.txt", DB: db}
@@ -341,13 +321,13 @@ func TestAListThatIsOpenedAgainHasOneRunAtATime(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		mu.Lock()
-		defer mu.Unlock()
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if most != 1 || len(urls) != 1 || len(r.ending) != 0 {
-			t.Errorf("%d runs at a time, asked for %v, %d ends are kept", most, urls, len(r.ending))
+		asked := 0
+		for range urls.Range {
+			asked++
 		}
+		testkit.Equal(t, "runs at a time, URLs, and ends that are kept", []int{runs.most, asked, len(r.ending)}, []int{1, 1, 0})
 		if s, err := ReadURLState(c); err == nil && s.Failing() {
 			t.Errorf("a failure was saved that was none: %+v", s)
 		}
