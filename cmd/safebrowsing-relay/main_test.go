@@ -80,11 +80,10 @@ func TestTheRelayServesItsFolder(t *testing.T) {
 // The relay takes the key of a systemd credential.
 func TestTheRelayTakesTheKeyOfACredential(t *testing.T) {
 	dir := t.TempDir()
-	testkit.Must(t, os.WriteFile(filepath.Join(dir, config.Credential), []byte("FROMCRED\n"), 0o400))
+	file := testkit.Write(t, dir, config.Credential, "FROMCRED\n")
 	t.Setenv("CREDENTIALS_DIRECTORY", dir)
 	t.Setenv(config.KeyVariable, "FROMENV")
-	cfg := relayConfigOf(t, "-db", t.TempDir())
-	if cfg.Key != "FROMCRED" || cfg.Settings.KeyFile != filepath.Join(dir, config.Credential) {
+	if cfg := relayConfigOf(t, "-db", t.TempDir()); cfg.Key != "FROMCRED" || cfg.Settings.KeyFile != file {
 		t.Errorf("The relay has the key %q of the file %q", cfg.Key, cfg.Settings.KeyFile)
 	}
 }
@@ -143,8 +142,7 @@ func TestMisuseOfTheRelay(t *testing.T) {
 func TestTheRelayFindsThePasswordOfRedis(t *testing.T) {
 	s := testkit.StartRedis(t, "--requirepass", "s3cret")
 	s.Password = "s3cret"
-	key := filepath.Join(t.TempDir(), "password")
-	write(t, key, "s3cret\n")
+	key := testkit.Write(t, t.TempDir(), "password", "s3cret\n")
 	for _, tt := range []struct {
 		name, variable string
 		args           []string
@@ -206,16 +204,13 @@ func heard(t *testing.T, manager *net.UnixConn) string {
 	buffer := make([]byte, 1000)
 	manager.SetReadDeadline(time.Now().Add(time.Minute))
 	n, err := manager.Read(buffer)
-	if err != nil {
-		t.Error(err)
-	}
+	testkit.Must(t, err)
 	return string(buffer[:n])
 }
 
 // What the relay prints can be copied: the parser wants braces and properties on lines of their own.
 func TestTheRelayPrintsAStanzaThatThePluginTakes(t *testing.T) {
-	key := t.TempDir() + "/key"
-	write(t, key, "KEYOFONECLIENT\n")
+	key := testkit.Write(t, t.TempDir(), "key", "KEYOFONECLIENT\n")
 	for name, cfg := range map[string]relay.Config{"open": {}, "with keys": {ClientKeyFile: "keys.txt"}} {
 		text := corefileOfClients(cfg, "https://192.168.1.2:8099")
 		if got := strings.Contains(text, "api_key_file FILE # with one of the keys in keys.txt"); got != (cfg.ClientKeyFile != "") {
@@ -237,7 +232,7 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 		documents, err := filepath.Glob(filepath.Join("..", "..", filepath.FromSlash(pattern)))
 		testkit.Must(t, err)
 		for _, name := range documents {
-			for _, m := range line.FindAllStringSubmatch(read(t, name), -1) {
+			for _, m := range line.FindAllStringSubmatch(testkit.Read(t, name), -1) {
 				c, words := command(), strings.Fields(m[1])
 				if words[0] == "doctor" {
 					c = c.Command("doctor")
@@ -260,7 +255,7 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 // relayOfTheManifests returns the container of the relay in Kubernetes.
 func relayOfTheManifests(t *testing.T) corev1.Container {
 	t.Helper()
-	for text := range strings.SplitSeq(read(t, filepath.Join("..", "..", "deploy", "kubernetes", "relay.yaml")), "\n---\n") {
+	for text := range strings.SplitSeq(testkit.Read(t, filepath.Join("..", "..", "deploy", "kubernetes", "relay.yaml")), "\n---\n") {
 		var d appsv1.Deployment
 		if strings.Contains(text, "kind: Deployment") {
 			testkit.Must(t, yaml.UnmarshalStrict([]byte(text), &d))
@@ -278,10 +273,8 @@ func TestTheRelayOfTheManifestsWorks(t *testing.T) {
 	w := filled(t)
 	w.SetKey("GOOGLE")
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "google"), "GOOGLE\n")
-	write(t, filepath.Join(dir, "keys"), "CLIENT\n")
 	replacer := strings.NewReplacer("/var/lib/safebrowsing", w.dir, "-lameduck=5s", "-lameduck=1ms",
-		"/etc/safebrowsing/google/safebrowsing.key", filepath.Join(dir, "google"), "/etc/safebrowsing/clients/keys", filepath.Join(dir, "keys"))
+		"/etc/safebrowsing/google/safebrowsing.key", testkit.Write(t, dir, "google", "GOOGLE\n"), "/etc/safebrowsing/clients/keys", testkit.Write(t, dir, "keys", "CLIENT\n"))
 	if strings.Join(c.Command, " ") != "/safebrowsing-relay" {
 		t.Fatalf("the command is %q %q", c.Command, c.Args)
 	}

@@ -73,11 +73,11 @@ func TestOptionsOfARelay(t *testing.T) {
 	}{
 		"api_key_file": {func(t *testing.T, w *world) string {
 			w.SetKey("SECRET")
-			return "api_key_file " + keyFile(t, "SECRET")
+			return "api_key_file " + testkit.Write(t, t.TempDir(), "file", "SECRET")
 		}, wantThreat},
 		"token_file": {func(t *testing.T, w *world) string {
 			w.SetToken("ya29.TOKEN")
-			return "token_file " + keyFile(t, "ya29.TOKEN") + "\nprotocol webrisk\nbudget unlimited"
+			return "token_file " + testkit.Write(t, t.TempDir(), "file", "ya29.TOKEN") + "\nprotocol webrisk\nbudget unlimited"
 		}, wantThreat},
 		"protocol webrisk": {func(*testing.T, *world) string { return "protocol webrisk\nbudget unlimited" }, wantThreat},
 		"lists": {func(*testing.T, *world) string { return "lists se-4b" }, func(t *testing.T, _ *world, client protocol.Client) {
@@ -100,7 +100,7 @@ func TestOptionsOfARelay(t *testing.T) {
 			server := httptest.NewTLSServer(w.Server)
 			t.Cleanup(server.Close)
 			w.endpoint = server.URL
-			return "tls " + keyFile(t, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+			return "tls " + testkit.Write(t, t.TempDir(), "file", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
 		}, wantThreat},
 		"tls CERT KEY CA": {func(t *testing.T, w *world) string {
 			server := httptest.NewUnstartedServer(w.Server)
@@ -109,7 +109,7 @@ func TestOptionsOfARelay(t *testing.T) {
 			t.Cleanup(server.Close)
 			w.endpoint = server.URL
 			cert, key := testkit.Certificate(t, t.TempDir())
-			ca := keyFile(t, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+			ca := testkit.Write(t, t.TempDir(), "file", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
 			return "tls " + cert + " " + key + " " + ca
 		}, wantThreat},
 		"mode realtime": {func(t *testing.T, w *world) string {
@@ -123,9 +123,8 @@ func TestOptionsOfARelay(t *testing.T) {
 		}},
 		"cache": {func(*testing.T, *world) string { return "cache 1" }, func(t *testing.T, w *world, client protocol.Client) {
 			for _, e := range []string{"evil.example/", "mal.example/", "evil.example/"} {
-				if _, err := ask(t, client, e); err != nil {
-					t.Error(err)
-				}
+				_, err := ask(t, client, e)
+				testkit.Must(t, err)
 				w.ClientLostState() // the server demands that an answer is cached, where there is room
 			}
 			if n := len(w.Requests("search")); n != 3 {
@@ -134,8 +133,7 @@ func TestOptionsOfARelay(t *testing.T) {
 		}},
 		"budget": {func(*testing.T, *world) string { return "budget 1 50%" }, func(t *testing.T, _ *world, client protocol.Client) {
 			wantThreat(t, nil, client)
-			_, err := ask(t, client, "mal.example/")
-			if !errors.Is(err, lookup.ErrBudget) {
+			if _, err := ask(t, client, "mal.example/"); !errors.Is(err, lookup.ErrBudget) {
 				t.Errorf("got %v, want a refusal since the budget is spent", err)
 			}
 		}},
@@ -208,13 +206,6 @@ func wantThreat(t *testing.T, _ *world, client protocol.Client) {
 	}
 }
 
-func keyFile(t *testing.T, content string) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "file")
-	write(t, file, content)
-	return file
-}
-
 // nameServer starts a name server that knows 127.0.0.1 by every name.
 func nameServer(t *testing.T) string {
 	t.Helper()
@@ -263,16 +254,4 @@ func filled(t *testing.T) *world {
 	t.Run("fetch", func(t *testing.T) { newRelay(t, relayConfigOf(t, "-db", w.dir, "-endpoint", w.endpoint)) })
 	w.ClientStarted()
 	return w
-}
-
-func write(t *testing.T, file, content string) {
-	t.Helper()
-	testkit.Must(t, os.WriteFile(file, []byte(content), 0o600))
-}
-
-func read(t *testing.T, file string) string {
-	t.Helper()
-	raw, err := os.ReadFile(file)
-	testkit.Must(t, err)
-	return string(raw)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -523,7 +524,7 @@ func (o *order) decide(client int, qname string) {
 
 // step lets one thing happen.
 func (o *order) step() {
-	names := []string{"evil.example.", "a.bad.example.", "b.a.bad.example.", "new.good.example.", "worse.example."}
+	names := slices.Sorted(maps.Keys(orderNames))
 	switch o.rng.IntN(6) {
 	case 0:
 		f := []protocoltest.Fault{{Status: http.StatusTooManyRequests}, {Status: http.StatusInternalServerError}, {Status: http.StatusServiceUnavailable, RetryAfter: 20 * time.Minute}, {Status: http.StatusForbidden}, {Delay: 3 * time.Second}}[o.rng.IntN(5)]
@@ -551,11 +552,7 @@ func TestNoOrderOfEventsTurnsAKnownThreatIntoAPass(t *testing.T) {
 	for seed := range uint64(seeds) {
 		synctest.Test(t, func(t *testing.T) {
 			o := &order{world: newWorld(t), t: t, refused: make(map[string]time.Time), rng: rand.New(rand.NewPCG(seed, 25))}
-			var all []string
-			for _, expressions := range orderNames {
-				all = append(all, expressions...)
-			}
-			o.suspect(all...)
+			o.suspect(slices.Concat(slices.Collect(maps.Values(orderNames))...)...)
 			for e := range orderThreats {
 				o.google.AddThreat(e, 2)
 			}
@@ -583,9 +580,7 @@ func TestNoOrderOfEventsTurnsAKnownThreatIntoAPass(t *testing.T) {
 				o.step()
 			}
 			if known += o.known; t.Failed() {
-				for _, line := range o.log {
-					t.Log(line)
-				}
+				t.Log(strings.Join(o.log, "\n"))
 			}
 		})
 		if t.Failed() {

@@ -2,15 +2,12 @@ package relay
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
-	"text/tabwriter"
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
@@ -53,8 +50,6 @@ func (w *world) relays(n int) (all []*running) {
 func TestRelaysOnOneRedisSearchLikeOne(t *testing.T) {
 	testkit.Long(t)
 	const clients, names, takes = 64, 20, 20 * time.Millisecond
-	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(out, "relays\tclients\tprefixes searched\ttime for all clients to have an answer\t")
 	for _, n := range []int{1, 2, 4} {
 		w, all := judged(t, names), hosts(names)
 		w.listen(func(r *http.Request) error {
@@ -74,7 +69,7 @@ func TestRelaysOnOneRedisSearchLikeOne(t *testing.T) {
 		for _, search := range w.google.Requests("search") {
 			got += len(search.Prefixes)
 		}
-		fmt.Fprintf(out, "%d\t%d\t%d\t%s\t\n", n, clients, got, took.Round(100*time.Microsecond))
+		t.Logf("%d relays, %d clients: searches about %d prefixes, %s until all clients have an answer", n, clients, got, took.Round(100*time.Microsecond))
 		if bound := names + names/20; got > bound {
 			t.Errorf("%d relays: expected a search about at most %d prefixes, got %d", n, bound, got)
 		}
@@ -82,7 +77,6 @@ func TestRelaysOnOneRedisSearchLikeOne(t *testing.T) {
 			testkit.Must(t, r.stop())
 		}
 	}
-	out.Flush()
 }
 
 // askTogether lets clients of relays ask about one name after the other, all at once.

@@ -281,8 +281,7 @@ func TestASearchThatFailedIsNotWaitedFor(t *testing.T) {
 
 // A relay that has died costs others no more than a search takes.
 func TestARelayThatDiedIsWaitedForOnce(t *testing.T) {
-	testkit.Long(t)
-	t.Parallel()
+	long(t)
 	s := testkit.StartRedis(t)
 	srv, bad := threatening(time.Minute)
 	good := hashOf("good.example/").Prefix(4)
@@ -326,8 +325,7 @@ func TestWithoutRedisARelayAsksTheServer(t *testing.T) {
 }
 
 func TestAClusterKeepsAnswersToo(t *testing.T) {
-	testkit.Long(t)
-	t.Parallel()
+	long(t)
 	nodes := testkit.StartCluster(t)
 	srv, bad := threatening(time.Minute)
 	a := NewAnswers(openRedis(t, "redis+cluster://"+nodes[2].Addr), srv)
@@ -343,8 +341,7 @@ func TestAClusterKeepsAnswersToo(t *testing.T) {
 // However old an answer in Redis is, a threat ends 30 minutes after the server told it, and
 // a client has 10 seconds to get it.
 func TestAThreatOfRedisKeepsItsAge(t *testing.T) {
-	testkit.Long(t)
-	t.Parallel()
+	long(t)
 	s := testkit.StartRedis(t)
 	srv, bad := threatening(24 * time.Hour)
 	a := answersOn(t, s, srv)
@@ -379,8 +376,7 @@ func TestWhatRedisLearns(t *testing.T) {
 // An answer holds for what was asked: relays that search for other threats do not share it, and
 // neither do those that did not name them in the key.
 func TestAnAnswerIsForTheThreatsThatWereAskedFor(t *testing.T) {
-	testkit.Long(t)
-	t.Parallel()
+	long(t)
 	s := testkit.StartRedis(t)
 	_, bad := threatening(time.Hour)
 	nothing := &server{answer: lookup.Answer{TTL: time.Hour}}

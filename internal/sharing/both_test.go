@@ -146,8 +146,7 @@ func info(t *testing.T, s *testkit.Redis, section, name string) (n int) {
 //
 //	go test ./internal/sharing -run TestTrafficOfLists -entries 10000000 -v
 func TestTrafficOfLists(t *testing.T) {
-	testkit.Long(t)
-	t.Parallel()
+	long(t)
 	const relays = 4
 	server := testkit.StartRedis(t)
 	s := &scaled{entries: *scaleEntries}

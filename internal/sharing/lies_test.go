@@ -67,8 +67,7 @@ func TestHeadsThatComeAndGoTakeNoMemory(t *testing.T) {
 
 // A fleet that goes back to an older version works again some leases after the newer one has ended.
 func TestTheFormatExpiresWithItsWriters(t *testing.T) {
-	testkit.Long(t)
-	t.Parallel()
+	long(t)
 	server, r := leader(t, func(c *StoreConfig) { c.Lease = time.Second })
 	var left int
 	if _, err := fmt.Sscanf(server.Do("PTTL", key("format")), ":%d", &left); err != nil || left < 1 || left > keepFormat*1000 {
@@ -109,7 +108,7 @@ func TestNewsAreHeardAfterANewKey(t *testing.T) {
 	document, n := origin.Documents()[1], 0
 	testkit.Until(t, "a document that another relay has written", func() bool {
 		n++
-		_ = a.Update(document, set(fmt.Sprint(n))) // it may be away for a moment
+		_ = put(a, document, fmt.Sprint(n)) // it may be away for a moment
 		time.Sleep(20 * time.Millisecond)
 		raw, _ := b.Read(document)
 		return len(raw) > 0
@@ -118,8 +117,7 @@ func TestNewsAreHeardAfterANewKey(t *testing.T) {
 
 // Values that are too large for any relay are removed, and the relays keep working.
 func TestValuesThatAreTooLargeAreRemoved(t *testing.T) {
-	testkit.Long(t)
-	t.Parallel()
+	long(t)
 	server := testkit.StartRedis(t)
 	large := strings.Repeat("x", 2<<20)
 	document := origin.Documents()[0]
@@ -131,7 +129,7 @@ func TestValuesThatAreTooLargeAreRemoved(t *testing.T) {
 	r := openStore(t, server.URL(), nil)
 	r.lead(t)
 	server.Do("SET", key(document), large) // between two beats
-	if err := r.Own(document, set("mine")); err != nil {
+	if err := put(r.Leased(), document, "mine"); err != nil {
 		t.Error(err)
 	}
 	if got := server.Do("GET", key(document)); got != "$4 mine" {

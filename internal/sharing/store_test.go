@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -124,10 +123,6 @@ func (r *relay) headOf() head {
 	return r.mirror.heads["se-4b"].head
 }
 
-func set(raw string) func([]byte) ([]byte, error) {
-	return func([]byte) ([]byte, error) { return []byte(raw), nil }
-}
-
 // headOf returns the head of a version of a list.
 func headOf(version string) updater.Head {
 	return updater.Head{List: "se-4b", Version: []byte(version), Checksum: []byte("sum " + version), Received: time.Now().Round(0)}
@@ -138,24 +133,11 @@ func (r *relay) publish(version, content string) error {
 	return r.Publish(headOf(version), func(w io.Writer) error { _, err := io.WriteString(w, content); return err }, nil)
 }
 
-// Update changes a document, again if others write at the same time.
-func (r *relay) Update(document string, change func([]byte) ([]byte, error)) error {
-	return update(r.Store, document, change)
-}
-
-// Own is Update for the holder of the lease.
-func (r *relay) Own(document string, change func([]byte) ([]byte, error)) error {
-	return update(r.Leased(), document, change)
-}
-
-func update(m updater.Medium, document string, change func([]byte) ([]byte, error)) error {
+// put replaces a document, again if others write at the same time.
+func put(m updater.Medium, document, text string) error {
 	for {
 		old, _ := m.Read(document)
-		next, err := change(old)
-		if err == nil {
-			err = m.Swap(document, old, next)
-		}
-		if !errors.Is(err, updater.ErrConflict) {
+		if err := m.Swap(document, old, []byte(text)); !errors.Is(err, updater.ErrConflict) {
 			return err
 		}
 	}
@@ -164,8 +146,7 @@ func update(m updater.Medium, document string, change func([]byte) ([]byte, erro
 func key(name string) string { return Prefix(origin.Asker) + name }
 
 func TestOneRelayAtATimeHasTheLease(t *testing.T) {
-	testkit.Long(t)
-	t.Parallel()
+	long(t)
 	server, a := leader(t, nil)
 	b, held := openStore(t, server.URL(), nil), a.turn(t)
 	b.mustNotLead(t)
@@ -183,8 +164,7 @@ func TestOneRelayAtATimeHasTheLease(t *testing.T) {
 // The scripts and keys work in a Cluster, and behind a Sentinel also after a failover to the
 // replica: there is one holder, and what is published is found.
 func TestTheStoreOnAClusterAndBehindASentinel(t *testing.T) {
-	t.Parallel()
-	testkit.Long(t)
+	long(t)
 	for name, start := range map[string]func(t *testing.T) (url string, failover func()){
 		"cluster": func(t *testing.T) (string, func()) {
 			nodes := testkit.StartCluster(t)
@@ -244,11 +224,10 @@ func TestTheStoreOnAClusterAndBehindASentinel(t *testing.T) {
 
 // A holder that was suspended believes in its lease when it wakes up. Redis does not.
 func TestRedisRefusesAHolderThatWasSuspended(t *testing.T) {
-	testkit.Long(t)
-	t.Parallel()
+	long(t)
 	server, a := leader(t, func(c *StoreConfig) { c.Beat, c.Lease = time.Hour, time.Hour }) // it does not look again by itself
 	schedule := origin.Documents()[0]
-	testkit.Must(t, a.Own(schedule, set("first")))
+	testkit.Must(t, put(a.Leased(), schedule, "first"))
 	for name, lose := range map[string]func(){
 		"the lease has expired":        func() { server.Do("DEL", key("lease:"+schedule)) },
 		"another relay has it":         func() { server.Do("SET", key("lease:"+schedule), "other") },
@@ -260,10 +239,9 @@ func TestRedisRefusesAHolderThatWasSuspended(t *testing.T) {
 			a.leadAgain(t, server, schedule)
 			server.Do("SET", key(schedule), "first")
 			lose()
-			called := 0
-			err := a.Own(schedule, func([]byte) ([]byte, error) { called++; return []byte("late"), nil })
-			if called != 1 || err != nil && !errors.Is(err, errFenced) {
-				t.Errorf("%s: Expected that Redis refuses, got %v after %d calls", name, err, called)
+			err := put(a.Leased(), schedule, "late")
+			if err != nil && !errors.Is(err, errFenced) {
+				t.Errorf("%s: Expected that Redis refuses, got %v", name, err)
 			}
 			if got := server.Do("GET", key(schedule)); err != nil && got != "$5 first" {
 				t.Errorf("%s: Expected the document to stay, got %q", name, got)
@@ -290,8 +268,7 @@ func TestRedisRefusesAHolderThatWasSuspended(t *testing.T) {
 // A relay that has never seen its Redis work knows no other that could fetch. It ceases when there are
 // relays of a newer version.
 func TestARelayThatNeverSawRedisGoesOnAlone(t *testing.T) {
-	testkit.Long(t)
-	t.Parallel()
+	long(t)
 	server := testkit.StartRedis(t)
 	server.Do("SET", key("format"), "2 v9.1.0")
 	link := testkit.NewLink(t, server.Addr)
@@ -313,8 +290,7 @@ func (r *relay) leadAgain(t *testing.T, server *testkit.Redis, schedule string) 
 
 // A holder that cannot renew stops before its lease ends at Redis.
 func TestAHolderStopsBeforeItsLeaseEnds(t *testing.T) {
-	testkit.Long(t)
-	t.Parallel()
+	long(t)
 	server, a := leader(t, func(c *StoreConfig) { c.timeout = 3 * time.Second })
 	held := a.turn(t)
 	server.Stop() // Redis hangs: keys stay
@@ -327,7 +303,7 @@ func TestAHolderStopsBeforeItsLeaseEnds(t *testing.T) {
 	if lasted >= a.cfg.Lease {
 		t.Errorf("It believes in its lease for %s, want less than the lease of %s", lasted, a.cfg.Lease)
 	}
-	if a.TryLock() || !errors.Is(a.Own("schedule.json", set("x")), errFenced) {
+	if a.TryLock() || !errors.Is(put(a.Leased(), "schedule.json", "x"), errFenced) {
 		t.Error("Expected that it does not write any more")
 	}
 	testkit.Until(t, "one event for Redis and one for the lease", func() bool { return a.events.count(Lost) == 1 && a.events.count(LeaseLost) == 1 })
@@ -336,8 +312,7 @@ func TestAHolderStopsBeforeItsLeaseEnds(t *testing.T) {
 // Whatever Redis has or says, the lease is not believed without it, there is one event for a
 // state, and it heals.
 func TestTroubleOfRedis(t *testing.T) {
-	testkit.Long(t)
-	t.Parallel()
+	long(t)
 	do := func(words ...string) func(*testkit.Redis) { return func(s *testkit.Redis) { s.Do(words...) } }
 	for name, test := range map[string]struct {
 		begin, end func(s *testkit.Redis) // end nil: it heals by itself
@@ -374,7 +349,7 @@ func TestTroubleOfRedis(t *testing.T) {
 			if test.cure != "" {
 				testkit.Until(t, "the loss of Redis", func() bool { return r.events.count(Lost) == 1 })
 				testkit.Until(t, "the end of the lease", func() bool { return !r.TryLock() })
-				if err := r.Update("x", set("y")); err == nil {
+				if err := put(r, "x", "y"); err == nil {
 					t.Error("Expected an error of Update")
 				}
 				if _, err := r.Read("x"); err == nil {
@@ -384,7 +359,7 @@ func TestTroubleOfRedis(t *testing.T) {
 			if test.end != nil {
 				test.end(server)
 			}
-			testkit.Until(t, "an update to work", func() bool { return r.TryLock() && r.Own("schedule.json", set("healed")) == nil })
+			testkit.Until(t, "an update to work", func() bool { return r.TryLock() && put(r.Leased(), "schedule.json", "healed") == nil })
 			all := r.events.list()
 			for _, e := range all {
 				if e.Kind == Lost && (!strings.Contains(Cure(e.Err), test.cure) || test.cure == "") {
@@ -400,8 +375,7 @@ func TestTroubleOfRedis(t *testing.T) {
 
 // A server that answers runs and can be reached.
 func TestTheCureFitsTheError(t *testing.T) {
-	testkit.Long(t)
-	t.Parallel()
+	long(t)
 	private, _ := testkit.StartRedisTLS(t)
 	server := testkit.StartRedis(t, "--databases", "1")
 	poor := testkit.StartRedis(t, "--min-replicas-to-write", "1")
@@ -418,8 +392,7 @@ func TestTheCureFitsTheError(t *testing.T) {
 }
 
 func TestARelayLeavesANewerFormatAlone(t *testing.T) {
-	testkit.Long(t)
-	t.Parallel()
+	long(t)
 	server := testkit.StartRedis(t)
 	server.Do("SET", key("format"), "2 v9.1.0")
 	r := openStore(t, server.URL(), func(c *StoreConfig) { c.Alone = time.Millisecond })
@@ -438,8 +411,7 @@ func TestARelayLeavesANewerFormatAlone(t *testing.T) {
 // Relays of a newer version fetch since. The one that had the lease before does not continue alone when Redis goes away, however
 // long ago that was.
 func TestTheLastHolderBeforeANewerFormatDoesNotGoOnAlone(t *testing.T) {
-	testkit.Long(t)
-	t.Parallel()
+	long(t)
 	server, old := leader(t, func(c *StoreConfig) { c.Alone = 2 * time.Second })
 	server.Do("SET", key("format"), "2 v9.1.0")
 	testkit.Until(t, "the event", func() bool { return old.events.count(Newer) == 1 })
@@ -452,15 +424,14 @@ func TestTheLastHolderBeforeANewerFormatDoesNotGoOnAlone(t *testing.T) {
 // When Redis stays away, the relay that had the lease last continues, and yields when Redis is
 // back.
 func TestTheLastHolderGoesOnAlone(t *testing.T) {
-	testkit.Long(t)
-	t.Parallel()
+	long(t)
 	soon := func(c *StoreConfig) { c.Alone = 4 * time.Second }
 	server, a := leader(t, soon)
 	b := openStore(t, server.URL(), soon)
 	testkit.Until(t, "that b follows", func() bool { b.TryLock(); return b.events.count(Follows) == 1 })
 	server.Kill()
 	testkit.Until(t, "that a continues alone", func() bool { b.TryLock(); return a.TryLock() && a.events.count(Alone) == 1 })
-	if err := a.Own("schedule.json", set("x")); !errors.Is(err, updater.ErrAlone) {
+	if err := put(a.Leased(), "schedule.json", "x"); !errors.Is(err, updater.ErrAlone) {
 		t.Errorf("Expected ErrAlone, got %v", err)
 	}
 	held := a.turn(t)
@@ -483,8 +454,7 @@ func TestTheLastHolderGoesOnAlone(t *testing.T) {
 }
 
 func TestContentsAreCheckedAndInParts(t *testing.T) {
-	testkit.Long(t)
-	t.Parallel()
+	long(t)
 	server, a := leader(t, nil)
 	b := openStore(t, server.URL(), nil)
 	content := make([]byte, 3*partBytes/2)
@@ -544,10 +514,13 @@ func TestListsThatRestDoNotExpire(t *testing.T) {
 	testkit.Must(t, a.publish("1", "content"))
 	server.Do("EXPIRE", key("heads:schedule.json"), "1000")
 	a.renewSoon()
-	testkit.Until(t, "a longer life", func() bool {
-		seconds, _ := strconv.Atoi(strings.TrimPrefix(server.Do("TTL", key("heads:schedule.json")), ":"))
-		return seconds > 1000
-	})
+	testkit.Until(t, "a longer life", func() bool { return life(server, key("heads:schedule.json")) > 1000 })
+}
+
+// life returns for how many seconds a key lives.
+func life(server *testkit.Redis, key string) (seconds int) {
+	fmt.Sscanf(server.Do("TTL", key), ":%d", &seconds)
+	return seconds
 }
 
 // ends waits until a process may no longer fetch.
@@ -557,23 +530,17 @@ func ends(t *testing.T, held context.Context) {
 }
 
 func TestPartsOfOldContentsExpire(t *testing.T) {
-	testkit.Long(t)
-	t.Parallel()
+	long(t)
 	server, a := leader(t, nil)
 	publish := func(version, content string) string {
 		testkit.Must(t, a.publish(version, content))
 		return a.headOf().File.key(Prefix(origin.Asker), 0)
 	}
-	life := func(key string) (seconds int) {
-		fmt.Sscanf(server.Do("TTL", key), ":%d", &seconds)
-		return seconds
-	}
-	old := publish("1", "old")
-	next := publish("2", "new")
-	if got := life(old); got <= 0 || got > int(keepOld.Seconds()) {
+	old, next := publish("1", "old"), publish("2", "new")
+	if got := life(server, old); got <= 0 || got > int(keepOld.Seconds()) {
 		t.Errorf("Expected that the old part expires within %s, got %d s", keepOld, got)
 	}
-	if got := life(next); got < int(keepParts.Seconds())-600 {
+	if got := life(server, next); got < int(keepParts.Seconds())-600 {
 		t.Errorf("Expected that the new part stays for %s, got %d s", keepParts, got)
 	}
 }
@@ -631,8 +598,7 @@ func TestNoteOfTheLastLease(t *testing.T) {
 // A relay that was off for days knows nothing of Redis in that time: it waits as if Redis had just gone. So
 // does one whose clock has jumped since.
 func TestANoteOfLongAgoDoesNotShortenTheWait(t *testing.T) {
-	testkit.Long(t)
-	t.Parallel()
+	long(t)
 	for name, test := range map[string]struct {
 		seen  time.Duration // when Redis was last seen to be away
 		alone bool
@@ -673,13 +639,13 @@ func TestNoteIsWrittenWhenTheFolderCanBe(t *testing.T) {
 func TestRekeyUsesOtherKeys(t *testing.T) {
 	t.Parallel()
 	server, a := leader(t, nil)
-	testkit.Must(t, a.Own("schedule.json", set("old")))
+	testkit.Must(t, put(a.Leased(), "schedule.json", "old"))
 	held := a.turn(t)
 	a.Rekey("other")
 	if held.Err() == nil {
 		t.Error("Expected that the lease of the old key ends")
 	}
-	testkit.Until(t, "the lease of the new key", func() bool { return a.TryLock() && a.Own("schedule.json", set("new")) == nil })
+	testkit.Until(t, "the lease of the new key", func() bool { return a.TryLock() && put(a.Leased(), "schedule.json", "new") == nil })
 	if got := server.Do("GET", Prefix("other")+"schedule.json"); got != "$3 new" {
 		t.Errorf("Expected the document of the new key, got %q", got)
 	}
