@@ -104,7 +104,8 @@ func TestDoctorOfARedis(t *testing.T) {
 func TestDoctorDoesNotTakeWhatIsLeftForRelaysThatFail(t *testing.T) {
 	s, old := testkit.StartRedis(t), headAt("1926-11-28T00:00:00Z")
 	for _, command := range append(fleetWith(headAt(time.Now().UTC().Format(time.RFC3339))),
-		[]string{"HSET", "safebrowsing:1:{abc}:heads:schedule-v4.json", "se-4b", old}, []string{"HSET", "safebrowsing:1:{01d}:heads:schedule.json", "se-4b", old}) {
+		[]string{"HSET", "safebrowsing:1:{abc}:heads:schedule-v4.json", "se-4b", old},
+		[]string{"HSET", "safebrowsing:1:{01d}:heads:schedule.json", "se-4b", old}) {
 		s.Do(command...)
 	}
 	_, _, out := examineRedis(t, s.URL())
@@ -164,7 +165,8 @@ func TestDoctorSaysWhatARelayCosts(t *testing.T) {
 	defer server.Close()
 	at := server.Listener.Addr().String()
 	status, out, errOut := invoke(t, "doctor", "-admin", at)
-	testkit.WantParts(t, out, "800 searches (300 new, 400 expired, 100 popular)", "40.00 US-$, at this rate 811 US-$ a month", "9fe5666e 24 (1.20 US-$)")
+	testkit.WantParts(t, out, "800 searches (300 new, 400 expired, 100 popular)",
+		"40.00 US-$, at this rate 811 US-$ a month", "9fe5666e 24 (1.20 US-$)")
 	if status != 0 || errOut != "" {
 		t.Errorf("Expected no complaint, got status %d, %s", status, errOut)
 	}

@@ -27,8 +27,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// startRelay runs the relay until the test ends, and returns the endpoint and the URL for operators that
-// it prints, and its log.
+// startRelay runs the relay until the test ends, and returns the endpoint and the URL for operators that it prints, and its log.
 func startRelay(t *testing.T, args ...string) (endpoint, admin string, errOut *testkit.Output) {
 	t.Helper()
 	out, errOut := new(testkit.Output), new(testkit.Output)
@@ -137,8 +136,7 @@ func TestMisuseOfTheRelay(t *testing.T) {
 	}
 }
 
-// The password of Redis comes from a file or from the environment, and the relay tells it
-// to Redis only.
+// The password of Redis comes from a file or from the environment, and the relay tells it to Redis only.
 func TestTheRelayFindsThePasswordOfRedis(t *testing.T) {
 	s := testkit.StartRedis(t, "--requirepass", "s3cret")
 	s.Password = "s3cret"
@@ -274,7 +272,8 @@ func TestTheRelayOfTheManifestsWorks(t *testing.T) {
 	w.SetKey("GOOGLE")
 	dir := t.TempDir()
 	replacer := strings.NewReplacer("/var/lib/safebrowsing", w.dir, "-lameduck=5s", "-lameduck=1ms",
-		"/etc/safebrowsing/google/safebrowsing.key", testkit.Write(t, dir, "google", "GOOGLE\n"), "/etc/safebrowsing/clients/keys", testkit.Write(t, dir, "keys", "CLIENT\n"))
+		"/etc/safebrowsing/google/safebrowsing.key", testkit.Write(t, dir, "google", "GOOGLE\n"),
+		"/etc/safebrowsing/clients/keys", testkit.Write(t, dir, "keys", "CLIENT\n"))
 	if strings.Join(c.Command, " ") != "/safebrowsing-relay" {
 		t.Fatalf("the command is %q %q", c.Command, c.Args)
 	}

@@ -100,7 +100,7 @@ func TestOptionsOfARelay(t *testing.T) {
 			server := httptest.NewTLSServer(w.Server)
 			t.Cleanup(server.Close)
 			w.endpoint = server.URL
-			return "tls " + testkit.Write(t, t.TempDir(), "file", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+			return "tls " + testkit.Write(t, t.TempDir(), "file", certificateOf(server))
 		}, wantThreat},
 		"tls CERT KEY CA": {func(t *testing.T, w *world) string {
 			server := httptest.NewUnstartedServer(w.Server)
@@ -109,7 +109,7 @@ func TestOptionsOfARelay(t *testing.T) {
 			t.Cleanup(server.Close)
 			w.endpoint = server.URL
 			cert, key := testkit.Certificate(t, t.TempDir())
-			ca := testkit.Write(t, t.TempDir(), "file", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+			ca := testkit.Write(t, t.TempDir(), "file", certificateOf(server))
 			return "tls " + cert + " " + key + " " + ca
 		}, wantThreat},
 		"mode realtime": {func(t *testing.T, w *world) string {
@@ -204,6 +204,11 @@ func wantThreat(t *testing.T, _ *world, client protocol.Client) {
 	if answer, err := ask(t, client, "evil.example/"); err != nil || len(answer.Threats) != 1 {
 		t.Errorf("got %+v, %v", answer, err)
 	}
+}
+
+// certificateOf returns the certificate of a server in PEM form.
+func certificateOf(s *httptest.Server) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
 }
 
 // nameServer starts a name server that knows 127.0.0.1 by every name.

@@ -47,7 +47,8 @@ func TestClientKeys(t *testing.T) {
 				t.Errorf("%s: %d, want %d", tc.name, got, tc.want)
 			}
 		}
-		if n := valueOf(t, w.relay.handler.metrics.requests.WithLabelValues("list", outcomeDenied)); n != 4 { // an alert says of these that a client has no valid key
+		// An alert says of these that a client has no valid key.
+		if n := valueOf(t, w.relay.handler.metrics.requests.WithLabelValues("list", outcomeDenied)); n != 4 {
 			t.Errorf("%v requests are counted as denied, want 4", n)
 		}
 		if line := lines.Only(t, "no valid key"); !strings.Contains(line, "192.0.2.1:4000") || strings.Contains(line, "OLDER") {
@@ -205,7 +206,8 @@ func TestTheRelaySpeaksTLSAndWantsCertificates(t *testing.T) {
 		return got
 	}
 	testkit.Until(t, "the first lists", func() bool { return ask(&ours, r.url) == 200 })
-	if none, foreign, clear := ask(nil, r.url), ask(&other, r.url), ask(nil, strings.Replace(r.url, "https", "http", 1)); none != 0 || foreign != 0 || clear == 200 {
+	none, foreign, clear := ask(nil, r.url), ask(&other, r.url), ask(nil, strings.Replace(r.url, "https", "http", 1))
+	if none != 0 || foreign != 0 || clear == 200 {
 		t.Errorf("without a certificate %d, with one of another CA %d, in clear text %d", none, foreign, clear)
 	}
 	before := shown(t, ours, r.url)
@@ -318,8 +320,7 @@ func TestAHandshakeThatFailsMakesNoLineInTheLog(t *testing.T) {
 	}
 }
 
-// A CA that is taken out of the file vouches for no new connection, even if the client resumes
-// a TLS session that the CA vouched for.
+// A CA that is taken out of the file vouches for no new connection, even if the client resumes a TLS session that the CA vouched for.
 func TestAChangedClientCAIsInForce(t *testing.T) {
 	lines := testkit.Capture(t)
 	server, old, next := newParty(t), newParty(t), newParty(t)
@@ -345,8 +346,7 @@ func TestAChangedClientCAIsInForce(t *testing.T) {
 	r.want("with the old one again", clients, onlyOld)
 }
 
-// A certificate and the key of another one are no pair: the pair before stays in use, also for
-// the CA of clients, until all files fit.
+// A certificate and the key of another one are no pair: the pair before stays in use, also for the CA of clients, until all files fit.
 func TestAPairThatDoesNotMatchKeepsTheOneBefore(t *testing.T) {
 	lines := testkit.Capture(t)
 	server, other, ours, clients := newParty(t), newParty(t), newParty(t), newParty(t)

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -196,8 +197,7 @@ func (c *chaos) check(begun time.Time) (took time.Duration) {
 	return took
 }
 
-// confirms asks a relay to confirm a name. It reports whether the relay answers; threats is how
-// many it must know.
+// confirms asks a relay to confirm a name. It reports whether the relay answers; threats is how many it must know.
 func (c *chaos) confirms(r *child, hash lookup.FullHash, threats int) bool {
 	ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Second)
 	defer cancel()
@@ -211,8 +211,7 @@ func (c *chaos) confirms(r *child, hash lookup.FullHash, threats int) bool {
 	return err == nil
 }
 
-// backsOff reports whether a fetch was cut in two: then the fleet backs off for 15 minutes at
-// least, as it must.
+// backsOff reports whether a fetch was cut in two: then the fleet backs off for 15 minutes at least, as it must.
 func (c *chaos) backsOff() bool {
 	raw := c.server.Do("GET", sharing.Prefix(c.asker())+"schedule.json")
 	_, raw, _ = strings.Cut(raw, " ")
@@ -377,13 +376,11 @@ func TestFloodOfARelay(t *testing.T) {
 func (f relayFlood) try(t *testing.T, requests, connections int) {
 	r := f.start(t, requests, connections)
 	before := r.used()
-	var flood pouring
-	flood.pour(t, f, r, requests)
+	refused, end := f.pour(r, requests)
 	took, served := r.others(f.lists)
-	peak := r.used()
-	held, refused := requests-int(flood.ended.Load()), int(flood.ended.Load())
+	peak, held := r.used(), requests-refused
 	close(r.gate)
-	flood.end()
+	end()
 	after := r.settled(before)
 	t.Logf("%-30s %8d %8d %4d %% %6s  %4.0f -> %4.0f -> %4.0f MiB   %5d -> %5d -> %5d", f.name, held, refused, 100*served/floodOthers, took.Round(time.Millisecond),
 		before.mib, peak.mib, after.mib, before.goroutines, peak.goroutines, after.goroutines)
@@ -435,57 +432,36 @@ func (f relayFlood) start(t *testing.T, prefixes, connections int) *flooded {
 	return r
 }
 
-// pouring are the requests of a flood.
-type pouring struct {
-	ended atomic.Int64 // with an answer, or a closed connection
-	conns sync.Map     // of net.Conn to nothing
-	wg    sync.WaitGroup
-}
-
-// pour sends all requests at once, each on a connection of its own, and returns when the relay
-// has taken or refused all that it will.
-func (p *pouring) pour(t *testing.T, f relayFlood, r *flooded, requests int) {
-	address := strings.TrimPrefix(r.url, "http://")
-	var sent atomic.Int64
+// pour sends all requests of a flood at once, each on a connection of its own, and returns when the relay has taken
+// or refused all that it will: how many have ended by then, and what ends the others.
+func (f relayFlood) pour(r *flooded, requests int) (refused int, end func()) {
+	var wg sync.WaitGroup
+	var sent, ended atomic.Int64
+	ctx, cancel := context.WithCancel(context.Background())
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { sent.Add(1) }})
 	for n := range requests {
-		p.wg.Go(func() {
-			defer p.ended.Add(1)
+		wg.Go(func() {
+			defer ended.Add(1) // with an answer, or without a connection
 			client := n % f.clients
-			d := net.Dialer{Timeout: time.Minute, LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 77, byte(client>>8), byte(1+client&0xff))}}
-			conn, err := d.Dial("tcp", address)
-			if err != nil {
-				sent.Add(1)
-				return
-			}
-			defer conn.Close()
-			p.conns.Store(conn, nil)
-			_, _ = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: relay\r\nConnection: close\r\n\r\n", f.request(n))
-			sent.Add(1)
-			_, _ = io.Copy(io.Discard, conn)
+			_ = r.get(ctx, f.request(n), net.IPv4(127, 77, byte(client>>8), byte(1+client&0xff)).String())
 		})
 	}
-	testkit.Until(t, "the requests of the flood", func() bool { return f.drowns || int(sent.Load()) == requests })
 	last := int64(-1)
-	testkit.Until(t, "those that are refused", func() bool {
+	testkit.Until(r.t, "all requests that are taken or refused", func() bool {
 		time.Sleep(300 * time.Millisecond)
-		now := sent.Load() + p.ended.Load()
-		same := now == last
+		now := sent.Load() + ended.Load()
+		same := now == last && (f.drowns || now >= int64(requests))
 		last = now
 		return same
 	})
-}
-
-func (p *pouring) end() {
-	p.conns.Range(func(conn, _ any) bool { conn.(net.Conn).Close(); return true })
-	p.wg.Wait()
+	return int(ended.Load()), func() { cancel(); wg.Wait() }
 }
 
 // floodOthers is how many requests other clients send during a flood.
 const floodOthers = 20
 
-// others sends requests that need no server, each from a client of its own, and returns how
-// long the slowest took and how many were served. Before the first lists a client is served if
-// its request is held.
+// others sends requests that need no server, each from a client of its own, and returns how long the slowest took and how many were
+// served. Before the first lists a client is served if its request is held.
 func (r *flooded) others(lists bool) (slowest time.Duration, served int) {
 	for n := range floodOthers {
 		path, patience := listsRequest, 5*time.Second

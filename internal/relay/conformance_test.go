@@ -167,21 +167,27 @@ func (s *subject) read(m proto.Message, path string, pairs ...string) {
 }
 
 func (s *subject) decode(got *httptest.ResponseRecorder, m proto.Message) {
-	s.want(got.Code == http.StatusOK && got.Header().Get("Content-Type") == "application/x-protobuf" && proto.Unmarshal(got.Body.Bytes(), m) == nil,
-		"status %d, content type %q: %.200s", got.Code, got.Header().Get("Content-Type"), got.Body)
+	kind, err := got.Header().Get("Content-Type"), proto.Unmarshal(got.Body.Bytes(), m)
+	s.want(got.Code == http.StatusOK && kind == "application/x-protobuf" && err == nil,
+		"status %d, content type %q: %.200s", got.Code, kind, got.Body)
+}
+
+// errorObject is the body of Google's errors.
+type errorObject struct {
+	Error struct {
+		Code            int
+		Message, Status string
+	}
 }
 
 // refused wants Google's error object with one of the statuses.
 func (s *subject) refused(got *httptest.ResponseRecorder, statuses ...int) {
-	var body struct {
-		Error struct {
-			Code            int
-			Message, Status string
-		}
-	}
-	word := map[int]string{400: "INVALID_ARGUMENT", 403: "PERMISSION_DENIED", 404: "NOT_FOUND"}[got.Code] // google.rpc.Code
-	s.want(slices.Contains(statuses, got.Code) && strings.HasPrefix(got.Header().Get("Content-Type"), "application/json") && json.Unmarshal(got.Body.Bytes(), &body) == nil &&
-		body.Error.Code == got.Code && body.Error.Message != "" && (word == "" || body.Error.Status == word), "status %d, %v %s, want %v", got.Code, got.Header(), got.Body, statuses)
+	var body errorObject
+	err := json.Unmarshal(got.Body.Bytes(), &body)
+	e, word := body.Error, map[int]string{400: "INVALID_ARGUMENT", 403: "PERMISSION_DENIED", 404: "NOT_FOUND"}[got.Code] // google.rpc.Code
+	s.want(slices.Contains(statuses, got.Code) && strings.HasPrefix(got.Header().Get("Content-Type"), "application/json") &&
+		err == nil && e.Code == got.Code && e.Message != "" && e.Status != "" && (word == "" || e.Status == word),
+		"status %d, %v %s, want %v", got.Code, got.Header(), got.Body, statuses)
 }
 
 // refusal wants an error object with one of the statuses.
@@ -236,8 +242,7 @@ func (s *subject) leads(from []string, l *sbv5.HashList, to []string) {
 	s.want(got.Checksum == sha256.Sum256([]byte(strings.Join(to, ""))), "list %s: not the %d entries that it should have", l.Name, len(to))
 }
 
-// apply lets our own client, which the judging server judges elsewhere, apply an update of a list to
-// the entries that it has.
+// apply lets our own client, which the judging server judges elsewhere, apply an update of a list to the entries that it has.
 func (s *subject) apply(base []string, l *sbv5.HashList) (list updater.List) {
 	raw, err := proto.Marshal(l)
 	testkit.Must(s.t, err)
@@ -331,7 +336,8 @@ func (s *subject) pages(pageSize, want string) {
 		s.read(&page, "/v5/hashLists", "pageSize", pageSize, "pageToken", token)
 		for _, l := range page.HashLists {
 			m := l.GetMetadata()
-			s.want(len(m.GetThreatTypes()) == 1 && strings.HasSuffix(l.Name, lengths[m.GetHashLength()]) && len(l.Version) == 0, "list %s: %v", l.Name, m)
+			ok := len(m.GetThreatTypes()) == 1 && strings.HasSuffix(l.Name, lengths[m.GetHashLength()]) && len(l.Version) == 0
+			s.want(ok, "list %s: %v", l.Name, m)
 			all += l.Name + " "
 		}
 		if token = page.NextPageToken; token == "" {
@@ -388,7 +394,8 @@ func (s *subject) gzipChangesNothing() {
 	}
 	plain := s.get("/v5/hashes:search", pairs...)
 	s.want(plain.Header().Get("Content-Encoding") == "", "gzip without a request for it")
-	zipped := s.send(http.MethodGet, "/v5/hashes:search", http.Header{"X-Goog-Api-Key": {conformanceKey}, "Accept-Encoding": {"gzip"}}, pairs...)
+	header := http.Header{"X-Goog-Api-Key": {conformanceKey}, "Accept-Encoding": {"gzip"}}
+	zipped := s.send(http.MethodGet, "/v5/hashes:search", header, pairs...)
 	if strings.EqualFold(zipped.Header().Get("Content-Encoding"), "gzip") {
 		var text bytes.Buffer
 		_, err := text.ReadFrom(unzip(s.t, zipped.Body))

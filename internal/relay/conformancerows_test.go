@@ -79,7 +79,8 @@ var listRows = []row{
 		s.want(n <= 1500 && n >= 1000, "%d entries, want at most 1500 and not much less", n)
 	}},
 	{"a constraint of 0 is no limit", sourceSizes, func(s *subject) {
-		s.leads(nil, s.list("se-4b", nil, "sizeConstraints.maxDatabaseEntries", "0", "sizeConstraints.maxUpdateEntries", "0"), contentsAfter["se-4b"])
+		l := s.list("se-4b", nil, "sizeConstraints.maxDatabaseEntries", "0", "sizeConstraints.maxUpdateEntries", "0")
+		s.leads(nil, l, contentsAfter["se-4b"])
 	}},
 	{"a minimum wait, more than 0 and at most a day", sourceList, func(s *subject) {
 		wait := s.list("se-4b", nil).GetMinimumWaitDuration()
@@ -130,8 +131,12 @@ var batchRows = []row{
 	}},
 	{"an unknown list in a batch: 400 or 404 for the batch", "Chromium, v5_update_protocol_manager [g][J]",
 		refusal([]int{400, 404}, "/v5/hashLists:batchGet", "names", "se-4b", "names", "xy-4b")},
-	{"the list of lists has all names and their widths", sourceAll, func(s *subject) { s.pages("100", "mw-4b mw-8b pha-32b pha-4b se-4b uws-16b uws-4b ") }},
-	{"pages of at most pageSize lists, none left out", sourceAll, func(s *subject) { s.pages("3", "mw-4b mw-8b pha-32b |pha-4b se-4b uws-16b |uws-4b ") }},
+	{"the list of lists has all names and their widths", sourceAll, func(s *subject) {
+		s.pages("100", "mw-4b mw-8b pha-32b pha-4b se-4b uws-16b uws-4b ")
+	}},
+	{"pages of at most pageSize lists, none left out", sourceAll, func(s *subject) {
+		s.pages("3", "mw-4b mw-8b pha-32b |pha-4b se-4b uws-16b |uws-4b ")
+	}},
 	{"an unknown pageToken: 400", sourceAll, refusal([]int{400}, "/v5/hashLists", "pageToken", "?")},
 	{"a negative pageSize: 400", sourceAll, refusal([]int{400}, "/v5/hashLists", "pageSize", "-1")},
 }
@@ -139,7 +144,8 @@ var batchRows = []row{
 // searchRows are about hashes.search.
 var searchRows = []row{
 	{"full hashes of 32 bytes that begin with the prefixes", sourceSearch, func(s *subject) {
-		s.finds([]string{"evil.example/", "both.example/", "unconfirmed.example/"}, "both.example/ SOCIAL_ENGINEERING MALWARE+FRAME_ONLY", "evil.example/ SOCIAL_ENGINEERING")
+		s.finds([]string{"evil.example/", "both.example/", "unconfirmed.example/"},
+			"both.example/ SOCIAL_ENGINEERING MALWARE+FRAME_ONLY", "evil.example/ SOCIAL_ENGINEERING")
 	}},
 	{"a listed prefix without threats: an empty answer", sourceSearch, func(s *subject) { s.finds([]string{"unconfirmed.example/"}) }},
 	{"a prefix in no list: an empty answer", sourceSearch, func(s *subject) { s.finds([]string{"clean.example/"}) }},
@@ -178,7 +184,9 @@ var searchRows = []row{
 // frameRows are about requests and answers of all methods.
 var frameRows = []row{
 	{"alt=proto: application/x-protobuf", sourceSystem, func(s *subject) { s.read(new(sbv5.ListHashListsResponse), "/v5/hashLists") }},
-	{"no alt: protobuf", "observed by six clients [O]", func(s *subject) { s.decode(s.get("/v5/hashLists"), new(sbv5.ListHashListsResponse)) }},
+	{"no alt: protobuf", "observed by six clients [O]", func(s *subject) {
+		s.decode(s.get("/v5/hashLists"), new(sbv5.ListHashListsResponse))
+	}},
 	{"alt=json: JSON, or a clear 400 as from a relay", sourceSystem, func(s *subject) {
 		got := s.get("/v5/hashLists", "alt", "json")
 		if got.Code != http.StatusOK {
@@ -190,7 +198,8 @@ var frameRows = []row{
 	}},
 	{"$req of batchGet", sourceMessage, func(s *subject) {
 		var got sbv5.BatchGetHashListsResponse
-		s.readMessage(&got, "/v5/hashLists:batchGet", &sbv5.BatchGetHashListsRequest{Names: []string{"se-4b", "mw-8b"}, Version: [][]byte{s.before["mw-8b"].Version},
+		s.readMessage(&got, "/v5/hashLists:batchGet", &sbv5.BatchGetHashListsRequest{
+			Names: []string{"se-4b", "mw-8b"}, Version: [][]byte{s.before["mw-8b"].Version},
 			SizeConstraints: &sbv5.SizeConstraints{MaxDatabaseEntries: 1024}})
 		s.mixed(got.HashLists)
 		s.want(changes(got.HashLists[0]) == 1024, "not as many entries as asked for")

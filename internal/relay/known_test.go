@@ -363,8 +363,7 @@ func TestWhatARelayRaisesOrReplacesEndsTheWaitsOfItsClients(t *testing.T) {
 	}
 }
 
-// limitedWorld starts a relay with the default limits, or an EMA if threshold is not 0, whose
-// lists have n hosts, and a client.
+// limitedWorld starts a relay with the default limits, or an EMA if threshold is not 0, whose lists have n hosts, and a client.
 func limitedWorld(t *testing.T, n int, threshold float64) (*world, *replica) {
 	w := newWorld(t)
 	w.suspect(hosts(n)...)
@@ -398,9 +397,8 @@ func TestANameServerWithManyUsersIsNotLimited(t *testing.T) {
 	})
 }
 
-// A name for which a client is over the limit is confirmed a second later: the answer is 503 with
-// Retry-After. After 429 the client would wait for 15 minutes at least. One that stays over the
-// limit causes no more searches than the limit allows.
+// A name for which a client is over the limit is confirmed a second later: the answer is 503 with Retry-After. After 429 the client
+// would wait for 15 minutes at least. One that stays over the limit causes no more searches than the limit allows.
 func TestAClientOverTheLimitWaitsForASecond(t *testing.T) {
 	const names = 4000
 	synctest.Test(t, func(t *testing.T) {
@@ -431,8 +429,7 @@ func TestAClientOverTheLimitWaitsForASecond(t *testing.T) {
 	})
 }
 
-// With -ema a client that asked regularly and suddenly asks faster is refused, but not for a
-// steady rate, however high.
+// With -ema a client that asked regularly and suddenly asks faster is refused, but not for a steady rate, however high.
 func TestABurstIsRefusedByEMA(t *testing.T) {
 	const names = 500
 	synctest.Test(t, func(t *testing.T) {
@@ -454,8 +451,7 @@ func TestABurstIsRefusedByEMA(t *testing.T) {
 
 var orderSeeds = flag.Int("order.seeds", 20, "orders of events that TestNoOrderOfEventsTurnsAKnownThreatIntoAPass tries")
 
-// orderNames are the names of TestNoOrderOfEventsTurnsAKnownThreatIntoAPass, and what each of their
-// expressions is.
+// orderNames are the names of TestNoOrderOfEventsTurnsAKnownThreatIntoAPass, and what each of their expressions is.
 var orderNames = map[string][]string{ // by query
 	"evil.example.":     {"evil.example/"},
 	"a.bad.example.":    {"a.bad.example/", "bad.example/"},
@@ -485,9 +481,8 @@ func (o *order) note(format string, args ...any) {
 	o.log = append(o.log, time.Now().Format("15:04:05 ")+fmt.Sprintf(format, args...))
 }
 
-// knownTo reports whether a client, or a relay that it asks, directly or through another, has an
-// answer in its cache that names a threat of a query. A relay that has learnt it since the client was
-// refused is asked again within a minute.
+// knownTo reports whether a client, or a relay that it asks, directly or through another, has an answer in its cache that names a
+// threat of a query. A relay that has learnt it since the client was refused is asked again within a minute.
 func (o *order) knownTo(client int, expressions []string) bool {
 	checkers := []*lookup.Checker{o.clients[client].Checker, o.relays[client].handler.checker, o.relay.handler.checker}
 	for _, e := range expressions {
@@ -540,9 +535,8 @@ func (o *order) step() {
 	}
 }
 
-// No order of (answers from a cache, a relay, a relay behind it or the server; errors; budgets and
-// shares; back-offs) turns a threat that is known and has not expired into a pass, and the server
-// is never asked too early.
+// No order of (answers from a cache, a relay, a relay behind it or the server; errors; budgets and shares; back-offs) turns a threat
+// that is known and has not expired into a pass, and the server is never asked too early.
 func TestNoOrderOfEventsTurnsAKnownThreatIntoAPass(t *testing.T) {
 	seeds := *orderSeeds
 	if testing.Short() {

@@ -42,9 +42,8 @@ func sumOfFirst(s *prefixset.Set, n int) [sha256.Size]byte {
 
 var publishSeeds = flag.Uint64("publish.seeds", 1, "courses of TestClientsAtAnyVersionEndWithThePublishedList for each width")
 
-// Whatever is published in whatever order, a client that comes back with any version and any
-// limits has in the end just what is in force: one that takes longer entries has them as they are,
-// and for another one they are cut.
+// Whatever is published in whatever order, a client that comes back with any version and any limits has in the end just what is in
+// force: one that takes longer entries has them as they are, and for another one they are cut.
 func TestClientsAtAnyVersionEndWithThePublishedList(t *testing.T) {
 	for _, width := range []int{4, 8, 16, 32} {
 		for seed := range *publishSeeds {
@@ -125,8 +124,7 @@ func served(maxDB, n int) int {
 	return roundDown(maxDB, 5)
 }
 
-// Version 4 and Web Risk have entries of more than four bytes in a list of version 5 whose
-// clients expect four.
+// Version 4 and Web Risk have entries of more than four bytes in a list of version 5 whose clients expect four.
 func TestEntriesOfOtherWidthsAreCut(t *testing.T) {
 	l, c := held(t, "", setOf(t, "aaaa", "aaaab", "bbbbb", "bbbbbb", "cccc", "dddddddd"))
 	if got, want := c.held["se-4b"].Checksum, sha256.Sum256([]byte("aaaabbbbccccdddd")); got != want {
@@ -285,7 +283,6 @@ type transport struct {
 	answers []Answer // to the last request
 }
 
-// RoundTrip implements http.RoundTripper.
 func (tr *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	m, _ := methodOf(r.URL.Path)
 	q, bad := m.parse(r.URL.RawQuery)
@@ -386,8 +383,7 @@ func held(t testing.TB, dir string, set *prefixset.Set) (*Lists, *client) {
 // historyOf returns the file with the history of that list.
 func historyOf(dir string) string { return filepath.Join(dir, "history", "se-4b.history") }
 
-// The relay may start with an older list than it had: its folder was restored, or the process
-// died before the list was saved.
+// The relay may start with an older list than it had: its folder was restored, or the process died before the list was saved.
 func TestAnOlderListAfterARestartKeepsItsHistory(t *testing.T) {
 	dir := t.TempDir()
 	l := newLists(t, dir)

@@ -147,10 +147,9 @@ func TestKeptUpdatesAreBounded(t *testing.T) {
 	}
 }
 
-// BenchmarkFiveHundredClients serves lists of ten million entries to 500 clients. A round is
-// what happens in half an hour: the list changes by some thousand entries, and each client asks for
-// its update once, and several times without a change. The memory is the process's, its
-// test included: it holds the lists that it makes.
+// BenchmarkFiveHundredClients serves lists of ten million entries to 500 clients. A round is what happens in half an hour: the list
+// changes by some thousand entries, and each client asks for its update once, and several times without a change. The memory is the
+// process's, its test included: it holds the lists that it makes.
 func BenchmarkFiveHundredClients(b *testing.B) {
 	const entries, clients = 10_000_000, 500
 	l := newLists(b, b.TempDir())
@@ -218,8 +217,7 @@ func versionHeld(b *testing.B, a Answer) []byte {
 
 var greedy, modest = netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
 
-// One client has asked for many updates that nobody else wants, with limits of its own. All of
-// them wait.
+// One client has asked for many updates that nobody else wants, with limits of its own. All of them wait.
 func TestAClientThatWantsManyUpdatesDelaysAnotherByOne(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -306,8 +304,7 @@ func TestUpdatesForOneClientDoNotDisplaceThoseOfOthers(t *testing.T) {
 	}
 }
 
-// The limit of a view comes from the client. An int of 32 bits has no room for the bytes of so
-// many entries.
+// The limit of a view comes from the client. An int of 32 bits has no room for the bytes of so many entries.
 func TestAVersionMayNameMoreEntriesThanThereAre(t *testing.T) {
 	l := newLists(t, "")
 	publish(t, l, "se-4b", setOf(t, "aaaa", "bbbb", "cccc"))
@@ -320,8 +317,7 @@ func TestAVersionMayNameMoreEntriesThanThereAre(t *testing.T) {
 	}
 }
 
-// Nothing is made for a client that goes away before its turn. Those that wait with it get
-// their answer all the same.
+// Nothing is made for a client that goes away before its turn. Those that wait with it get their answer all the same.
 func TestNothingIsMadeForClientsThatHaveGoneAway(t *testing.T) {
 	l := newLists(t, "")
 	for round := range 200 {

@@ -69,7 +69,7 @@ func TestRelaysOnOneRedisSearchLikeOne(t *testing.T) {
 		for _, search := range w.google.Requests("search") {
 			got += len(search.Prefixes)
 		}
-		t.Logf("%d relays, %d clients: searches about %d prefixes, %s until all clients have an answer", n, clients, got, took.Round(100*time.Microsecond))
+		t.Logf("%d relays, %d clients: searches about %d prefixes, %s until all have an answer", n, clients, got, took)
 		if bound := names + names/20; got > bound {
 			t.Errorf("%d relays: expected a search about at most %d prefixes, got %d", n, bound, got)
 		}

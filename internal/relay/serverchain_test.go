@@ -356,15 +356,14 @@ func (h *herd) suffer(fault func(*herd), converge time.Duration) {
 	if n > herdMost() {
 		h.t.Errorf("%d requests for lists in a second after the fault, want %d at most", n, herdMost())
 	}
-	h.t.Logf("at most %d requests for lists in a second; the relay has new lists after %s, half of the clients after %s, all after %s", n, relay, half, all)
+	h.t.Logf("at most %d requests for lists in a second; new lists: relay %s, half of the clients %s, all %s", n, relay, half, all)
 }
 
 // watchTime is how long all clients keep asking after a fault. Then those that have the change end:
 // they would make the wait for the others long.
 const watchTime = 5 * time.Minute
 
-// follow returns after what times the relay, half of the clients and all of them have the
-// change; 0: not in time.
+// follow returns after what times the relay, half of the clients and all of them have the change; 0: not in time.
 func (h *herd) follow(back time.Time, within time.Duration) (relay, half, all time.Duration) {
 	waiting := slices.Clone(h.clients)
 	for all == 0 && time.Since(back) < within {
@@ -393,8 +392,7 @@ func (h *herd) follow(back time.Time, within time.Duration) (relay, half, all ti
 	return relay, half, all
 }
 
-// decide asks a client to decide about a name, and reports whether it has come to one of the
-// verdicts.
+// decide asks a client to decide about a name, and reports whether it has come to one of the verdicts.
 func (h *herd) decide(c *replica, qname string, want ...lookup.Verdict) bool {
 	d := c.decide(qname)
 	ok := slices.Contains(want, d.Verdict)
@@ -404,8 +402,7 @@ func (h *herd) decide(c *replica, qname string, want ...lookup.Verdict) bool {
 	return ok
 }
 
-// decideAll asks all clients at once to decide about a name, and reports whether each has come to
-// one of the verdicts.
+// decideAll asks all clients at once to decide about a name, and reports whether each has come to one of the verdicts.
 func (h *herd) decideAll(qname string, want ...lookup.Verdict) bool {
 	var wg sync.WaitGroup
 	var wrong atomic.Bool

@@ -111,7 +111,6 @@ func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// Accept implements net.Listener.
 func (p *pipes) Accept() (net.Conn, error) {
 	select {
 	case c := <-p.conns:
@@ -121,15 +120,13 @@ func (p *pipes) Accept() (net.Conn, error) {
 	}
 }
 
-// Close implements net.Listener.
 func (p *pipes) Close() error {
 	close(p.closed)
 	return nil
 }
 
-// A whole site starts at the same time, the relay with an empty folder. Its clients wait for
-// the relay's first contact, which may be a minute away, although a client gives up after 30
-// seconds without the header of an answer.
+// A whole site starts at the same time, the relay with an empty folder. Its clients wait for the relay's first contact, which may be a
+// minute away, although a client gives up after 30 seconds without the header of an answer.
 func TestClientsGetTheFirstListsOverHTTP(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -158,8 +155,7 @@ func TestClientsGetTheFirstListsOverHTTP(t *testing.T) {
 	}
 }
 
-// firstEntries returns how many entries a client has that has asked the relay over HTTP, with
-// the timeouts of both, for a time.
+// firstEntries returns how many entries a client has that has asked the relay over HTTP, with the timeouts of both, for a time.
 func (w *world) firstEntries(within time.Duration) int {
 	w.t.Helper()
 	network := newPipes()

@@ -29,9 +29,8 @@ func mustComeBack(t *testing.T, got *httptest.ResponseRecorder, seconds string) 
 	}
 }
 
-// After a start a relay by any protocol but version 5 must not search before its first contact. Its
-// clients wait just as long with that name, and it is no failure: three would pause them for 5
-// minutes.
+// After a start a relay by any protocol but version 5 must not search before its first contact. Its clients wait just as long with
+// that name, and it is no failure: three would pause them for 5 minutes.
 func TestRetryAfterIsTheTimeUntilTheFirstContact(t *testing.T) {
 	for _, d := range protocol.Dialects()[1:] {
 		runWorld(t, d.Name, func(t *testing.T, w *world) {

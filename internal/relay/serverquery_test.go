@@ -115,12 +115,7 @@ func TestTheRelayRefusesAllElse(t *testing.T) {
 			{"a long URL", "GET", good + "&key=" + strings.Repeat("A", maxURL), 414, "more than 32768 bytes"},
 		} {
 			got := ask(t, w.relay, tc.method, tc.target)
-			var body struct {
-				Error struct {
-					Code            int
-					Message, Status string
-				}
-			}
+			var body errorObject
 			if err := json.Unmarshal(got.Body.Bytes(), &body); err != nil {
 				t.Errorf("%s: %v: %s", tc.name, err, got.Body)
 			}
@@ -131,7 +126,8 @@ func TestTheRelayRefusesAllElse(t *testing.T) {
 		if n := len(w.google.Requests("search")); n != 0 {
 			t.Errorf("%d searches of the server, want none", n)
 		}
-		if got := recorded(w.relay, httptest.NewRequest("GET", good, strings.NewReader("a body"))); got.Code != 400 || !strings.Contains(got.Body.String(), "no body") {
+		got := recorded(w.relay, httptest.NewRequest("GET", good, strings.NewReader("a body")))
+		if got.Code != 400 || !strings.Contains(got.Body.String(), "no body") {
 			t.Errorf("a body: %d, %s", got.Code, got.Body)
 		}
 	})
@@ -255,9 +251,8 @@ func TestTheRelayAsksByAnyProtocol(t *testing.T) {
 // The SHA-256 of these two agree in four bytes and differ in the fifth.
 const lengthened, popular = "h92304.com", "h107960.com"
 
-// Web Risk lengthens an entry that would match a popular URL. Behind one relay and behind two, that
-// URL causes no search, as it does not for a client of Web Risk itself. Another client of the relay
-// causes one search, and both block the name that is listed.
+// Web Risk lengthens an entry that would match a popular URL. Behind one relay and behind two, that URL causes no search, as it does
+// not for a client of Web Risk itself. Another client of the relay causes one search, and both block the name that is listed.
 func TestARelayCausesNoSearchThatADirectClientDoesNot(t *testing.T) {
 	for _, tc := range []struct {
 		name   string

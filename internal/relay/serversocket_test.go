@@ -131,7 +131,6 @@ type guarded struct {
 	before func(*http.Request) error
 }
 
-// RoundTrip implements http.RoundTripper.
 func (g guarded) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := g.before(r); err != nil {
 		return nil, err
@@ -254,8 +253,7 @@ func TestMetricsOfTheRelayAreInTheDocuments(t *testing.T) {
 	}
 }
 
-// A relay tells why it asked its server, what that costs, and which prefixes cost most. It knows no
-// names.
+// A relay tells why it asked its server, what that costs, and which prefixes cost most. It knows no names.
 func TestARelayTellsWhatItCosts(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		expressions := hosts(12)
@@ -285,7 +283,8 @@ func TestARelayTellsWhatItCosts(t *testing.T) {
 			t.Errorf("today %+v", c.Today)
 		}
 		said, most := c.Text(time.Now())
-		testkit.WantParts(t, said+"\n"+most, "78 searches (12 new, 0 expired, 66 popular) since the start, 7h50m0s ago: 3.90 US-$, at this rate ", c.Today[0].Prefix+" 12 (0.60 US-$), ")
+		testkit.WantParts(t, said+"\n"+most, "78 searches (12 new, 0 expired, 66 popular) since the start, 7h50m0s ago: 3.90 US-$, at this rate ",
+			c.Today[0].Prefix+" 12 (0.60 US-$), ")
 	})
 }
 

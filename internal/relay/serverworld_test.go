@@ -51,8 +51,7 @@ type world struct {
 	cfg    Config
 }
 
-// newWorld returns a world whose relay is started by start. google answers without a
-// socket.
+// newWorld returns a world whose relay is started by start. google answers without a socket.
 func newWorld(t testing.TB) *world {
 	w := &world{t: t, google: protocoltest.New(t)}
 	for _, list := range []string{"se-4b", "mw-4b"} {
@@ -109,8 +108,7 @@ func hosts(n int) (all []string) {
 	return all
 }
 
-// start starts the relay in a bubble, without sockets, and waits until it does nothing. It ends
-// with the test.
+// start starts the relay in a bubble, without sockets, and waits until it does nothing. It ends with the test.
 func (w *world) start() {
 	w.t.Helper()
 	w.open()
@@ -168,7 +166,6 @@ func (c *wire) asked() []string {
 	return slices.Clone(c.paths)
 }
 
-// RoundTrip implements http.RoundTripper.
 func (c *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	c.mu.Lock()
 	c.paths, c.times = append(c.paths, r.URL.Path), append(c.times, time.Now())
@@ -204,8 +201,7 @@ type replica struct {
 	close func()
 }
 
-// replica starts a client, the n-th, without a random first contact, and waits until it does nothing. It ends
-// with the test.
+// replica starts a client, the n-th, without a random first contact, and waits until it does nothing. It ends with the test.
 func (w *world) replica(n int) *replica { return w.replicaAfter(n, atOnce) }
 
 // replicaAfter is replica with a first contact.

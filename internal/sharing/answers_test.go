@@ -37,7 +37,6 @@ type server struct {
 	during func() // called in each search, unless nil
 }
 
-// Search implements lookup.Searcher.
 func (s *server) Search(ctx context.Context, _ []lookup.Prefix) (lookup.Answer, error) {
 	s.mu.Lock()
 	s.asked++
@@ -338,8 +337,7 @@ func TestAClusterKeepsAnswersToo(t *testing.T) {
 	}
 }
 
-// However old an answer in Redis is, a threat ends 30 minutes after the server told it, and
-// a client has 10 seconds to get it.
+// However old an answer in Redis is, a threat ends 30 minutes after the server told it, and a client has 10 seconds to get it.
 func TestAThreatOfRedisKeepsItsAge(t *testing.T) {
 	long(t)
 	s := testkit.StartRedis(t)

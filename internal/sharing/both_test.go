@@ -77,7 +77,6 @@ type noting struct {
 	late *atomic.Bool
 }
 
-// Swap implements updater.Medium.
 func (n *noting) Swap(document string, old, next []byte) error {
 	err := n.Shared.Swap(document, old, next)
 	if err != nil && !errors.Is(err, updater.ErrConflict) {
@@ -102,7 +101,6 @@ type scaled struct {
 	content int
 }
 
-// Fetch implements updater.Source.
 func (s *scaled) Fetch(_ context.Context, wanted []updater.Want, take func(int, *updater.Update)) (time.Duration, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -77,8 +77,7 @@ func (w *watcher) wait(t testing.TB, n int) []string {
 	return w.seen()
 }
 
-// up waits until Redis is used, and returns the number of states until then: on a busy machine the first connection
-// may take too long.
+// up waits until Redis is used, and returns the number of states until then: on a busy machine the first connection may take too long.
 func (w *watcher) up(t testing.TB) (n int) {
 	t.Helper()
 	testkit.Until(t, "the use of Redis", func() bool {
@@ -256,8 +255,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// The name of Redis is looked up by the resolver of the configuration: the system's may be
-// the CoreDNS that waits for this relay.
+// The name of Redis is looked up by the resolver of the configuration: the system's may be the CoreDNS that waits for this relay.
 func TestOwnResolver(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32

@@ -1,14 +1,12 @@
 package sharing
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,8 +16,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// liar is a Redis that tells lies: raw answers by the name of a command. The rest it answers as
-// Redis does.
+// liar is a Redis that tells lies: raw answers by the name of a command. The rest it answers as Redis does.
 type liar struct {
 	Addr string
 	ends atomic.Int32 // connections that the other side has closed
@@ -46,7 +43,7 @@ func startLiar(t testing.TB) *liar {
 			wg.Go(func() {
 				defer open.Delete(c)
 				defer c.Close()
-				_ = l.serve(c)
+				l.serve(c)
 				l.ends.Add(1)
 			})
 		}
@@ -74,10 +71,10 @@ func (l *liar) count(name string) int {
 }
 
 // answer returns the raw answer to a command.
-func (l *liar) answer(words []string) string {
+func (l *liar) answer(words []word) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	name := strings.ToUpper(words[0])
+	name := strings.ToUpper(string(words[0]))
 	l.asked[name]++
 	lie, lies := l.lies[name]
 	if !lies && name != "HELLO" && name != "CLIENT" && name != "CLUSTER" {
@@ -101,7 +98,7 @@ func (l *liar) answer(words []string) string {
 	case "CLUSTER":
 		return fmt.Sprintf("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$%d\r\n%s\r\n:%s\r\n", len(host), host, port)
 	case "SENTINEL":
-		if words[1] == "SENTINELS" {
+		if string(words[1]) == "SENTINELS" {
 			return "*0\r\n"
 		}
 		return fmt.Sprintf("*2\r\n+%s\r\n+%s\r\n", host, port)
@@ -111,59 +108,35 @@ func (l *liar) answer(words []string) string {
 	return "+OK\r\n"
 }
 
-// endless in an answer is repeated until the other side closes the connection.
-// hangUp ends the connection.
+// endless in an answer is repeated until the other side closes the connection. hangUp ends the connection.
 const (
 	endless = "{endless}"
 	hangUp  = "{hang up}"
 )
 
 // serve answers commands until the connection ends.
-func (l *liar) serve(c net.Conn) error {
-	r := bufio.NewReader(c)
-	number := func() (n int, err error) {
-		line, err := r.ReadString('\n')
-		if err != nil || len(line) < 3 {
-			return 0, io.ErrUnexpectedEOF
-		}
-		return strconv.Atoi(strings.TrimSpace(line[1:]))
-	}
-	for {
-		n, err := number()
-		if err != nil {
-			return err
-		}
-		words := make([]string, n)
-		for i := range words {
-			size, err := number()
-			if err != nil {
-				return err
-			}
-			text := make([]byte, size+2)
-			if _, err := io.ReadFull(r, text); err != nil {
-				return err
-			}
-			words[i] = string(text[:size])
-		}
-		raw := l.answer(words)
-		raw, last := strings.CutSuffix(raw, hangUp)
+func (l *liar) serve(c net.Conn) {
+	commands := scanner{end: func(m *message) error {
+		raw, last := strings.CutSuffix(l.answer(m.words[:min(m.n, keptWords)]), hangUp)
 		first, repeat, forEver := strings.Cut(raw, endless)
-		if _, err := io.WriteString(c, first); err != nil {
-			return err
-		}
+		_, err := io.WriteString(c, first)
 		if last {
-			return nil
+			return io.EOF
 		}
-		for repeat = strings.Repeat(repeat, 1+(64<<10)/(len(repeat)+1)); forEver; {
-			if _, err := io.WriteString(c, repeat); err != nil {
-				return err
-			}
+		for repeat = strings.Repeat(repeat, 1+(64<<10)/(len(repeat)+1)); forEver && err == nil; {
+			_, err = io.WriteString(c, repeat)
+		}
+		return err
+	}}
+	p := make([]byte, 16<<10)
+	for n, err := 0, error(nil); err == nil; {
+		if n, err = c.Read(p); err == nil {
+			err = commands.scan(p[:n])
 		}
 	}
 }
 
-// A Redis that lies costs a connection, not the process and not its memory; when it is honest
-// again, it is used again.
+// A Redis that lies costs a connection, not the process and not its memory; when it is honest again, it is used again.
 func TestARedisThatLiesCostsAConnection(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, lie, want string }{

@@ -19,8 +19,7 @@ import (
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 
-// walled returns shares that let one client take n a day, and no more: the rest is reserved for
-// others. 0: none.
+// walled returns shares that let one client take n a day, and no more: the rest is reserved for others. 0: none.
 func walled(n int) *lookup.Shares {
 	if n == 0 {
 		return nil
@@ -207,9 +206,8 @@ func TestWithoutRedisEachRelayHasItsOwnLimits(t *testing.T) {
 	}
 }
 
-// BenchmarkAddedLatency prints what Redis adds to a request about a prefix that is not in the
-// cache: its admission and its search, at a server that answers in no time. Requests come a
-// millisecond after each other. Run it with -benchtime 5000x.
+// BenchmarkAddedLatency prints what Redis adds to a request about a prefix that is not in the cache: its admission and its search, at
+// a server that answers in no time. Requests come a millisecond after each other. Run it with -benchtime 5000x.
 func BenchmarkAddedLatency(b *testing.B) {
 	for _, state := range []struct {
 		name    string

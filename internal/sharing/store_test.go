@@ -233,8 +233,7 @@ func TestRedisRefusesAHolderThatWasSuspended(t *testing.T) {
 		"another relay has it":         func() { server.Do("SET", key("lease:"+schedule), "other") },
 		"it had another one meanwhile": func() { server.Do("INCR", key("token:"+schedule)) },
 	} {
-		// A beat may come between the loss and the write. The relay then has a new lease, and may
-		// write: the test tries again.
+		// A beat may come between the loss and the write. The relay then has a new lease, and may write: the test tries again.
 		testkit.Until(t, name+": that Redis refuses a document", func() bool {
 			a.leadAgain(t, server, schedule)
 			server.Do("SET", key(schedule), "first")
@@ -265,8 +264,7 @@ func TestRedisRefusesAHolderThatWasSuspended(t *testing.T) {
 	}
 }
 
-// A relay that has never seen its Redis work knows no other that could fetch. It ceases when there are
-// relays of a newer version.
+// A relay that has never seen its Redis work knows no other that could fetch. It ceases when there are relays of a newer version.
 func TestARelayThatNeverSawRedisGoesOnAlone(t *testing.T) {
 	long(t)
 	server := testkit.StartRedis(t)
@@ -309,11 +307,10 @@ func TestAHolderStopsBeforeItsLeaseEnds(t *testing.T) {
 	testkit.Until(t, "one event for Redis and one for the lease", func() bool { return a.events.count(Lost) == 1 && a.events.count(LeaseLost) == 1 })
 }
 
-// Whatever Redis has or says, the lease is not believed without it, there is one event for a
-// state, and it heals.
+// Whatever Redis has or says, the lease is not believed without it, there is one event for a state, and it heals.
 func TestTroubleOfRedis(t *testing.T) {
 	long(t)
-	do := func(words ...string) func(*testkit.Redis) { return func(s *testkit.Redis) { s.Do(words...) } }
+	lease, do := key("lease:schedule.json"), func(words ...string) func(*testkit.Redis) { return func(s *testkit.Redis) { s.Do(words...) } }
 	for name, test := range map[string]struct {
 		begin, end func(s *testkit.Redis) // end nil: it heals by itself
 		cure       string                 // of the event; "": no event is wanted, since it heals at once
@@ -330,13 +327,14 @@ func TestTroubleOfRedis(t *testing.T) {
 				s.Do("RPUSH", key(name), "garbage")
 			}
 		}, nil, ""},
-		"garbage in strings": {do("MSET", key("token:schedule.json"), "\xff garbage", key("format"), "\xff garbage", key("schedule.json"), "\xff garbage"), nil, ""},
+		"garbage in strings": {do("MSET", key("token:schedule.json"), "\xff garbage", key("format"), "\xff garbage",
+			key("schedule.json"), "\xff garbage"), nil, ""},
 		"a token that cannot grow": {func(s *testkit.Redis) {
 			s.Do("SET", key("token:schedule.json"), "1.5")
-			s.Do("DEL", key("lease:schedule.json"))
+			s.Do("DEL", lease)
 		}, nil, ""},
-		"a dead relay's lease of before its clock was set back":        {do("SET", key("lease:schedule.json"), "dead", "PX", "31536000000"), nil, ""},
-		"a dead relay's lease that a copy of its Redis keeps for ever": {do("SET", key("lease:schedule.json"), "dead"), nil, ""},
+		"a dead relay's lease of before its clock was set back":        {do("SET", lease, "dead", "PX", "31536000000"), nil, ""},
+		"a dead relay's lease that a copy of its Redis keeps for ever": {do("SET", lease, "dead"), nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -421,8 +419,7 @@ func TestTheLastHolderBeforeANewerFormatDoesNotGoOnAlone(t *testing.T) {
 	old.mustNotLead(t)
 }
 
-// When Redis stays away, the relay that had the lease last continues, and yields when Redis is
-// back.
+// When Redis stays away, the relay that had the lease last continues, and yields when Redis is back.
 func TestTheLastHolderGoesOnAlone(t *testing.T) {
 	long(t)
 	soon := func(c *StoreConfig) { c.Alone = 4 * time.Second }
@@ -545,8 +542,7 @@ func TestPartsOfOldContentsExpire(t *testing.T) {
 	}
 }
 
-// A look at Redis whose answer is from before a head was published takes nothing back: the holder would
-// publish its lists again.
+// A look at Redis whose answer is from before a head was published takes nothing back: the holder would publish its lists again.
 func TestALookFromBeforeAHeadWasPublishedTakesNothingBack(t *testing.T) {
 	t.Parallel()
 	_, a := leader(t, nil)
