@@ -1,9 +1,8 @@
 package test
 
 import (
+	"bytes"
 	"encoding/json"
-	"errors"
-	"io"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -15,8 +14,7 @@ import (
 
 const module = "github.com/coredns-safebrowsing/safebrowsing"
 
-// layers are the packages of the module, the lowest first. A package imports from
-// lower layers only.
+// layers are the packages of the module, the lowest first. A package imports from lower layers only.
 var layers = [][]string{
 	{"internal/files", "internal/prefixset", "internal/protocol/pb/sbv4", "internal/protocol/pb/sbv5", "internal/protocol/pb/wrv1", "internal/say", "internal/testkit"},
 	{"lookup", "internal/protocoltest"},
@@ -55,15 +53,13 @@ var forbidden = []struct{ from, to, why string }{
 // forTests are packages that no program uses.
 var forTests = []string{module + "/internal/storetest", module + "/internal/testkit"}
 
-// imported is what go list tells of a package. Files and imports are without
-// its tests.
+// imported is what go list tells of a package. Files and imports are without its tests.
 type imported struct {
 	ImportPath, Dir  string
 	Imports, GoFiles []string
 }
 
-// packages lists the packages of the module and of the bench, which is a module of
-// its own.
+// packages lists the packages of the module and of the bench, which is a module of its own.
 func packages(t *testing.T) []imported {
 	t.Helper()
 	return append(packagesBelow(t, ".."), packagesBelow(t, "../bench")...)
@@ -73,16 +69,12 @@ func packagesBelow(t *testing.T, dir string) (all []imported) {
 	t.Helper()
 	out, err := exec.Command("go", "-C", dir, "list", "-json=ImportPath,Dir,Imports,GoFiles", "./...").Output()
 	testkit.Must(t, err)
-	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {
 		var p imported
-		switch err := d.Decode(&p); {
-		case errors.Is(err, io.EOF):
-			return all
-		case err != nil:
-			t.Fatal(err)
-		}
+		testkit.Must(t, d.Decode(&p))
 		all = append(all, p)
 	}
+	return all
 }
 
 func layerOf(path string) int {

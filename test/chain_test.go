@@ -33,9 +33,8 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// chain are the plugins of cmd/coredns that wrap a writer, change the query, or
-// read or write metadata, in the order of plugin.cfg, each with a line of its own.
-// Those from cache on answer.
+// chain are the plugins of cmd/coredns that wrap a writer, change the query, or read or write metadata, in the order of
+// plugin.cfg, each with a line of its own. Those from cache on answer.
 var chain = []struct{ name, line string }{
 	{"metadata", "metadata"},
 	{"cancel", "cancel 4s"},
@@ -63,9 +62,8 @@ var chain = []struct{ name, line string }{
 	{"view", "view chain {\n\t\texpr metadata('safebrowsing/verdict') != 'never'\n\t}"},
 }
 
-// orders are plugin.cfg's, and the same with this plugin at each other place that
-// it allows, one with more writers above it, and random ones. Plugins that answer stay
-// behind.
+// orders are plugin.cfg's, and the same with this plugin at each other place that it allows, one with more writers
+// above it, and random ones. Plugins that answer stay behind.
 func orders(random int) (all [][]string) {
 	var stock []string
 	for _, p := range chain {
@@ -88,10 +86,9 @@ func orders(random int) (all [][]string) {
 // stanzas are the ways to treat a name that collides.
 var stanzas = []string{"", "inspect cname", "unsure servfail", "monitor", "monitor\n\t\tinspect cname", "unsure servfail\n\t\tinspect cname\n\t\texplain"}
 
-// TestChainOfPluginsInEveryOrder is for the race detector, and without it for
-// "concurrent map read and map write", which no recover catches: names that collide
-// with a prefix are asked for at once over every transport, and verdicts come before
-// the answer of upstream, after it, and too late.
+// TestChainOfPluginsInEveryOrder is for the race detector, and without it for "concurrent map read and map write",
+// which no recover catches: names that collide with a prefix are asked for at once over every transport, and verdicts
+// come before the answer of upstream, after it, and too late.
 func TestChainOfPluginsInEveryOrder(t *testing.T) {
 	testkit.Long(t)
 	if !apart(t) {

@@ -81,9 +81,7 @@ func TestPrefixesAreConfirmedOverTheDoor(t *testing.T) {
 // An alias of a name that is blocked was blocked, and so says everybody who is asked.
 func TestAnAliasThatWasBlockedIsNeverDenied(t *testing.T) {
 	w := newWorld(t)
-	w.upstream = startUpstreamWith(t, func(q dns.Question) []dns.RR {
-		return []dns.RR{&dns.CNAME{Hdr: dns.RR_Header{Name: q.Name, Rrtype: dns.TypeCNAME, Class: dns.ClassINET, Ttl: 60}, Target: "www.phishing.example."}}
-	})
+	w.upstream = aliases(t, "@ 60 IN CNAME www.phishing.example.")
 	w.threaten("phishing.example/")
 	w.run("inspect cname", "explain")
 	if got := w.asked("alias.shop.example"); got.Verdict != truth.VerdictPasses || got.Last != nil {
@@ -193,8 +191,7 @@ func TestCallsOfTheDocumentWork(t *testing.T) {
 	}
 }
 
-// Whatever has been done to a server: the door, the page, explain, the metrics and the answers to
-// queries say the same.
+// Whatever has been done to a server: the door, the page, explain, the metrics and the answers to queries say the same.
 func TestAllWaysToAskAgreeInRandomStates(t *testing.T) {
 	testkit.Long(t)
 	if !apart(t) {

@@ -16,8 +16,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// corefileFolder is a working directory with files that words of a Corefile could
-// be taken for.
+// corefileFolder is a working directory with files that words of a Corefile could be taken for.
 func corefileFolder(t *testing.T) {
 	t.Helper()
 	t.Chdir(t.TempDir())
@@ -41,9 +40,8 @@ func corefileFolder(t *testing.T) {
 	t.Setenv("STATE_DIRECTORY", filepath.Join(t.TempDir(), "state"))
 }
 
-// wrongCorefiles are Corefiles that cannot have been meant. A text without "{" is
-// line 5 of a Corefile that is right but for it; each error must be about a line
-// of Corefile and hold the texts.
+// wrongCorefiles are Corefiles that cannot have been meant. A text without "{" is line 5 of a Corefile that is right
+// but for it; each error must be about a line of Corefile and hold the texts.
 var wrongCorefiles = []struct {
 	text  string
 	line  int

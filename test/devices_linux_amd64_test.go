@@ -24,8 +24,7 @@ const ordinary = "www.example.com."
 
 func (h *hurried) ahead() time.Duration { return time.Duration(h.lived.Load()) * time.Second }
 
-// pass lets time pass. What is due then begins with the next query: a system call that waits knows
-// nothing of it.
+// pass lets time pass. What is due then begins with the next query: a system call that waits knows nothing of it.
 func (h *hurried) pass(d time.Duration) { h.lived.Add(int64(d.Seconds())) }
 
 // asks asks for names as a client, an address of this machine.

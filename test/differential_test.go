@@ -87,15 +87,12 @@ func constantUpstream(t *testing.T) (address string, byTCP *atomic.Int64) {
 		header := dns.RR_Header{Name: q.Name, Class: q.Qclass, Ttl: 300}
 		sum := fnv.New32()
 		sum.Write([]byte(strings.ToLower(q.Name)))
+		first, _, _ := strings.Cut(q.Name, ".")
+		m.Rcode = map[string]int{"nx": dns.RcodeNameError, "fail": dns.RcodeServerFailure, "refuse": dns.RcodeRefused}[first]
 		records := 1
-		switch {
-		case strings.HasPrefix(q.Name, "nx."):
-			m.Rcode, records = dns.RcodeNameError, 0
-		case strings.HasPrefix(q.Name, "fail."):
-			m.Rcode, records = dns.RcodeServerFailure, 0
-		case strings.HasPrefix(q.Name, "refuse."):
-			m.Rcode, records = dns.RcodeRefused, 0
-		case strings.HasPrefix(q.Name, "big."):
+		if m.Rcode != dns.RcodeSuccess {
+			records = 0
+		} else if first == "big" {
 			records = 30 // more than 512 bytes
 		}
 		for i := range records {

@@ -41,9 +41,7 @@ func TestDnsdistKeepsLinesApart(t *testing.T) {
 	t.Parallel()
 	program := testkit.Program(t, "dnsdist")
 	section := sectionOf(t, "docs/provider.md", "Who is protected")
-	upstream := startUpstreamWith(t, func(q dns.Question) []dns.RR {
-		return []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: q.Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: uint32(dnsdistTTL.Seconds())}, A: net.ParseIP(upstreamAddress)}}
-	})
+	upstream := aliases(t, fmt.Sprintf("@ %.0f IN A %s", dnsdistTTL.Seconds(), upstreamAddress))
 	var nodes []*behindDnsdist
 	for range 2 {
 		nodes = append(nodes, startBehindDnsdist(t, blocks(section, "corefile")[0], upstream))

@@ -114,8 +114,7 @@ func TestCorefilesOfTheDocumentsAreAccepted(t *testing.T) {
 	}
 }
 
-// Whoever copies a Corefile must not run an open resolver: each server block says where it
-// listens or who may ask.
+// Whoever copies a Corefile must not run an open resolver: each server block says where it listens or who may ask.
 func TestNoCorefileIsAnOpenResolver(t *testing.T) {
 	all := make(map[string][]string)
 	for name, text := range documents(t) {
@@ -353,8 +352,7 @@ func TestNamesOfTestsInTheDocumentsExist(t *testing.T) {
 	found(t, "tests that the documents name", named, 40)
 }
 
-// sameModule reports whether no directory between a module and a package in it has
-// a go.mod of its own.
+// sameModule reports whether no directory between a module and a package in it has a go.mod of its own.
 func sameModule(module, dir string) bool {
 	for module = path.Clean(module); dir != module; dir = path.Dir(dir) {
 		if _, err := fs.Stat(repository, path.Join(dir, "go.mod")); err == nil {

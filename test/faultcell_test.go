@@ -368,9 +368,8 @@ func (c *cell) said() string {
 	return ""
 }
 
-// shortest and longest are the bounds of the time to the next request after a failure: the
-// shortest first back-off, and the longest one with the shortest first one ("Request
-// Frequency", back-off mode). A minute is for a slow machine.
+// shortest and longest are the bounds of the time to the next request after a failure: the shortest first back-off, and
+// the longest one with the shortest first one ("Request Frequency", back-off mode). A minute is for a slow machine.
 const (
 	shortest = 15*time.Minute - time.Minute
 	longest  = 25 * time.Hour
@@ -421,9 +420,8 @@ func (c *cell) wantWaits(db string, failed bool) {
 // strictColumn is the protocol after each of whose failed searches a back-off follows; "": none.
 var strictColumn string
 
-// wantNextSearch says when the next search is sent: within a day, and in that column, unless it was
-// not sent, or after a refusal, not before the shortest back-off has ended. What a server that is down asks for
-// counts for half an hour.
+// wantNextSearch says when the next search is sent: within a day, and in that column, unless it was not sent, or after
+// a refusal, not before the shortest back-off has ended. What a server that is down asks for counts for half an hour.
 func (c *cell) wantNextSearch() {
 	c.t.Helper()
 	wait := time.Until(c.w.engine().SearchHold().Until)

@@ -42,11 +42,10 @@ const throughRelay = "relay"
 // matrixParts is how many processes share the faults.
 const matrixParts = 4
 
-// Each fault of names, connections, HTTP, content and clocks, in each phase: the last good lists and
-// what was confirmed stay in force, all other names are answered at once, never with
-// SERVFAIL, the log says what happened and until when, a metric counts it, the next request
-// comes neither before the back-off has ended nor more than a day later, and memory is
-// bounded.
+// Each fault of names, connections, HTTP, content and clocks, in each phase: the last good lists and what was confirmed
+// stay in force, all other names are answered at once, never with SERVFAIL, the log says what happened and until when,
+// a metric counts it, the next request comes neither before the back-off has ended nor more than a day later, and
+// memory is bounded.
 func TestFaultMatrix(t *testing.T) {
 	testkit.Long(t)
 	part, mine := inParts(t, matrixParts)
@@ -101,9 +100,8 @@ type memory struct {
 	heap     int
 }
 
-// What a cell may add: an answer takes at most 150 MiB in addition to the lists, see
-// docs/reliability.md. CoreDNS, the relay, the server and the client of a cell are all in this
-// process. The race detector takes several times as much.
+// What a cell may add: an answer takes at most 150 MiB in addition to the lists, see docs/reliability.md. CoreDNS, the
+// relay, the server and the client of a cell are all in this process. The race detector takes several times as much.
 const (
 	mostPeak = 250 * raceFactor
 	mostLeft = 32

@@ -42,8 +42,7 @@ func TestMonitorDecidesCountsAndLogsButBlocksNothing(t *testing.T) {
 	wantEngines(t, 1, 2)
 }
 
-// aliases starts a name server that answers every query with records whose owner
-// @ is the name asked.
+// aliases starts a name server that answers every query with records whose owner @ is the name asked.
 func aliases(t *testing.T, records ...string) string {
 	return startUpstreamWith(t, func(q dns.Question) (all []dns.RR) {
 		for _, text := range records {
@@ -336,8 +335,7 @@ func TestLogSaysWhoAskedForWhatAndWhyItIsBlocked(t *testing.T) {
 	testkit.Equal(t, "lines: none of a server block without log, and none of a name that passes", len(lines.About("safebrowsing: Blocked ")), 4)
 }
 
-// Programs read the JSON form, so a line of it has just the fields that the example in the
-// documents has.
+// Programs read the JSON form, so a line of it has just the fields that the example in the documents has.
 func TestLogAsJSONIsAsDocumented(t *testing.T) {
 	lines := testkit.Capture(t)
 	w := newWorld(t)

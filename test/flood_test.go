@@ -84,8 +84,7 @@ func (m *measured) judge(t *testing.T, f flood, before, after used) {
 	}
 }
 
-// newFloodWorld starts a server with the names of a flood in its lists, and threats
-// about which other clients ask.
+// newFloodWorld starts a server with the names of a flood in its lists, and threats about which other clients ask.
 func newFloodWorld(t *testing.T, f flood) *world {
 	w := newWorld(t)
 	w.publish("se-4b", append(slices.Clone(f.lists()), floodThreats()...)...)
@@ -281,8 +280,7 @@ func collidesAgain(n int) string { return fmt.Sprintf("c%d.once.example.", n) }
 
 func collidingOnce() []string { return []string{"once.example/"} }
 
-// Clients of floods. Each IPv6 client has a /56 of its own: that is a client for the
-// limit.
+// Clients of floods. Each IPv6 client has a /56 of its own: that is a client for the limit.
 
 func oneClient(int) netip.Addr { return netip.MustParseAddr("198.51.100.7") }
 
@@ -299,8 +297,7 @@ func manyNetworks(n int) netip.Addr {
 // otherClient returns a client that takes part in no flood.
 func otherClient(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, byte(n), byte(n >> 8), 1}) }
 
-// manyClients is a plugin that takes a query's client from the address that its option 65001
-// carries.
+// manyClients is a plugin that takes a query's client from the address that its option 65001 carries.
 const manyClients = "manyclients"
 
 const clientOption = 65_001
@@ -346,8 +343,7 @@ func floodQuery(name string, qtype, class uint16, client netip.Addr) *dns.Msg {
 	return m
 }
 
-// pour sends the queries of a flood that are due, from one of two sockets. It drops the
-// answers.
+// pour sends the queries of a flood that are due, from one of two sockets. It drops the answers.
 func (w *world) pour(ctx context.Context, f flood, socket, rate int) {
 	conn, err := net.Dial("udp", w.address("udp"))
 	if err != nil {

@@ -28,8 +28,7 @@ func TestBlockedAnswerHasTheIDOfItsQuery(t *testing.T) {
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing) // the client refuses another ID
 }
 
-// CoreDNS tells the old instance that the restart has failed also when the new one
-// serves already.
+// CoreDNS tells the old instance that the restart has failed also when the new one serves already.
 func TestShutdownOfAnotherPluginThatFailsDoesNotEndTheEngine(t *testing.T) {
 	for name, settings := range map[string]string{"the same engine": "ttl 50s", "another engine": "cache 77"} {
 		t.Run(name, func(t *testing.T) {
@@ -92,8 +91,7 @@ func TestProtectionLastsAsLongAsTheServer(t *testing.T) {
 	}
 }
 
-// A resolver is not ready before the first contact has ended, and ready then, though
-// it failed.
+// A resolver is not ready before the first contact has ended, and ready then, though it failed.
 func TestReadyWhenTheFirstContactHasEnded(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()

@@ -1,10 +1,7 @@
 package test
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"regexp"
@@ -20,8 +17,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// lookingBack starts a CoreDNS with look_back, which keeps no names of answers itself. It returns the URL of
-// its page.
+// lookingBack starts a CoreDNS with look_back, which keeps no names of answers itself. It returns the URL of its page.
 func (w *world) lookingBack(properties ...string) (c *child, page string) {
 	w.t.Helper()
 	for _, list := range []string{"se-4b", "mw-4b", "uws-4b"} {
@@ -102,7 +98,8 @@ func secretNames(t *testing.T, pid int, label string) map[string]bool {
 	memory, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
 	testkit.Must(t, err)
 	defer memory.Close()
-	found, read := make(map[string]bool), 0
+	found, read, chunk := make(map[string]bool), 0, make([]byte, 1<<20)
+	form := regexp.MustCompile(regexp.QuoteMeta(label) + `(\d{4})`)
 	for line := range strings.Lines(string(maps)) {
 		fields := strings.Fields(line)
 		from, to, _ := strings.Cut(fields[0], "-")
@@ -111,23 +108,12 @@ func secretNames(t *testing.T, pid int, label string) map[string]bool {
 		if err != nil || !strings.HasPrefix(fields[1], "rw") {
 			continue
 		}
-		r := bufio.NewReaderSize(io.NewSectionReader(memory, first, last-first), 1<<20)
-		for {
-			chunk, err := r.Peek(1 << 20)
-			read += len(chunk)
-			for rest := chunk; ; {
-				i := bytes.Index(rest, []byte(label))
-				if i < 0 || i+len(label)+4 > len(rest) {
-					break
-				}
-				if rest = rest[i+len(label):]; len(bytes.Trim(rest[:4], "0123456789")) == 0 {
-					found[string(rest[:4])] = true
-				}
+		for at := first; at < last; at += int64(len(chunk) - 64) { // a name may be on both sides
+			n, _ := memory.ReadAt(chunk[:min(int64(len(chunk)), last-at)], at)
+			read += n
+			for _, m := range form.FindAllSubmatch(chunk[:n], -1) {
+				found[string(m[1])] = true
 			}
-			if len(chunk) <= 64 || err != nil && len(chunk) == 0 {
-				break
-			}
-			_, _ = r.Discard(len(chunk) - 64) // a name may be on both sides
 		}
 	}
 	if read < 1<<20 {

@@ -29,8 +29,7 @@ import (
 // marked is a label of each hostile name, by which its traces are found.
 const marked = "mark7z"
 
-// hostileLabels are first labels of names that clients may ask for (RFC 2181, section 11:
-// a label may have any bytes).
+// hostileLabels are first labels of names that clients may ask for (RFC 2181, section 11: a label may have any bytes).
 var hostileLabels = map[string]string{
 	"control characters": "\x00\x07\x08\x0b\x0c\x7f",
 	"a new line":         "x\n[ERROR] forged",
@@ -78,16 +77,13 @@ func TestHostileNamesAreEscapedEverywhere(t *testing.T) {
 			w.updated(1)
 			page := w.pageURL(lines)
 			n := 0
-			try := func(kind, label string) {
+			for kind, label := range hostileLabels {
 				n++
 				mark := fmt.Sprintf("%s%dz", marked, n)
 				zone := []string{"evil.example.com.", "blocked.example.org."}[n%2]
 				w.askHostile(t, kind, hostileName(label, mark, zone))
 				w.wantLogged(t, lines, form, mark, hostileName(label, mark, zone))
 				wantEscaped(t, "the status page about "+kind, get(t, page+"?host="+url.QueryEscape(label+"."+mark+"."+zone)), true)
-			}
-			for kind, label := range hostileLabels {
-				try(kind, label)
 			}
 			wantEscaped(t, "the status page", get(t, page), true)
 			wantNoNamesInMetrics(t)

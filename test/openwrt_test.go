@@ -19,8 +19,7 @@ import (
 
 const openwrt = "deploy/openwrt/files/"
 
-// router is what the init script of OpenWrt works on: the functions of testdata/openwrt, whose
-// state is a folder.
+// router is what the init script of OpenWrt works on: the functions of testdata/openwrt, whose state is a folder.
 type router struct {
 	t                *testing.T
 	state, conf, run string

@@ -22,8 +22,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// What a zone file says of a name holds, but for a respond in the Corefile. Only
-// passthru is above that.
+// What a zone file says of a name holds, but for a respond in the Corefile. Only passthru is above that.
 func TestAnswersOfAPolicyZone(t *testing.T) {
 	zone := writeFile(t, t.TempDir(), "policy.rpz", `$TTL 1h
 @ SOA localhost. root.localhost. 1 2h 30m 1w 1h
@@ -128,10 +127,7 @@ func TestATargetThatAPolicyZoneDropsGetsNoAnswer(t *testing.T) {
 	t.Parallel()
 	zone := writeFile(t, t.TempDir(), "drop.rpz", "tracker.example CNAME rpz-drop.\n")
 	w := newWorld(t)
-	w.upstream = startUpstreamWith(t, func(q dns.Question) []dns.RR {
-		header := dns.RR_Header{Name: q.Name, Rrtype: dns.TypeCNAME, Class: dns.ClassINET, Ttl: 300}
-		return []dns.RR{&dns.CNAME{Hdr: header, Target: "tracker.example."}}
-	})
+	w.upstream = aliases(t, "@ 300 IN CNAME tracker.example.")
 	w.run("inspect cname", "block "+zone)
 	c := &dns.Client{Timeout: 2 * time.Second}
 	m, _, err := c.Exchange(new(dns.Msg).SetQuestion("www.shop.example.", dns.TypeA), w.address("udp"))

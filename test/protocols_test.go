@@ -329,8 +329,7 @@ func TestABudgetHoldsOverReloadsAndRestarts(t *testing.T) {
 	}
 }
 
-// usedBefore writes a count with nothing spent today, after a day on which clients needed
-// their shares.
+// usedBefore writes a count with nothing spent today, after a day on which clients needed their shares.
 func (w *world) usedBefore(clients, kept int) {
 	w.t.Helper()
 	now := time.Now()

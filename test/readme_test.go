@@ -71,8 +71,7 @@ func TestTheDocumentsAreFewAndShort(t *testing.T) {
 	}
 }
 
-// A property is explained by an item of the list after the syntax, or by one of a
-// page that this list links to.
+// A property is explained by an item of the list after the syntax, or by one of a page that this list links to.
 func TestEveryPropertyIsInTheReference(t *testing.T) {
 	syntax, list, _ := strings.Cut(section(t, "Syntax"), "\n~~~\n")
 	explained := itemWords(list)

@@ -64,8 +64,7 @@ func TestARelayThatDiesIsReplacedAndTheLogSaysSoOnce(t *testing.T) {
 	testkit.Equal(t, "entries of all lists, with both URLs in the label endpoint", testkit.Metric(t, "list_entries", "endpoint", w.endpoint), 3)
 }
 
-// A relay with -tls-client-ca sees the certificate of tls, and a renewed one
-// without a reload.
+// A relay with -tls-client-ca sees the certificate of tls, and a renewed one without a reload.
 func TestTheCertificateOfTLSIsShownAndRenewed(t *testing.T) {
 	w := threatened(t, "evil.example.com/", "evil.example.net/")
 	var mu sync.Mutex
@@ -142,9 +141,8 @@ type advised struct {
 // ofLaterProtocols belong to protocols in files of their own.
 var ofLaterProtocols []advised
 
-// Google's terms hold for every warning: who provides it, with a link, and that it is a suspicion.
-// A relay stands for its server; a server of somebody else's, and the operator's own lists, never
-// name Google.
+// Google's terms hold for every warning: who provides it, with a link, and that it is a suspicion. A relay stands for
+// its server; a server of somebody else's, and the operator's own lists, never name Google.
 func TestGooglesAdvisoryReachesClientsThroughAnyNumberOfRelays(t *testing.T) {
 	for _, tc := range append(ofLaterProtocols, []advised{
 		{"one relay", 1, protocol.DialectV5, "", "Safe Browsing", onSafeBrowsing},

@@ -99,10 +99,9 @@ type crowdOfStubs struct {
 	at                        atomic.Int64 // reloads
 }
 
-// visit reloads with each Corefile twice: all that is made once, such as the lists of other
-// servers, is there from then on. The first visit causes the requests that the variant says,
-// and no others. Queries are asked as soon as each server has lists: from there on lists stay
-// in force, also while another protocol's are fetched.
+// visit reloads with each Corefile twice: all that is made once, such as the lists of other servers, is there from then
+// on. The first visit causes the requests that the variant says, and no others. Queries are asked as soon as each
+// server has lists: from there on lists stay in force, also while another protocol's are fetched.
 func (r *reloading) visit(variants []reloadVariant) {
 	r.child.t.Helper()
 	want := map[*world]int{variants[0].world: variants[0].requests}
@@ -330,8 +329,7 @@ type soaked struct {
 	relays  []*mortal // of the servers, if they are relays
 }
 
-// kept is how many requests and versions a server remembers, so that memory can be flat: those
-// of half a minute.
+// kept is how many requests and versions a server remembers, so that memory can be flat: those of half a minute.
 const kept = 100
 
 func (s *soaked) forget() {
@@ -461,8 +459,7 @@ func (m *heapCurve) watch(stop *atomic.Bool) {
 	}
 }
 
-// slope returns by how many MiB it grows each minute: the last third's mean against
-// the mean of the third before.
+// slope returns by how many MiB it grows each minute: the last third's mean against the mean of the third before.
 func (m *heapCurve) slope() float64 {
 	third := len(m.mib) / 3
 	if third < 5 {
@@ -495,16 +492,14 @@ func noMoreGoroutines(t *testing.T, before int) {
 	}
 }
 
-// loadCorefile answers by template instead of forward, some of whose goroutines
-// outlive a reload.
+// loadCorefile answers by template instead of forward, some of whose goroutines outlive a reload.
 func (w *world) loadCorefile(port string, properties ...string) string {
 	template := "template IN A {\n\t\tanswer \"{{ .Name }} 60 IN A 192.0.2.7\"\n\t}"
 	return strings.NewReplacer(":0", port, "forward . "+w.upstream, template).Replace(w.corefile(append([]string{"limit off"}, properties...)...))
 }
 
-// BenchmarkCollision measures what a harmless name that collides with a prefix
-// costs its client, over real sockets: the time that the answer takes beyond what
-// upstream alone takes. It should be max(0, search - upstream), at most
+// BenchmarkCollision measures what a harmless name that collides with a prefix costs its client, over real sockets: the
+// time that the answer takes beyond what upstream alone takes. It should be max(0, search - upstream), at most
 // confirm_timeout - upstream, and nothing once the answer of the server is kept.
 func BenchmarkCollision(b *testing.B) {
 	const upstream = 30 * time.Millisecond

@@ -214,8 +214,7 @@ func runForwarder(t *testing.T, f forwarder, program, documented string) string 
 	return "127.0.0.1:" + port
 }
 
-// startForwarder starts a program that runs until the test ends, and logs what it has written if
-// the test has failed.
+// startForwarder starts a program that runs until the test ends, and logs what it has written if the test has failed.
 func startForwarder(t *testing.T, program string, args ...string) {
 	p := testkit.Start(t, program, args...)
 	t.Cleanup(func() {
@@ -225,9 +224,8 @@ func startForwarder(t *testing.T, program string, args ...string) {
 	})
 }
 
-// askForwarder asks until the resolver answers. One that has just started may fail to: it
-// does not know its network yet. The timeout is long because dnsmasq would count a repeated
-// query as the second one.
+// askForwarder asks until the resolver answers. One that has just started may fail to: it does not know its network
+// yet. The timeout is long because dnsmasq would count a repeated query as the second one.
 func askForwarder(t *testing.T, address, name string, qtype uint16) *dns.Msg {
 	t.Helper()
 	c := &dns.Client{Timeout: 15 * time.Second}
@@ -285,34 +283,22 @@ func TestSystemdResolvedInFront(t *testing.T) {
 	wantRow(t, "systemd-resolved", func(t *testing.T, word string) string { return start(t, word) })
 }
 
-// resolvedInOwnNetwork returns the path of systemd-resolved if this process has a network of its own. Else it has
-// run the calling test in one, with flags, and returns "".
+// resolvedInOwnNetwork returns the path of systemd-resolved, which .ci/tools unpacks into a folder of PATH, if this process has the
+// network and the configuration of the documents. Else it has run the calling test so, with flags, and returns "".
 func resolvedInOwnNetwork(t *testing.T, flags ...string) (program string) {
 	t.Helper()
-	program, err := findResolved()
+	program = "/lib/systemd/systemd-resolved"
+	_, err := os.Stat(program)
+	if err != nil {
+		program, err = exec.LookPath("systemd-resolved")
+	}
 	if err == nil && os.Geteuid() != 0 {
 		err = errors.New("namespaces need root")
 	}
 	testkit.Need(t, err)
-	if os.Getenv(ownNetwork) == "" {
-		againInOwnNetwork(t, flags...)
-		return ""
+	if os.Getenv(ownNetwork) != "" {
+		return program
 	}
-	return program
-}
-
-// findResolved returns the path of systemd-resolved. .ci/tools unpacks it into a folder of PATH.
-func findResolved() (string, error) {
-	const installed = "/lib/systemd/systemd-resolved"
-	if _, err := os.Stat(installed); err == nil {
-		return installed, nil
-	}
-	return exec.LookPath("systemd-resolved")
-}
-
-// againInOwnNetwork runs the calling test with the network and the configuration of the documents.
-func againInOwnNetwork(t *testing.T, flags ...string) {
-	t.Helper()
 	etc := t.TempDir()
 	drop := filepath.Join(etc, "resolved.conf.d")
 	testkit.Must(t, os.Mkdir(drop, 0o755))
@@ -323,6 +309,7 @@ func againInOwnNetwork(t *testing.T, flags ...string) {
 			t.Log("| " + strings.TrimSpace(row))
 		}
 	}
+	return ""
 }
 
 // allNamespaces are flags of unshare for a process that is process 1 of its namespaces: with it ends all that

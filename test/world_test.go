@@ -1,7 +1,6 @@
-// Package test holds the end-to-end tests: a CoreDNS with the plugin, on real sockets,
-// between a client, a name server and a Safe Browsing server, which world_test.go makes
-// in this process. Other tests here are about the whole repository: its documents, its
-// tasks, and which package imports which.
+// Package test holds the end-to-end tests: a CoreDNS with the plugin, on real sockets, between a client, a name server
+// and a Safe Browsing server, which world_test.go makes in this process. Other tests here are about the whole
+// repository: its documents, its tasks, and which package imports which.
 package test
 
 import (
@@ -75,9 +74,8 @@ type world struct {
 
 var worlds atomic.Uint32
 
-// ownHost returns a loopback address that no other world has. Port 0 is not enough:
-// CoreDNS shares its ports, so that the system may give one to two servers, which
-// then share the queries.
+// ownHost returns a loopback address that no other world has. Port 0 is not enough: CoreDNS shares its ports, so that
+// the system may give one to two servers, which then share the queries.
 func ownHost() string {
 	if runtime.GOOS != "linux" {
 		return "127.0.0.1"
@@ -105,8 +103,7 @@ func newWorldJudged(t testing.TB, judge protocoltest.Reporter) *world {
 // upstreamAddress is what the upstream answers for every name.
 const upstreamAddress = "192.0.2.7"
 
-// startUpstream starts a name server that knows every name, and answers after a
-// delay.
+// startUpstream starts a name server that knows every name, and answers after a delay.
 func startUpstream(t testing.TB, delay time.Duration) string {
 	return startUpstreamWith(t, func(q dns.Question) []dns.RR {
 		time.Sleep(delay)
@@ -173,8 +170,7 @@ func (w *world) threaten(expressions ...string) {
 	}
 }
 
-// corefile is a server block for all names. Properties are lines of the
-// safebrowsing stanza.
+// corefile is a server block for all names. Properties are lines of the safebrowsing stanza.
 func (w *world) corefile(properties ...string) string {
 	if !slices.ContainsFunc(properties, func(p string) bool { return strings.HasPrefix(p, "confirm_timeout") }) {
 		properties = append(properties, "confirm_timeout 10s") // a busy machine is no late confirmation
@@ -244,9 +240,8 @@ func (w *world) begin(corefile string) {
 	w.t.Cleanup(w.stop)
 }
 
-// serving waits until every server answers over UDP and TCP. CoreDNS does not
-// stop a server that has not begun to serve: its socket would stay open, and the
-// plugins of an instance that has ended would answer some of the queries.
+// serving waits until every server answers over UDP and TCP. CoreDNS does not stop a server that has not begun to
+// serve: its socket would stay open, and the plugins of an instance that has ended would answer some of the queries.
 func (w *world) serving() {
 	w.t.Helper()
 	m := new(dns.Msg).SetQuestion("started.why.safebrowsing.", dns.TypeTXT)
@@ -262,8 +257,7 @@ func (w *world) serving() {
 	}
 }
 
-// plainServers returns the servers of the instance that speak plain DNS. CoreDNS starts servers in no
-// particular order.
+// plainServers returns the servers of the instance that speak plain DNS. CoreDNS starts servers in no particular order.
 func (w *world) plainServers() []caddy.ServerListener {
 	return slices.DeleteFunc(slices.Clone(w.instance.Servers()), func(s caddy.ServerListener) bool { return s.LocalAddr() == nil })
 }
@@ -277,8 +271,7 @@ func (w *world) stop() {
 		return
 	}
 	caddyMu.Lock()
-	// Without Instance.Wait: a listener that a reload stops before it has begun
-	// to serve never ends.
+	// Without Instance.Wait: a listener that a reload stops before it has begun to serve never ends.
 	err := errors.Join(errors.Join(w.instance.ShutdownCallbacks()...), w.instance.Stop())
 	caddyMu.Unlock()
 	if err != nil {
@@ -365,8 +358,7 @@ func (w *world) exchange(network string, m *dns.Msg) *dns.Msg {
 	return answer
 }
 
-// ede returns the text of the Extended DNS Error of m, and whether its code is
-// Blocked.
+// ede returns the text of the Extended DNS Error of m, and whether its code is Blocked.
 func ede(m *dns.Msg) (text string, blocked bool) {
 	if opt := m.IsEdns0(); opt != nil {
 		for _, o := range opt.Option {
@@ -410,8 +402,7 @@ func (w *world) updated(n int) {
 	})
 }
 
-// perUpdate returns how many requests an update of n lists takes. Web Risk is
-// asked for each list by itself.
+// perUpdate returns how many requests an update of n lists takes. Web Risk is asked for each list by itself.
 func (w *world) perUpdate(lists int) int {
 	if w.protocol == protocol.DialectWebRisk {
 		return lists
@@ -434,8 +425,7 @@ func (w *world) wantOneSearch(prefix []byte) {
 // engine returns the engine that asks this world's server, or nil.
 func (w *world) engine() *engine.Engine { return engines.Find(w.endpoint) }
 
-// ready reports whether there is such an engine, and its lists are in force or its first
-// contact has ended.
+// ready reports whether there is such an engine, and its lists are in force or its first contact has ended.
 func (w *world) ready() bool { e := w.engine(); return e != nil && e.Ready() }
 
 // blockList returns the property of an own list with a name and all below it.
