@@ -124,10 +124,8 @@ func TestCommandsAskTheServerThatRuns(t *testing.T) {
 		{"block -for 1h x.example", 2, "flag provided but not defined: -for"},
 	} {
 		words := strings.Fields(tc.args)
-		status, out, errOut := invoke(t, append([]string{words[0], "-db", db}, words[1:]...)...)
-		if got := wordedTimes(out + errOut); status != tc.status || !strings.Contains(got, tc.out) {
-			t.Errorf("%s: status %d, want %d:\n%swant:\n%s", tc.args, status, tc.status, got, tc.out)
-		}
+		s := run(t, append([]string{words[0], "-db", db}, words[1:]...)...).want(tc.status)
+		testkit.WantParts(t, wordedTimes(s.out+s.errOut), tc.out)
 	}
 	expect(t, "pauses", strings.Join(r.paused, ", "), "all 10m0s, example.org 48h0m0s keep, all 0s, all 0s")
 	expect(t, "changes", strings.Join(r.changes, ", "), "allow x.example for 1h0m0s, allow -remove x.example, block x.example, block y.example, block -remove x.example")

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -186,17 +185,12 @@ func TestAStoppedRunGoesOn(t *testing.T) {
 	// The second run is stopped while it waits for an answer.
 	w.Break("search", 1, protocoltest.Fault{Delay: time.Minute})
 	ctx, cancel := context.WithCancel(t.Context())
-	var out, errOut testkit.Output
-	ended := make(chan int, 1)
-	go func() {
-		ended <- execute(ctx, append([]string{"safebrowsing", "coverage"}, args...), strings.NewReader(m.text), &out, &errOut)
-	}()
+	ended := make(chan said, 1)
+	go func() { ended <- runIn(ctx, t, strings.NewReader(m.text), append([]string{"coverage"}, args...)...) }()
 	testkit.Until(t, "the third search", func() bool { return len(w.Requests("search")) == 3 })
 	w.ClientCancelled()
 	cancel()
-	if status := <-ended; status != 2 || !strings.Contains(errOut.String(), "run the same command again: it continues with what is in "+file) || out.String() != "" {
-		t.Errorf("stopped: status %d, %s%s", status, &out, &errOut)
-	}
+	(<-ended).want(2, "run the same command again: it continues with what is in "+file).mute()
 	testkit.Until(t, "the server to see that", func() bool { return w.Requests("search")[2].Done })
 	f, _ = counted(t, 0, m.text, args...)
 	m.wantFound(t, f)
@@ -207,9 +201,7 @@ func TestAStoppedRunGoesOn(t *testing.T) {
 	if f.Searches < sent-1 || sent > least+1 || prefixes > len(m.prefixes)+lookup.MaxPrefixes {
 		t.Errorf("%d searches are told, %d were sent for %d prefixes, want at most one more than %d", f.Searches, sent, prefixes, least)
 	}
-	if _, err := os.Stat(file); err == nil {
-		t.Errorf("%s is left, and all is known", file)
-	}
+	expect(t, "the file is left", exists(file), false)
 }
 
 // An answer may be used for its life, and not longer.

@@ -25,11 +25,10 @@ func TestFileSystemsWithoutADisk(t *testing.T) {
 }
 
 func TestAvailableMemory(t *testing.T) {
-	if n, ok := readAvailable(strings.NewReader("MemTotal:  16 kB\nMemFree: 1 kB\nMemAvailable:    8 kB\n")); n != 8192 || !ok {
-		t.Errorf("got %d, %t", n, ok)
-	}
-	if _, ok := readAvailable(strings.NewReader("MemTotal: 16 kB\n")); ok {
-		t.Error("read what is not there")
+	for text, want := range map[string]uint64{"MemTotal:  16 kB\nMemFree: 1 kB\nMemAvailable:    8 kB\n": 8192, "MemTotal: 16 kB\n": 0} {
+		n, ok := readAvailable(strings.NewReader(text))
+		expect(t, text, n, want)
+		expect(t, text, ok, want > 0)
 	}
 	const limit = 1 << 20 // as a container may have, which the machine's memory does not show
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(limit))

@@ -246,7 +246,7 @@ func TestDoctorOfWebRisk(t *testing.T) {
 		want   string // status of the check
 		text   string // in its text or advice
 	}{
-		"before the first update": {func(*world, string) {}, nil, 0, "server", isWarning, unknown + " start CoreDNS, or run safebrowsing update"},
+		"before the first update": {func(*world, string) {}, nil, 0, "server", isWarning, unknown + " → start CoreDNS, or run safebrowsing update"},
 		"the clock is looked at":  {func(*world, string) {}, nil, 0, "clock", isOK, "from the server's"},
 		"after an update": {func(w *world, corefile string) { w.mustUpdate(t, 0, corefile) }, nil, 0, "server", isOK,
 			"it answers, and it accepted the API key at the last update of the lists"},
@@ -277,15 +277,11 @@ func TestDoctorOfWebRisk(t *testing.T) {
 			corefile := w.riskCorefile(t, "api_key SECRET; budget 5")
 			test.before(w, corefile)
 			before := len(w.Requests(""))
-			status, found, out := examine(t, corefile, test.flags...)
-			d := found[test.check]
-			if status != test.status || d.Status != test.want || !strings.Contains(string(d.Text+" "+d.Advice), test.text) {
-				t.Errorf("status %d, %+v, want %d, %s with %q; all: %s", status, d, test.status, test.want, test.text, out)
-			}
+			status, found, _ := examine(t, corefile, test.flags...)
+			expect(t, "status", status, test.status)
+			wantIs(t, found[test.check], test.want, test.text)
 			for _, r := range w.Requests("")[before:] {
-				if r.Method != "" {
-					t.Errorf("the doctor sent the request %s", r.Method)
-				}
+				expect(t, "the method of a request", r.Method, "")
 			}
 		})
 	}
@@ -305,44 +301,29 @@ func TestDoctorSendsWebRiskNoKey(t *testing.T) {
 	if len(asked) != 1 || asked[0].URL.Path != "/" || asked[0].Header.Get("X-Goog-Api-Key") != "" || !strings.HasPrefix(asked[0].UserAgent(), "coredns-safebrowsing/") {
 		t.Errorf("asked %+v, want one request for / without the key", asked)
 	}
-	if d := found["server"]; d.Status != isWarning {
-		t.Errorf("%+v", d)
-	}
-	status, found, out := examine(t, w.riskCorefile(t, "api_key SECRET; budget 5")) // nobody listens
-	if d := found["server"]; status != 1 || d.Status != isProblem || !strings.Contains(string(d.Text), "no answer from "+server.URL) || !strings.HasPrefix(string(d.Advice), "start the server there") {
-		t.Errorf("status %d, %+v; all: %s", status, d, out)
-	}
+	wantIs(t, found["server"], isWarning)
+	_, found, _ = examine(t, w.riskCorefile(t, "api_key SECRET; budget 5")) // nobody listens
+	wantIs(t, found["server"], isProblem, "no answer from "+server.URL, "→ start the server there")
 }
 
 func TestDoctorOfAToken(t *testing.T) {
 	w := newWorld(t)
 	w.SetToken("FRESH")
-	corefile := w.riskCorefile(t, "token_file token; budget 5")
-	file := filepath.Join(filepath.Dir(corefile), "token")
-	write(t, corefile, strings.Replace(read(t, corefile), "token_file token", "token_file "+file, 1))
-	status, found, out := examine(t, corefile)
-	if d := found["corefile"]; status != 1 || d.Status != isProblem || !strings.Contains(string(d.Text), "token_file: open "+file) || !strings.Contains(string(d.Advice), "or the file that the line names") {
-		t.Errorf("no file: status %d, %+v; all: %s", status, d, out)
-	}
+	file := filepath.Join(t.TempDir(), "token")
+	corefile := w.riskCorefile(t, "token_file "+file+"; budget 5")
+	_, found, _ := examine(t, corefile)
+	wantIs(t, found["corefile"], isProblem, "token_file: open "+file, "or the file that the line names")
 	renew := "put a new token into " + file + ", and let a job do so every hour; CoreDNS uses it within 5 seconds"
 	write(t, file, "STALE\n")
 	long := time.Now().Add(-61 * time.Minute)
 	testkit.Must(t, os.Chtimes(file, long, long))
 	_, found, _ = examine(t, corefile, "-offline")
-	if d, want := found["key"], (diagnosis{"key", isWarning, text("the token in " + file + " was written 1h1m ago, and tokens last an hour"), text(renew)}); d != want {
-		t.Errorf("got %+v, want %+v", d, want)
-	}
-	if _, errOut := w.mustUpdate(t, 2, corefile); strings.Contains(errOut, "STALE") {
-		t.Errorf("the token is printed: %s", errOut)
-	}
-	status, found, out = examine(t, corefile)
-	if d := found["server"]; status != 1 || d.Status != isProblem || !strings.Contains(string(d.Text), "status 401") || string(d.Advice) != renew {
-		t.Errorf("refused: status %d, %+v; all: %s", status, d, out)
-	}
+	expect(t, "key", found["key"], diagnosis{"key", isWarning, text("the token in " + file + " was written 1h1m ago, and tokens last an hour"), text(renew)})
+	run(t, "update", "-now", "-corefile", corefile).want(2).not("STALE")
+	_, found, _ = examine(t, corefile)
+	wantIs(t, found["server"], isProblem, "status 401", "→ "+renew)
 	write(t, file, "FRESH\n")
-	_, found, out = examine(t, corefile)
+	_, found, _ = examine(t, corefile)
 	expect(t, "a new token", found["key"], (diagnosis{"key", isOK, text("a token, in " + file), ""}))
-	if d := found["server"]; d.Status != isWarning || !strings.Contains(string(d.Text), "whether it accepts the token is not known yet") {
-		t.Errorf("a new token: %+v; all: %s", d, out)
-	}
+	wantIs(t, found["server"], isWarning, "whether it accepts the token is not known yet")
 }

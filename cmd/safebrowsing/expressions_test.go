@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -95,14 +94,5 @@ func TestNamesAreReadAsTheyCome(t *testing.T) {
 	cancel()
 	if status := <-ended; status != 2 || !strings.Contains(errOut.String(), context.Canceled.Error()) {
 		t.Errorf("stopped: status %d, %s", status, errOut)
-	}
-}
-
-func TestAReadThatFailsIsNoEnd(t *testing.T) {
-	broken := errors.New("the pipe is broken")
-	in, names := io.Pipe()
-	names.CloseWithError(broken)
-	if err := eachName(t.Context(), []string{"-"}, in, func(string) {}); !errors.Is(err, broken) {
-		t.Errorf("got %v, want %v", err, broken)
 	}
 }

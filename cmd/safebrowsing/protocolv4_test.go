@@ -3,11 +3,11 @@ package main
 import (
 	"fmt"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func TestUpdateByVersion4AndOnByVersion5(t *testing.T) {
@@ -28,26 +28,21 @@ func TestUpdateByVersion4AndOnByVersion5(t *testing.T) {
 func TestAFolderMovesToVersion4(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "db")
 	fromGoogle(t, dir, protocol.DialectV5, "se-4b")
-	if names, err := heldIn(dir, protocol.DialectV4.Origin(protocol.DialectV4.Endpoint, "")); err != nil || strings.Join(names, " ") != "se-4b" {
-		t.Errorf("got %q, %v", names, err)
-	}
+	names, err := heldIn(dir, protocol.DialectV4.Origin(protocol.DialectV4.Endpoint, ""))
+	testkit.Must(t, err)
+	expect(t, "lists", names, []string{"se-4b"})
 }
 
 func TestDoctorTellsOfTheEndOfVersion4(t *testing.T) {
 	w := newWorld(t)
 	const v4 = ". {\n safebrowsing {\n  protocol v4\n  api_key K\n  db DB\n%s }\n}\n"
 	_, found, _ := examine(t, w.corefile(t, fmt.Sprintf(v4, "")), "-offline")
-	if d := found["protocol"]; !strings.Contains(string(d.Text), "Safe Browsing v4 on 31 March 2027") || d.Advice != "Change protocol v4 to v5" {
-		t.Errorf("got %+v", d)
-	}
-	if _, found, _ = examine(t, w.corefile(t, fmt.Sprintf(v4, "  endpoint ENDPOINT\n")), "-offline"); found["protocol"].Text != "" {
-		t.Errorf("a server of one's own: %+v", found["protocol"])
-	}
+	testkit.WantParts(t, string(found["protocol"].Text+" → "+found["protocol"].Advice), "Safe Browsing v4 on 31 March 2027", "→ Change protocol v4 to v5")
+	_, found, _ = examine(t, w.corefile(t, fmt.Sprintf(v4, "  endpoint ENDPOINT\n")), "-offline")
+	expect(t, "of a server of one's own", found["protocol"], diagnosis{})
 	end := protocol.DialectV4.EndingAt("")
 	for at, want := range map[time.Time]string{end.At.Add(-time.Second): isWarning, end.At: isProblem} {
-		if d := endingDiagnosis(end, at); d.Status != want {
-			t.Errorf("at %s: %s, want %s", at, d.Status, want)
-		}
+		wantIs(t, endingDiagnosis(end, at), want)
 	}
 }
 

@@ -282,9 +282,8 @@ func runScript(t *testing.T, root, script string, args ...string) (ran string) {
 	text := strings.NewReplacer("/etc/", root+"/etc/", "/run/", root+"/run/", "/var/", root+"/var/").Replace(read(t, "../../deploy/package/"+script))
 	c := exec.CommandContext(t.Context(), "sh", append([]string{"-c", text, script}, args...)...)
 	c.Env = []string{"PATH=" + filepath.Join(root, "bin") + ":" + os.Getenv("PATH")}
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Errorf("%s %q: %v\n%s", script, args, err, out)
-	}
+	out, err := c.CombinedOutput()
+	expect(t, script+string(out), err, nil)
 	return read(t, note)
 }
 
@@ -521,9 +520,8 @@ func TestSetupCanBeInterruptedAtAQuestion(t *testing.T) {
 	waits, never := io.Pipe()
 	defer never.Close()
 	time.AfterFunc(10*time.Millisecond, cancel)
-	if _, err := newAsker(waits, io.Discard).hidden(ctx, "Key", "-key-file"); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
+	_, err := newAsker(waits, io.Discard).hidden(ctx, "Key", "-key-file")
+	testkit.WantError(t, err, context.Canceled.Error())
 }
 
 // A server that forwards to itself, or to who asks it, would answer nothing.

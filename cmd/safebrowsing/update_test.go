@@ -124,9 +124,7 @@ func TestOnlyAPersonIsToldOfTheDelay(t *testing.T) {
 		t.Skip("this system opens no terminals: ", err)
 	}
 	defer terminal.Close()
-	if !control.IsTerminal(terminal) {
-		t.Error("a terminal was not recognized")
-	}
+	expect(t, "it is a terminal", control.IsTerminal(terminal), true)
 }
 
 func TestUpdateByACorefile(t *testing.T) {

@@ -172,20 +172,18 @@ func TestACallerWithoutRightsIsToldWhatToDo(t *testing.T) {
 	testkit.Must(t, err)
 	testkit.Must(t, errors.Join(os.WriteFile(program, text, 0o755), os.Chmod(program, 0o755), os.Chmod(folder, 0o755)))
 	path, _ := opened(t, new(Doors), folder)
-	ask := func(groups ...uint32) (string, int) {
+	ask := func(status int, says string, groups ...uint32) {
+		t.Helper()
 		c := exec.CommandContext(t.Context(), program)
 		c.Env, c.Dir = []string{knocker + "=" + folder}, "/"
 		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534, Groups: groups}}
 		out, _ := c.CombinedOutput()
-		return string(out), c.ProcessState.ExitCode()
+		testkit.WantParts(t, string(out), says)
+		testkit.Equal(t, "status", c.ProcessState.ExitCode(), status)
 	}
-	if out, code := ask(); code != 2 || !strings.Contains(out, "you may not ask the server at "+path+": use sudo, or be in the group") {
-		t.Errorf("status %d, %s", code, out)
-	}
+	ask(2, "you may not ask the server at "+path+": use sudo, or be in the group")
 	testkit.Must(t, os.Chown(path, 0, 4242))
-	if out, code := ask(4242); code != 0 || !strings.Contains(out, "Protected by Safe Browsing v5") {
-		t.Errorf("in the group: status %d, %s", code, out)
-	}
+	ask(0, "Protected by Safe Browsing v5", 4242)
 	testkit.Must(t, os.Chmod(folder, 0o700))
 	c := exec.CommandContext(t.Context(), os.Args[0])
 	c.Env, c.Dir = []string{knocker + "=" + t.TempDir()}, "/"

@@ -98,9 +98,8 @@ func TestEachLevelOfTheLogAndEachWriteIsMasked(t *testing.T) {
 		t.Errorf("got %q", lines.About(""))
 	}
 	var b strings.Builder
-	if n, err := fmt.Fprintf(MaskedWriter{&b}, "a %s b", aKey); n != len(aKey)+4 || err != nil || b.String() != "a (the key) b" {
-		t.Errorf("wrote %q, %d, %v", b.String(), n, err)
-	}
+	n, err := fmt.Fprintf(MaskedWriter{&b}, "a %s b", aKey)
+	testkit.Equal(t, "written", fmt.Sprint(n-len(aKey), err, b.String()), "4 <nil>a (the key) b")
 }
 
 // What others have written, such as the name in a certificate, makes no line of its own, and moves nothing on a terminal.
