@@ -79,7 +79,7 @@ func (r *release) goBuild(t target, to, packages string) error {
 		out += "/"
 	}
 	const stamp = "-X github.com/coredns-safebrowsing/safebrowsing/internal/say.stamped="
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", t.tag, "-ldflags", "-s -w "+stamp+r.version, "-o", out, packages)
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace,"+t.tag, "-ldflags", "-s -w "+stamp+r.version, "-o", out, packages)
 	build.Dir = r.source
 	build.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=0", "GOMIPS=softfloat", "GOAMD64=v1", "GOARM64=v8.0", "GO386=sse2",
 		"GOOS="+t.os, "GOARCH="+t.arch, "GOARM="+cmp.Or(t.arm, "7"))

@@ -3,10 +3,8 @@ package status
 import (
 	"bytes"
 	"crypto/sha256"
-	_ "embed"
 	"encoding/base64"
 	"fmt"
-	"html/template"
 	"net"
 	"net/http"
 	"net/netip"
@@ -16,7 +14,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -29,27 +26,9 @@ type Source interface {
 	Why(h lookup.Host) Why
 }
 
-var (
-	//go:embed page.html
-	pageHTML string
-	//go:embed page.css
-	pageCSS string
-
-	pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-		"clock": clock, "base": filepath.Base, "number": say.Number, "words": listWords, "chart": chartOf, "graphic": graphic,
-		"since": func(t, now time.Time) string { return shortAge(now.Sub(t)) },
-		"until": func(t, now time.Time) string { return shortAge(t.Sub(now)) },
-		"day": func(t, now time.Time) bool {
-			return t.Local().Format(time.DateOnly) == now.Local().Format(time.DateOnly)
-		},
-		"plural": say.Count, "noGuarantee": func() string { return NoGuarantee },
-		"allow": func(name string) string { return Allowing("sudo safebrowsing", "1h", name) },
-	}).Parse(pageHTML))
-
-	// policy lets the page load nothing, and be framed by nobody. The hash covers its
-	// one style.
-	policy = "default-src 'none'; style-src 'sha256-" + styleHash() + "'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-)
+// policy lets the page load nothing, and be framed by nobody. The hash covers its
+// one style.
+var policy = "default-src 'none'; style-src 'sha256-" + styleHash() + "'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 func styleHash() string {
 	sum := sha256.Sum256([]byte(pageCSS))
@@ -63,10 +42,9 @@ const (
 	maxName = 255
 )
 
-// page is what the template shows.
+// page is what is shown.
 type page struct {
 	Report
-	CSS     template.CSS
 	Stays   bool   // it does not renew itself
 	Asked   string // in the form
 	Invalid bool   // it is no host
@@ -194,7 +172,7 @@ func (m *maker) renew() error {
 	if age := time.Since(m.at); !m.at.IsZero() && age >= 0 && age < fresh {
 		return nil
 	}
-	p := page{Report: m.source.Report().Shown(), CSS: template.CSS(pageCSS)}
+	p := page{Report: m.source.Report().Shown()}
 	body, err := render(p)
 	if err != nil {
 		return err
@@ -209,20 +187,8 @@ func (m *maker) renew() error {
 
 func render(p page) ([]byte, error) {
 	var body bytes.Buffer
-	err := pageTemplate.Execute(say.MaskedWriter{W: &body}, p)
+	err := p.Render(say.MaskedWriter{W: &body})
 	return body.Bytes(), err
-}
-
-// graphic returns a text with a replacement character for each control character, such as
-// one that turns the direction of what follows, and for each byte that is no UTF-8: template
-// escapes markup only, and the page may be read in a terminal.
-func graphic(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsGraphic(r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, text)
 }
 
 // HostOf returns the host of what was typed: a name of the DNS or a URL.
