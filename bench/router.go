@@ -94,7 +94,7 @@ func (b *bench) routers(ctx context.Context) error {
 // buildRouter builds the server as the package of OpenWrt has it, and returns its path.
 func (b *bench) buildRouter(ctx context.Context) (program string, err error) {
 	dir := filepath.Join(b.dir, "router")
-	return filepath.Join(dir, "coredns"), buildPrograms(ctx, dir, "-tags", "router", "./cmd/coredns")
+	return filepath.Join(dir, "coredns"), buildPrograms(ctx, dir, "-tags", "router,grpcnotrace", "./cmd/coredns")
 }
 
 // routerSpec has lists of entries in all that are due soon, once.
