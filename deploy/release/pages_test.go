@@ -1,16 +1,13 @@
 package main
 
 import (
-	"compress/gzip"
 	"crypto/sha256"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -25,16 +22,21 @@ type repositories struct {
 	url  string
 }
 
-// output runs a program that must succeed.
-func output(t *testing.T, dir string, env []string, name string, args ...string) string {
-	t.Helper()
+// try runs a program, and output one that must succeed.
+func try(dir string, env []string, name string, args ...string) (string, error) {
 	cmd := exec.Command(name, args...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
 	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func output(t *testing.T, dir string, env []string, name string, args ...string) string {
+	t.Helper()
+	out, err := try(dir, env, name, args...)
 	if err != nil {
 		t.Fatalf("%s %q: %v\n%s", name, args, err, out)
 	}
-	return string(out)
+	return out
 }
 
 // published makes the repositories of a small release, signed by keys that live as long as the test.
@@ -76,33 +78,25 @@ func (p *repositories) apt(dir, arch string, args ...string) (string, error) {
 		must(p.t, os.MkdirAll(filepath.Join(dir, name), 0o755))
 	}
 	write(p.t, filepath.Join(dir, "status"), "")
+	write(p.t, filepath.Join(dir, "sources/coredns-safebrowsing.sources"), read(p.t, filepath.Join(p.out, "apt/coredns-safebrowsing.sources")))
 	options := []string{"-q", "-o", "APT::Sandbox::User=root", "-o", "APT::Architecture=" + arch, "-o", "APT::Architectures=" + arch,
 		"-o", "Dir::State=" + filepath.Join(dir, "state"), "-o", "Dir::State::status=" + filepath.Join(dir, "status"), "-o", "Dir::Cache=" + filepath.Join(dir, "cache"),
 		"-o", "Dir::Etc::sourcelist=/dev/null", "-o", "Dir::Etc::sourceparts=" + filepath.Join(dir, "sources"), "-o", "Dir::Etc::preferencesparts=" + filepath.Join(dir, "etc/preferences.d")}
-	cmd := exec.Command("apt-get", append(options, args...)...)
-	cmd.Dir = dir
-	out, err := cmd.CombinedOutput()
-	return string(out), err
+	return try(dir, nil, "apt-get", append(options, args...)...)
 }
 
 // apt downloads what the release has, by the file that the page offers; what was changed or signed by somebody else is
 // refused.
 func TestAptTakesThePackageOfTheRepository(t *testing.T) {
 	p := published(t)
-	sources := read(t, filepath.Join(p.out, "apt/coredns-safebrowsing.sources"))
 	for i, arch := range []string{"amd64", "arm64"} {
 		dir := t.TempDir()
-		write(t, filepath.Join(dir, "sources/coredns-safebrowsing.sources"), sources)
 		for _, args := range [][]string{{"update"}, {"download", "coredns-safebrowsing"}} {
 			if out, err := p.apt(dir, arch, args...); err != nil || strings.Contains(out, "W:") {
 				t.Fatalf("apt-get %q for %s: %v\n%s", args, arch, err, out)
 			}
 		}
-		got, _ := filepath.Glob(filepath.Join(dir, "*.deb"))
-		if len(got) != 1 {
-			t.Fatalf("Expected one package for %s, got %v", arch, got)
-		}
-		same(t, got[0], p.dist.packageName(p.dist.targets[i], ".deb"))
+		same(t, filepath.Join(dir, "*.deb"), p.dist.packageName(p.dist.targets[i], ".deb"))
 	}
 	packages := filepath.Join(p.out, "apt/dists/stable/main/binary-amd64/Packages")
 	raw := read(t, packages)
@@ -111,14 +105,10 @@ func TestAptTakesThePackageOfTheRepository(t *testing.T) {
 			write(t, packages, strings.Replace(raw, "1.2.3", "1.2.4", 1))
 			must(t, os.Remove(packages+".gz"))
 		},
-		"a release without a signature": func() {
-			must(t, os.Remove(filepath.Join(p.out, "apt/dists/stable/InRelease")))
-		},
+		"a release without a signature": func() { must(t, os.Remove(filepath.Join(p.out, "apt/dists/stable/InRelease"))) },
 	} {
 		change()
-		dir := t.TempDir()
-		write(t, filepath.Join(dir, "sources/coredns-safebrowsing.sources"), sources)
-		if out, err := p.apt(dir, "amd64", "update", "--error-on=any"); err == nil {
+		if out, err := p.apt(t.TempDir(), "amd64", "update", "--error-on=any"); err == nil {
 			t.Errorf("Expected apt to refuse %s:\n%s", name, out)
 		}
 	}
@@ -135,10 +125,7 @@ func (p *repositories) dnf(dir, arch string, args ...string) (string, error) {
 	options := []string{"--config", filepath.Join(dir, "dnf.conf"), "--noplugins", "--installroot", filepath.Join(dir, "root"), "--releasever", "1", "--forcearch", arch,
 		"--setopt=reposdir=" + filepath.Join(dir, "repos"), "--setopt=cachedir=" + filepath.Join(dir, "cache"), "--setopt=logdir=" + filepath.Join(dir, "log"),
 		"--setopt=tsflags=noscripts", "--setopt=retries=1", "--assumeyes"}
-	cmd := exec.Command("dnf", append(options, args...)...)
-	cmd.Dir = dir
-	out, err := cmd.CombinedOutput()
-	return string(out), err
+	return try(dir, nil, "dnf", append(options, args...)...)
 }
 
 // dnf installs what the release has, by the file that the page offers; what was changed or signed by somebody else is refused.
@@ -149,11 +136,7 @@ func TestDnfTakesThePackageOfTheRepository(t *testing.T) {
 		if out, err := p.dnf(dir, arch, "install", "--setopt=keepcache=1", "coredns-safebrowsing"); err != nil {
 			t.Fatalf("dnf install for %s: %v\n%s", arch, err, out)
 		}
-		got, _ := filepath.Glob(filepath.Join(dir, "cache/*/packages/coredns-safebrowsing*.rpm"))
-		if len(got) != 1 {
-			t.Fatalf("Expected one package for %s, got %v", arch, got)
-		}
-		same(t, got[0], p.dist.packageName(p.dist.targets[i], ".rpm"))
+		same(t, filepath.Join(dir, "cache/*/packages/coredns-safebrowsing*.rpm"), p.dist.packageName(p.dist.targets[i], ".rpm"))
 		if got := read(t, filepath.Join(dir, "root/usr/bin/coredns-safebrowsing")); got != "program" {
 			t.Errorf("%s: expected the program, got %q", arch, got)
 		}
@@ -199,10 +182,7 @@ func TestOpkgTakesThePackageOfTheRepository(t *testing.T) {
 	write(t, filepath.Join(dir, "opkg.conf"), "dest root /\nlists_dir ext /lists\noption check_signature\narch all 1\narch mipsel_24kc 10\n"+
 		"src/gz coredns_safebrowsing "+p.url+"/openwrt/mipsel_24kc\n")
 	opkg := func(args ...string) (string, error) {
-		cmd := exec.Command("opkg", append([]string{"--conf", "opkg.conf", "--offline-root", root, "--verify-program", verify}, args...)...)
-		cmd.Dir = dir
-		out, err := cmd.CombinedOutput()
-		return string(out), err
+		return try(dir, nil, "opkg", append([]string{"--conf", "opkg.conf", "--offline-root", root, "--verify-program", verify}, args...)...)
 	}
 	bundle := filepath.Join(dir, "ca-bundle.ipk")
 	must(t, writePackage(&nfpm.Info{Name: "ca-bundle", Arch: "all", Platform: "linux", Version: "1", Description: "fake", Maintainer: "nobody"}, "ipk", bundle))
@@ -228,34 +208,17 @@ func TestOpkgTakesThePackageOfTheRepository(t *testing.T) {
 	}
 }
 
-// same fails unless two files are equal.
-func same(t *testing.T, got, want string) {
+// same fails unless there is one file, which is equal to another one.
+func same(t *testing.T, pattern, want string) {
 	t.Helper()
-	if read(t, got) != read(t, want) {
-		t.Errorf("%s is not %s", got, want)
+	if got, _ := filepath.Glob(pattern); len(got) != 1 || read(t, got[0]) != read(t, want) {
+		t.Errorf("Expected %s, and %q are there", want, got)
 	}
 }
 
-// A signature covers the metadata, and the metadata the packages.
-func TestRepositoriesOfRPMAndOpenWrtAreSigned(t *testing.T) {
+// A signature covers the list of packages, and the list each package.
+func TestRepositoriesOfOpenWrtAreSigned(t *testing.T) {
 	p := published(t)
-	home := []string{"GNUPGHOME=" + t.TempDir()}
-	t.Cleanup(func() { output(t, p.out, home, "gpgconf", "--kill", "all") })
-	output(t, p.out, home, "gpg", "--batch", "--quiet", "--import", "key.asc")
-	output(t, filepath.Join(p.out, "rpm/repodata"), home, "gpg", "--batch", "--verify", "repomd.xml.asc", "repomd.xml")
-	primary, _ := filepath.Glob(filepath.Join(p.out, "rpm/repodata/*primary.xml.gz"))
-	if len(primary) != 1 {
-		t.Fatalf("Expected one list of packages, got %v", primary)
-	}
-	wantSum(t, read(t, filepath.Join(p.out, "rpm/repodata/repomd.xml")), primary[0])
-	zip, err := gzip.NewReader(open(t, primary[0]))
-	must(t, err)
-	all, err := io.ReadAll(zip)
-	must(t, err)
-	for _, target := range p.dist.targets {
-		wantSum(t, string(all), p.dist.packageName(target, ".rpm"))
-	}
-
 	for _, arch := range openwrtArchs["linux/mipsle+router"] {
 		folder := filepath.Join(p.out, "openwrt", arch)
 		output(t, folder, nil, "signify-openbsd", "-V", "-q", "-p", filepath.Join(p.out, "openwrt.pub"), "-m", "Packages", "-x", "Packages.sig")
@@ -265,21 +228,14 @@ func TestRepositoriesOfRPMAndOpenWrtAreSigned(t *testing.T) {
 				t.Errorf("%s: the list of packages has no %q:\n%s", arch, field, list)
 			}
 		}
-		wantSum(t, list, p.dist.openwrtName(arch, ".ipk"))
-	}
-}
-
-// wantSum fails unless a list has the SHA-256 of a file.
-func wantSum(t *testing.T, list, file string) {
-	t.Helper()
-	if sum := fmt.Sprintf("%x", sha256.Sum256([]byte(read(t, file)))); !strings.Contains(list, sum) {
-		t.Errorf("the list does not have the checksum of %s", file)
+		if sum := sha256.Sum256([]byte(read(t, p.dist.openwrtName(arch, ".ipk")))); !strings.Contains(list, fmt.Sprintf("%x", sum)) {
+			t.Errorf("%s: the list does not have the checksum of the package", arch)
+		}
 	}
 }
 
 func TestRepositoriesAreNotMadeWithoutKeys(t *testing.T) {
-	cmd := exec.Command("../pages/build", t.TempDir(), t.TempDir())
-	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "set PAGES_GPG_KEY_FILE to the file of the key") {
+	if out, err := try(".", nil, "../pages/build", t.TempDir(), t.TempDir()); err == nil || !strings.Contains(out, "set PAGES_GPG_KEY_FILE to the file of the key") {
 		t.Errorf("Expected the script to say what to set, got %v, %s", err, out)
 	}
 }
@@ -287,12 +243,7 @@ func TestRepositoriesAreNotMadeWithoutKeys(t *testing.T) {
 // An error of GitHub is no missing release: the site would be published without the repositories, and apt update would fail
 // for all who use them.
 func TestPagesWithoutAReleaseOnlyWhereThereIsNone(t *testing.T) {
-	workflow, err := os.ReadFile("../../.github/workflows/pages.yml")
-	must(t, err)
-	look := regexp.MustCompile(`(?m)^ +(gh release view.*)$`).FindSubmatch(workflow)
-	if look == nil {
-		t.Fatal("Expected the step that looks for a release")
-	}
+	look := find(t, ".github/workflows/pages.yml", `^ +(gh release view.*)$`)
 	for _, test := range []struct {
 		gh, want string
 		fails    bool
@@ -301,9 +252,7 @@ func TestPagesWithoutAReleaseOnlyWhereThereIsNone(t *testing.T) {
 		{"echo release not found >&2; return 1", "release not found\n", false},
 		{"echo HTTP 503 >&2; return 1", "HTTP 503\n", true},
 	} {
-		cmd := exec.Command("bash", "-e", "-c", "gh() { "+test.gh+"; }\n"+string(look[1])+"\necho it goes on")
-		cmd.Dir = t.TempDir()
-		if out, err := cmd.CombinedOutput(); string(out) != test.want || (err != nil) != test.fails {
+		if out, err := try(t.TempDir(), nil, "bash", "-e", "-c", "gh() { "+test.gh+"; }\n"+look+"\necho it goes on"); out != test.want || (err != nil) != test.fails {
 			t.Errorf("%s: %v\n%s", test.gh, err, out)
 		}
 	}

@@ -37,25 +37,21 @@ func TestThePublishCheckSaysWhatIsMissing(t *testing.T) {
 		"gh api":                  {"web site"},
 		"MINISIGN_KEY_FILE":       {"key of minisign"},
 		".github/workflows":       {"workflows"},
-		"gh secret, and gh api":   {"secret REGISTRY_TOKEN", "web site"},
+		"gh secret, gh api":       {"secret REGISTRY_TOKEN", "web site"},
 		"git tag, git verify-tag": {"tag " + tag + " of this commit", "signature of the tag"},
 	} {
 		t.Run(away, func(t *testing.T) {
 			gone := func(what string) bool {
-				for part := range strings.FieldsFuncSeq(strings.ReplaceAll(away, " and", ""), func(r rune) bool { return r == ',' }) {
-					if part = strings.TrimSpace(part); what == part || strings.HasPrefix(what, part+" ") || strings.HasPrefix(what, part+"/") {
-						return true
-					}
-				}
-				return false
+				return slices.ContainsFunc(strings.Split(away, ", "), func(part string) bool {
+					return what == part || strings.HasPrefix(what, part+" ") || strings.HasPrefix(what, part+"/")
+				})
 			}
 			source := t.TempDir()
 			for name, text := range files {
 				if gone(name) {
 					continue
 				}
-				path := filepath.Join(source, name)
-				must(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)))
+				write(t, filepath.Join(source, name), text)
 			}
 			var out strings.Builder
 			complete := publishCheck(&out, source, tag, surroundings{

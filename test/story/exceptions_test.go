@@ -5,7 +5,6 @@ import (
 	"net"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -133,9 +132,9 @@ func TestProgramsSayWhatTheServerSaysAndThatItIsDead(t *testing.T) {
 	both(1, "status")
 	first := server()
 	first.want("bad.example.", dns.RcodeNameError)
-	wantAll(t, "status", both(1, "status"), "NOT protected: Safe Browsing is off, and your own lists block 1 name", "1 of 1 names blocked", "TOOL why bad.example", "TOOL allow -for 1h bad.example")
-	wantAll(t, "why", both(1, "why", "bad.example"), "bad.example is blocked", "List: block.txt, line 1", "blocked 1 time in the last hour")
-	wantAll(t, "blocked", both(0, "blocked"), "bad.example: blocked 1 time")
+	testkit.WantParts(t, both(1, "status"), "NOT protected: Safe Browsing is off, and your own lists block 1 name", "1 of 1 names blocked", "TOOL why bad.example", "TOOL allow -for 1h bad.example")
+	testkit.WantParts(t, both(1, "why", "bad.example"), "bad.example is blocked", "List: block.txt, line 1", "blocked 1 time in the last hour")
+	testkit.WantParts(t, both(0, "blocked"), "bad.example: blocked 1 time")
 
 	second := server() // with the same db
 	second.want("fine.example.", dns.RcodeSuccess)
@@ -151,16 +150,14 @@ func TestProgramsSayWhatTheServerSaysAndThatItIsDead(t *testing.T) {
 	first.want("bad.example.", dns.RcodeSuccess)
 	second.want("bad.example.", dns.RcodeSuccess)
 
-	first.process.Signal(syscall.SIGKILL)
-	first.process.Wait()
-	wantAll(t, "the other one", both(1, "status"), "NOT protected: Safe Browsing is off")
-	second.process.Signal(syscall.SIGKILL)
-	second.process.Wait()
+	first.process.Kill()
+	testkit.WantParts(t, both(1, "status"), "NOT protected: Safe Browsing is off")
+	second.process.Kill()
 	for _, args := range [][]string{{"status"}, {"why", "bad.example"}, {"pause", "10m"}, {"blocked"}} {
-		wantAll(t, args[0], both(1, args...), "TOOL: CoreDNS does not run")
+		testkit.WantParts(t, both(1, args...), "TOOL: CoreDNS does not run")
 	}
 	third := server() // in the places of the dead
 	third.want("bad.example.", dns.RcodeSuccess)
-	wantAll(t, "status", both(1, "status"), "0 of 1 names blocked")
+	testkit.WantParts(t, both(1, "status"), "0 of 1 names blocked")
 	third.stop()
 }

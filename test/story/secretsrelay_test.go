@@ -1,11 +1,9 @@
 package story
 
 import (
-	"bufio"
 	"bytes"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -56,7 +54,7 @@ func TestTheSecretsOfARelayStayWhereTheyBelong(t *testing.T) {
 		w.kept.addProcess(t, p)
 		p.Signal(syscall.SIGABRT) // prints the stacks of all goroutines
 		p.Wait()
-		wantAll(t, "the "+who, p.Output(), "goroutine 1 ")
+		testkit.WantParts(t, p.Output(), "goroutine 1 ")
 		w.kept.add("log and stacks of the "+who, []byte(p.Output()))
 	}
 	w.kept.addFiles(t, w.dir)
@@ -69,23 +67,24 @@ func TestTheSecretsOfARelayStayWhereTheyBelong(t *testing.T) {
 
 // secretWorld has Google, Redis and a relay between them and a CoreDNS.
 type secretWorld struct {
-	t                        *testing.T
-	kept                     *traces
-	programs                 map[string]string
-	dir, secrets             string // folders
-	endpoint, corefile       string // of the relay; the Corefile says what its flags say
-	google                   string // its endpoint
-	admin, metrics, status   string // ports
-	redisFolder, redisServer string
-	toRedis, toRelay         *wire
-	relay                    *testkit.Process
+	t                      *testing.T
+	kept                   *traces
+	programs               map[string]string
+	dir, secrets           string // folders
+	endpoint, corefile     string // of the relay; the Corefile says what its flags say
+	google                 string // its endpoint
+	admin, metrics, status string // ports
+	redisFolder            string
+	redis                  *testkit.Redis
+	toRedis, toRelay       *wire
+	relay                  *testkit.Process
 }
 
 func newSecretWorld(t *testing.T) *secretWorld {
 	w := &secretWorld{t: t, programs: programs(t), kept: new(traces), dir: t.TempDir(), secrets: t.TempDir(), redisFolder: t.TempDir(),
 		admin: testkit.FreePort(t), metrics: testkit.FreePort(t), status: testkit.FreePort(t)}
-	redis := testkit.StartRedis(t, "--requirepass", markedPassword, "--rdbcompression", "no", "--dir", w.redisFolder)
-	w.redisServer, w.toRedis = redis.Addr, newWire(t, redis.Addr)
+	w.redis = testkit.StartRedis(t, "--requirepass", markedPassword, "--rdbcompression", "no", "--dir", w.redisFolder)
+	w.redis.Password, w.toRedis = markedPassword, newWire(t, w.redis.Addr)
 	for file, secret := range map[string]string{"key": markedKey, "client": markedClient, "password": markedPassword} {
 		testkit.Write(t, w.secrets, file, secret+"\n")
 	}
@@ -132,28 +131,10 @@ func (w *secretWorld) startClient() *coreDNS {
 // dump returns the file with all that Redis has.
 func (w *secretWorld) dump() []byte {
 	w.t.Helper()
-	conn, err := net.Dial("tcp", w.redisServer)
-	testkit.Must(w.t, err)
-	defer conn.Close()
-	testkit.Must(w.t, conn.SetDeadline(time.Now().Add(time.Minute)))
-	fmt.Fprintf(conn, "AUTH %s\r\nSAVE\r\n", markedPassword)
-	for answers := bufio.NewReader(conn); ; {
-		switch line, err := answers.ReadString('\n'); {
-		case err != nil || line != "+OK\r\n":
-			w.t.Fatalf("Redis answers %q, %v", line, err)
-		case answers.Buffered() == 0 && fileExists(filepath.Join(w.redisFolder, "dump.rdb")):
-			raw, err := os.ReadFile(filepath.Join(w.redisFolder, "dump.rdb"))
-			if err != nil || !bytes.Contains(raw, []byte("safebrowsing:1:")) {
-				w.t.Fatalf("the dump has %d bytes and no key of ours, %v", len(raw), err)
-			}
-			return raw
-		}
-	}
-}
-
-func fileExists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
+	testkit.Equal(w.t, "the answer of Redis", w.redis.Do("SAVE"), "+OK")
+	raw := testkit.Read(w.t, filepath.Join(w.redisFolder, "dump.rdb"))
+	testkit.WantParts(w.t, raw, "safebrowsing:1:")
+	return []byte(raw)
 }
 
 // explain asks a CoreDNS why it decides as it does about a name.
