@@ -83,13 +83,8 @@ func stride() int {
 	return 41
 }
 
-func tried() (some []scenario) {
-	for _, s := range scenarios {
-		if *all || !s.slow {
-			some = append(some, s)
-		}
-	}
-	return some
+func tried() []scenario {
+	return slices.DeleteFunc(slices.Clone(scenarios), func(s scenario) bool { return s.slow && !*all })
 }
 
 // trouble decides what happens to a call: see tracer.point. It is asked about the call at which

@@ -130,17 +130,21 @@ func (d *disk) afterPowerFailure(t *testing.T) []state {
 	t.Helper()
 	states := []state{{}}
 	for _, folder := range slices.Sorted(maps.Keys(d.folders)) {
-		var next []state
-		for _, mine := range d.folders[folder].afterPowerFailure(t, folder) {
-			for _, s := range states {
-				both := maps.Clone(s)
-				maps.Copy(both, mine)
-				next = append(next, both)
-			}
-		}
-		states = next
+		states = together(states, d.folders[folder].afterPowerFailure(t, folder))
 	}
 	return states
+}
+
+// together returns each of some states with each of others.
+func together(some, others []state) (all []state) {
+	for _, other := range others {
+		for _, s := range some {
+			both := maps.Clone(s)
+			maps.Copy(both, other)
+			all = append(all, both)
+		}
+	}
+	return all
 }
 
 func (n *names) afterPowerFailure(t *testing.T, folder string) (all []state) {
@@ -157,15 +161,11 @@ func (n *names) afterPowerFailure(t *testing.T, folder string) (all []state) {
 		}
 		states := []state{{}}
 		for name, f := range entries {
-			var next []state
+			var mine []state
 			for _, content := range f.afterPowerFailure() {
-				for _, s := range states {
-					s = maps.Clone(s)
-					s[filepath.Join(folder, name)] = content
-					next = append(next, s)
-				}
+				mine = append(mine, state{filepath.Join(folder, name): content})
 			}
-			states = next
+			states = together(states, mine)
 		}
 		all = append(all, states...)
 	}

@@ -83,9 +83,9 @@ func (h hang) run(t *testing.T, act func(s *served)) time.Duration {
 	if h.prepare != nil {
 		h.prepare(s)
 	}
-	cmd := s.coredns()
+	cmd := s.command("coredns", "-conf", filepath.Join(s.place.root, "Corefile"))
 	if h.relay {
-		cmd = s.relay()
+		cmd = s.command(s.endpoint)
 	}
 	s.configure(s.corefile(h.properties...))
 	hung, ended, told := make(chan struct{}), make(chan struct{}), make(chan time.Time, 1)
@@ -342,12 +342,6 @@ func (s *served) configure(corefile string) {
 	testkit.Must(s.t, os.WriteFile(file+".new", []byte(corefile), 0o600))
 	testkit.Must(s.t, os.Rename(file+".new", file))
 }
-
-func (s *served) coredns() *exec.Cmd {
-	return s.command("coredns", "-conf", filepath.Join(s.place.root, "Corefile"))
-}
-
-func (s *served) relay() *exec.Cmd { return s.command(s.endpoint) }
 
 func (s *served) command(server string, args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], args...)

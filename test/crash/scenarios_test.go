@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -119,13 +120,8 @@ func parseNotes(t *testing.T, raw []byte) (said []note) {
 }
 
 // count returns how often something was said.
-func count(said []note, what string) (n int) {
-	for _, s := range said {
-		if s.what == what {
-			n++
-		}
-	}
-	return n
+func count(said []note, what string) int {
+	return len(slices.DeleteFunc(slices.Clone(said), func(s note) bool { return s.what != what }))
 }
 
 // The lists of all scenarios. The large one takes several writes, and several pages of 4 KiB.
@@ -251,10 +247,7 @@ func noted(p place, err error) error {
 
 // failedUpdate is an update that the server refuses.
 func failedUpdate(p place) error {
-	_, err := once(p, source{
-		asked: func() error { return p.say("asked") },
-		err:   outOfService,
-	}, p.report)
+	_, err := once(p, source{func() error { return p.say("asked") }, outOfService}, p.report)
 	return err
 }
 
@@ -333,10 +326,10 @@ func ledgerIn(folder string) (*updater.Ledger, error) {
 // moveBudget spends searches, moves the budget to another folder, and spends again.
 func moveBudget(p place) error {
 	ledger, err := ledgerIn(p.db())
-	if err == nil {
-		err = spendSome(p, ledger)
-	}
 	if err != nil {
+		return err
+	}
+	if err := spendSome(p, ledger); err != nil {
 		return err
 	}
 	other, err := updater.OpenStore(p.other(), origin)

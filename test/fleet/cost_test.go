@@ -3,6 +3,7 @@ package fleet
 import (
 	"flag"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
@@ -48,8 +49,12 @@ func costs(got, want cost) bool {
 		got.prefixes*20 <= want.prefixes*21 && got.prefixes*20 >= want.prefixes*19
 }
 
-func inThisProcess(t testing.TB, endpoints []string) (all []client) {
-	for _, c := range startEmbedded(t, endpoints) {
+func inThisProcess(t testing.TB, endpoints []string) []client {
+	return asClients(startEmbedded(t, endpoints))
+}
+
+func asClients(engines []*embedded) (all []client) {
+	for _, c := range engines {
 		all = append(all, c)
 	}
 	return all
@@ -61,17 +66,12 @@ func measure(t *testing.T, n int, names []name, start func(testing.TB, []string)
 	t.Run(fmt.Sprintf("relay %t", relayed), func(t *testing.T) { // the clients end with this test
 		var servers []*judged
 		var endpoints []string
+		for len(servers) < n && (len(servers) == 0 || !relayed) {
+			g := judge(t, names)
+			servers, endpoints = append(servers, g), append(endpoints, g.url)
+		}
 		if relayed {
-			servers = append(servers, judge(t, names))
-			r := startRelay(t, servers[0].url)
-			for range n {
-				endpoints = append(endpoints, r.url)
-			}
-		} else {
-			for range n {
-				g := judge(t, names)
-				servers, endpoints = append(servers, g), append(endpoints, g.url)
-			}
+			endpoints = slices.Repeat([]string{startRelay(t, servers[0].url).url}, n)
 		}
 		decideAll(t, start(t, endpoints), names)
 		c = costOf(servers...)
@@ -81,7 +81,7 @@ func measure(t *testing.T, n int, names []name, start func(testing.TB, []string)
 
 // decideAll lets all clients decide about all names, at the same time and each beginning with
 // another name.
-func decideAll(t testing.TB, clients []client, names []name) {
+func decideAll[C client](t testing.TB, clients []C, names []name) {
 	t.Helper()
 	var wg sync.WaitGroup
 	for i, c := range clients {

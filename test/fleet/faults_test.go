@@ -86,24 +86,15 @@ func newScene(t *testing.T) *scene {
 	s.relay = startRelay(t, s.upstream.URL)
 	s.network = testkit.NewLink(t, strings.TrimPrefix(s.relay.url, "http://"))
 	s.clients = startEmbedded(t, slices.Repeat([]string{s.network.URL}, faultClients))
-	s.decideAll(s.known)
+	decideAll(t, s.clients, s.known)
 	return s
-}
-
-func (s *scene) decideAll(names []name) {
-	s.t.Helper()
-	var all []client
-	for _, c := range s.clients {
-		all = append(all, c)
-	}
-	decideAll(s.t, all, names)
 }
 
 // suffer lets a fault begin and end, and returns what was seen.
 func (s *scene) suffer(f fault) string {
 	s.t.Helper()
 	f.begin(s)
-	s.decideAll(s.known) // from their caches
+	decideAll(s.t, s.clients, s.known) // from their caches
 	timeout := time.Second
 	if f.delays {
 		timeout = 3 * time.Second // nothing else makes the fault last
@@ -112,7 +103,7 @@ func (s *scene) suffer(f fault) string {
 	before := costOf(s.google)
 	f.end(s)
 	back := time.Now()
-	s.decideAll(s.known)
+	decideAll(s.t, s.clients, s.known)
 	if f.unserved {
 		s.wantNoneSafe(time.Second)
 		return s.row("after the first contact", back, before)
@@ -120,7 +111,7 @@ func (s *scene) suffer(f fault) string {
 	if !f.delays && s.clients[0].SearchHold().Failures == 0 {
 		s.t.Error("a client has noticed nothing: the fault shows nothing")
 	}
-	s.decideAll(s.fresh)
+	decideAll(s.t, s.clients, s.fresh)
 	took := fmt.Sprint(time.Since(back).Round(10 * time.Millisecond))
 	c := costOf(s.google)
 	if got, most := c.prefixes-before.prefixes, listed(s.fresh); got > most {
@@ -133,18 +124,12 @@ func (s *scene) suffer(f fault) string {
 // each of a few, so that a search is failing for some and merged for others.
 func (s *scene) wantNoneSafe(timeout time.Duration) {
 	s.t.Helper()
-	var threats []name
-	for _, name := range s.fresh {
-		if name.kind == threatening {
-			threats = append(threats, name)
-		}
-	}
+	threats := slices.DeleteFunc(slices.Clone(s.fresh), func(n name) bool { return n.kind != threatening })
 	var wg sync.WaitGroup
 	for i, c := range s.clients {
 		wg.Go(func() {
-			before := c.timeout
+			defer func(before time.Duration) { c.timeout = before }(c.timeout)
 			c.timeout = timeout
-			defer func() { c.timeout = before }()
 			host := threats[i%4].host
 			if got, _ := c.verdict(host); got == lookup.Safe {
 				s.t.Errorf("client %d, %s: %s", i, host, got)
@@ -186,15 +171,10 @@ func (s *scene) row(took string, back time.Time, before cost) string {
 		took, most(searches), c.prefixes-before.prefixes, most(asked), c.fetches-before.fetches)
 }
 
-func (r *recorder) since(t time.Time) (late []request) {
+func (r *recorder) since(t time.Time) []request {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, q := range r.all {
-		if !q.at.Before(t) {
-			late = append(late, q)
-		}
-	}
-	return late
+	return slices.DeleteFunc(slices.Clone(r.all), func(q request) bool { return q.at.Before(t) })
 }
 
 // most returns the most of times within one second.

@@ -65,8 +65,8 @@ var courses = []struct {
 		},
 		{
 			name: "all relays of a region are killed", lasts: 160 * time.Second, cut: func(region int) bool { return region == 1 },
-			begin: func(p *provider) { kill(p.regions[1].relays) },
-			end:   func(p *provider) { start(p.regions[1].relays) },
+			begin: func(p *provider) { each(p.regions[1].relays, (*relay).Kill) },
+			end:   func(p *provider) { each(p.regions[1].relays, (*relay).start) },
 		},
 	}},
 	{125, []phase{
@@ -77,8 +77,8 @@ var courses = []struct {
 		},
 		{
 			name: "all central relays are killed", lasts: 225 * time.Second, cut: func(int) bool { return true },
-			begin: func(p *provider) { kill(p.central); p.service.ClientStarted() },
-			end:   func(p *provider) { start(p.central) },
+			begin: func(p *provider) { each(p.central, (*relay).Kill); p.service.ClientStarted() },
+			end:   func(p *provider) { each(p.central, (*relay).start) },
 		},
 	}},
 	{100, []phase{
@@ -94,15 +94,9 @@ var courses = []struct {
 	}},
 }
 
-func kill(relays []*relay) {
+func each(relays []*relay, do func(*relay)) {
 	for _, r := range relays {
-		r.Kill()
-	}
-}
-
-func start(relays []*relay) {
-	for _, r := range relays {
-		r.start()
+		do(r)
 	}
 }
 
@@ -261,9 +255,7 @@ func (p *provider) addRegion(cold bool) {
 	servers, others := endpoints[:tierServers], endpoints[tierServers:]
 	if cold {
 		r.clients = resolvers(p.t, servers, true)
-		for _, c := range engines(p.t, others, func() time.Duration { return rand.N(time.Minute) }) {
-			r.clients = append(r.clients, c)
-		}
+		r.clients = append(r.clients, asClients(engines(p.t, others, func() time.Duration { return rand.N(time.Minute) }))...)
 	} else {
 		r.clients = slices.Concat(startResolvers(p.t, servers), inThisProcess(p.t, others))
 	}
