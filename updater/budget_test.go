@@ -198,9 +198,7 @@ func TestASearchIsInTheFileBeforeItIsSent(t *testing.T) {
 				ahead := &midway{do: func() {
 					testkit.Between(t, fmt.Sprintf("the file in restart %d, search %d", restart, i+1), saved(t, dir), before+i+1, perDay)
 				}}
-				if _, err := s.ledger.Limit(ahead, perDay, s.report).Search(t.Context(), nil); err != nil {
-					t.Fatal(err)
-				}
+				must(t, errOf(s.ledger.Limit(ahead, perDay, s.report).Search(t.Context(), nil)))
 			}
 			testkit.Equal(t, "spent after a crash, by which a hundredth is lost at most", saved(t, dir), before+10)
 		}

@@ -71,9 +71,7 @@ func TestOnlyAWholeCountIsRead(t *testing.T) {
 		"no count of the day": `{"day":"2026-11-22","spent":{"2026-11-21":17}}`, "below zero": `{"day":"2026-11-22","spent":{"2026-11-22":-1}}`,
 		"no date": `{"day":"today","spent":{"today":17}}`, "more than a number": `{"day":"2026-11-22","spent":{"2026-11-22":1e30}}`,
 	} {
-		if got, err := parseBudget([]byte(raw)); !errors.Is(err, ErrDamaged) {
-			t.Errorf("%s: %v, %v", name, got, err)
-		}
+		testkit.Is(t, name, errOf(parseBudget([]byte(raw))), ErrDamaged)
 	}
 }
 

@@ -43,9 +43,7 @@ func TestADamagedCountSpendsNothingBeforeTheNextDay(t *testing.T) {
 	inCount(t, "and the disk hangs", func(t *testing.T, dir, _ string) {
 		testkit.Write(t, dir, "budget.json", "")
 		store := quick(openStore(t, dir))
-		hung := make(chan struct{})
-		defer func() { close(hung); synctest.Wait() }() // so that nothing writes while the directory is removed
-		store.disk.SyncFile = func(*os.File) error { <-hung; return nil }
+		defer hang(store)() // so that nothing writes while the directory is removed
 		l, err := NewLedger(store)
 		if left := l.Remaining(10, time.Now()); err == nil || left != 0 {
 			t.Errorf("%d are left, %v", left, err)
@@ -110,13 +108,19 @@ func ofUnknownCount(t *testing.T, dir string) *spender {
 	return spenderOf(l, 10)
 }
 
+// hang lets the disk hang until it answers.
+func hang(s *Store) (answers func()) {
+	hung := make(chan struct{})
+	s.disk.SyncFile = func(*os.File) error { <-hung; return nil }
+	return func() { close(hung); synctest.Wait() }
+}
+
 func TestSearchesDoNotWaitForAHungDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		s := newSpender(t, dir, 10)
 		must(t, s.search(t))
-		hung := make(chan struct{})
-		s.ledger.store.disk.SyncFile = func(*os.File) error { <-hung; return nil }
+		answers := hang(s.ledger.store)
 		begun := time.Now()
 		must(t, s.search(t))
 		testkit.Equal(t, "the first search takes", time.Since(begun), diskPatience)
@@ -128,8 +132,7 @@ func TestSearchesDoNotWaitForAHungDisk(t *testing.T) {
 			t.Errorf("told %+v", events)
 		}
 		testkit.WantError(t, s.ledger.Flush())
-		close(hung)
-		synctest.Wait()
+		answers()
 		testkit.Equal(t, "told that the disk works again", s.times(Stored), 1)
 		must(t, s.ledger.Flush())
 		testkit.Equal(t, "spent by the file", saved(t, dir), 10)
@@ -141,13 +144,11 @@ func TestACrashAfterAHungDiskLosesNoSearch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		s := newSpender(t, dir, 10_000)
-		hung := make(chan struct{})
-		s.ledger.store.disk.SyncFile = func(*os.File) error { <-hung; return nil }
+		answers := hang(s.ledger.store)
 		for range 20 {
 			must(t, s.search(t))
 		}
-		close(hung)
-		synctest.Wait()
+		answers()
 		for range 40 {
 			must(t, s.search(t))
 		}
@@ -160,15 +161,13 @@ func TestADiskThatHangsOverMidnight(t *testing.T) {
 		dir := t.TempDir()
 		s := newSpender(t, dir, 10)
 		time.Sleep(time.Until(midnightAfter(time.Now())) - 3*time.Second)
-		hung := make(chan struct{})
-		s.ledger.store.disk.SyncFile = func(*os.File) error { <-hung; return nil }
+		answers := hang(s.ledger.store)
 		must(t, s.search(t))
 		time.Sleep(5 * time.Second)
 		for range 6 {
 			must(t, s.search(t))
 		}
-		close(hung)
-		synctest.Wait()
+		answers()
 		testkit.Equal(t, "more searches of the new day", s.drain(t), 4)
 		must(t, s.ledger.Flush())
 		testkit.Equal(t, "spent by the file", saved(t, dir), 10)

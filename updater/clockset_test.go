@@ -66,9 +66,7 @@ func TestABackoffIsOfTheKeyThatFailed(t *testing.T) {
 			must(t, s.Rekey(Asker(testOrigin, "right"), func() {}))
 			return errForbidden
 		}), report: func(Event) {}}
-		if _, err := p.Search(t.Context(), nil); err == nil {
-			t.Fatal("want the refusal")
-		}
+		testkit.Is(t, "the refusal", errOf(p.Search(t.Context(), nil)), errForbidden)
 		testkit.Equal(t, "a refusal of the old key pauses searches with the new one", s.SearchHold().Active(time.Now()), false)
 	})
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/storetest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
-	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -40,16 +39,29 @@ func TestAFollowerJoinsTheListsThatItTakesOver(t *testing.T) {
 		second.start()
 		time.Sleep(5 * time.Minute)
 		holds("the lists of the other one", []byte{1, 2}, []byte{1, 2})
+		testkit.Equal(t, "told that the folder is in use", []int{first.times(updater.LockBusy), second.times(updater.LockBusy)}, []int{0, 1})
 		server.Publish("mw-4b", entriesOf(3))
 		server.Publish("se-4b", entriesOf(4))
 		time.Sleep(18 * time.Minute)
 		holds("when the first list was due", []byte{3}, []byte{1, 2})
+		asked := server.Requests("update")
+		for _, e := range second.reported(updater.Followed)[second.times(updater.Followed)-2:] {
+			request, wait := asked[1], 20*time.Minute
+			if e.List == "se-4b" {
+				request, wait = asked[0], 25*time.Minute
+			}
+			testkit.Equal(t, e.List+" is said to be updated late by", e.Updated.Sub(request.Answered), 0)
+			testkit.Equal(t, e.List+" is said to be due in", e.Due.Sub(request.Answered), wait)
+		}
 		time.Sleep(5 * time.Minute)
 		holds("when the other one was due", []byte{3}, []byte{4})
 		first.stop()
 		server.ClientStarted()
+		server.Publish("mw-4b", entriesOf(5))
 		time.Sleep(5 * time.Second)
 		holds("after it has taken over", []byte{3}, []byte{4})
+		time.Sleep(30 * time.Minute)
+		holds("later", []byte{5}, []byte{4})
 		second.stop()
 		third := newRun(t, server, dir, "mw-4b", "se-4b")
 		if !third.updater.Load() || !third.database.Join() {
@@ -67,11 +79,9 @@ func TestFirstContactIsAtARandomTimeWithinAMinuteAfterStartAndWakeUp(t *testing.
 			server.SetMinimumWait("se-4b", 5*time.Hour)
 			client, err := protocol.NewV5(protocol.Config{UserAgent: "wake/1", Transport: server})
 			must(t, err)
-			schedule, _ := updater.NewSchedule(nil)
-			u, err := updater.New(updater.Config{Source: client, Database: new(lookup.Database), Schedule: schedule, Lists: []string{"se-4b"}})
-			must(t, err)
+			r := newRunOf(t, client, nil, "se-4b")
 			begun, woken := time.Now(), time.Time{}
-			u.SetSleep(func(ctx context.Context, d time.Duration) error {
+			r.updater.SetSleep(func(ctx context.Context, d time.Duration) error {
 				if woken.IsZero() && len(server.Requests("")) == 1 {
 					err := updater.Sleep(ctx, d+9*time.Hour) // the machine is suspended
 					woken = time.Now()
@@ -79,12 +89,9 @@ func TestFirstContactIsAtARandomTimeWithinAMinuteAfterStartAndWakeUp(t *testing.
 				}
 				return updater.Sleep(ctx, d)
 			}, time.Minute)
-			ctx, cancel := context.WithCancel(t.Context())
-			done := make(chan error)
-			go func() { done <- u.Run(ctx) }()
+			r.start()
 			time.Sleep(12 * time.Hour)
-			cancel()
-			<-done
+			r.stop()
 			requests := server.Requests("update")
 			if len(requests) < 2 {
 				t.Fatalf("got %d requests, want at least 2", len(requests))

@@ -250,7 +250,8 @@ func TestARefusalAfterASuccessBeginsABackoff(t *testing.T) {
 func TestRetryAfterIsObeyedForADayAtMost(t *testing.T) {
 	const year, day = 365 * 24 * time.Hour, 24 * time.Hour
 	for retryAfter, lists := range map[time.Duration]time.Duration{
-		-time.Hour: 15 * time.Minute, 0: 15 * time.Minute, time.Hour: time.Hour, day - 1: day - 1, day + 1: day, 10 * year: day, math.MaxInt64: day,
+		-time.Hour: 15 * time.Minute, 0: 15 * time.Minute, time.Hour: time.Hour,
+		day - 1: day - 1, day + 1: day, 10 * year: day, math.MaxInt64: day,
 	} {
 		for _, code := range []int{429, 403, 500, 503, 599} {
 			searches := lists

@@ -153,7 +153,8 @@ func TestAListOfSevenMillionEntriesIsNoTrouble(t *testing.T) {
 		binary.BigEndian.PutUint32(hash[:], prefixes[i])
 		testkit.Equal(t, fmt.Sprintf("it contains %08x", prefixes[i]), loaded.Set.Contains(&hash), true)
 	}
-	testkit.Equal(t, "the checksum of the entries", [][32]byte{sha256.Sum256(entriesIn(t, loaded)), loaded.Checksum}, [][32]byte{l.Checksum, l.Checksum})
+	testkit.Equal(t, "the checksum of the entries", sha256.Sum256(entriesIn(t, loaded)), l.Checksum)
+	testkit.Equal(t, "the checksum of the file", loaded.Checksum, l.Checksum)
 	_, _, err = updater.Apply(updater.List{Name: "se-4b"}, &updater.Update{
 		Version: []byte{1}, Additions: []updater.Entries{{Width: 4, Count: updater.DefaultMaxEntries + 1}}, Checksum: make([]byte, 32),
 	}, updater.DefaultMaxEntries)

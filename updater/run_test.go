@@ -257,41 +257,6 @@ func TestABrokenListDoesNotHoldTheOthersBack(t *testing.T) {
 	})
 }
 
-func TestOfTwoUpdatersOnOneFolderOneAsks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := protocoltest.New(t)
-		server.Publish("se-4b", entriesOf(1, 2))
-		server.SetMinimumWait("se-4b", 20*time.Minute)
-		dir := t.TempDir()
-		first, second := newRun(t, server, dir, "se-4b"), newRun(t, server, dir, "se-4b")
-		first.start()
-		synctest.Wait() // it has the folder, and its first contact comes later
-		second.start()
-		time.Sleep(90 * time.Minute)
-		testkit.Equal(t, "requests", len(server.Requests("update")), 5)
-		testkit.Equal(t, "told that the folder is in use", []int{first.times(updater.LockBusy), second.times(updater.LockBusy)}, []int{0, 1})
-		second.checkHeld("while it waits", "se-4b", 1, 2) // what the first one has saved
-		for kind, times := range map[updater.Kind]int{updater.Loaded: 1, updater.Followed: 6} {
-			told := second.reported(kind)
-			if len(told) != times {
-				t.Fatalf("%d events of kind %d, want %d", len(told), kind, times)
-			}
-			asked := server.Requests("update")[4]
-			if e := told[times-1]; kind == updater.Followed && (!e.Updated.Equal(asked.Answered) || !e.Due.Equal(asked.Answered.Add(20*time.Minute))) {
-				t.Errorf("a follower says updated %s, due %s, want %s and 20 minutes later", e.Updated, e.Due, asked.Answered)
-			}
-		}
-		server.Publish("se-4b", entriesOf(3))
-		first.stop()
-		server.ClientStarted()
-		time.Sleep(5 * time.Second)
-		second.checkHeld("after it has taken over", "se-4b", 1, 2)
-		time.Sleep(30 * time.Minute)
-		second.checkHeld("later", "se-4b", 3)
-		second.stop()
-	})
-}
-
 // The one that fetches may have been started before the key was replaced.
 func TestAFollowerWithAnotherKeyHasTheListsOfTheFolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

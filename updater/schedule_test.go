@@ -86,9 +86,7 @@ func checkDue(t *testing.T, s *Schedule, in time.Duration) {
 		if in == 0 && due.Before(want) { // at once
 			continue
 		}
-		if !due.Equal(want) {
-			t.Errorf("%sdue %s, want %s", name, due, want)
-		}
+		testkit.Equal(t, name+"due late by", due.Sub(want), 0)
 		if in > 0 && schedule.dueNow([]string{se}, want.Add(-1)) != nil || schedule.dueNow([]string{se}, want) == nil {
 			t.Errorf("%snot due at exactly %s", name, want)
 		}

@@ -271,9 +271,7 @@ func TestAFileThatCouldNotBeReadIsReadByTheNextLook(t *testing.T) {
 				t.Error("no error of searches")
 			}
 		}
-		if all, _ := os.ReadDir(s.store.dir); len(all) != 2 || all[0].Name() != scheduleFile {
-			t.Errorf("set aside: %v", all)
-		}
+		testkit.Equal(t, "files", namesIn(t, s.store.dir), []string{scheduleFile, "searches.json"})
 	})
 }
 

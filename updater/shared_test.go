@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -260,9 +261,7 @@ func TestAFollowerTakesOverListsAndClocks(t *testing.T) {
 			if got.Checksum != want.Checksum || !bytes.Equal(got.Version, want.Version) || !want.held() {
 				t.Errorf("content %d: got version %q, want %q", i, got.Version, want.Version)
 			}
-			if saved, err := follower.cfg.Store.ReadList(se); err != nil || saved.Checksum != want.Checksum {
-				t.Errorf("content %d: the folder has %q, %v", i, saved.Version, err)
-			}
+			testkit.Equal(t, "the version in the folder", savedVersion(t, follower), string(want.Version))
 			due, wantDue := follower.cfg.Schedule.due([]string{se}), leader.cfg.Schedule.due([]string{se})
 			testkit.Between(t, "the follower would ask after the leader by", due.Sub(wantDue), 0, time.Second)
 		}
@@ -415,9 +414,8 @@ func TestAListOfThePredecessorIsNotShared(t *testing.T) {
 		l.TakenOver = takenOver
 		leader.lists[se] = l
 		leader.shareLists()
-		if _, shared := m.heads[se]; shared == takenOver {
-			t.Errorf("taken over: %t, shared: %t", takenOver, shared)
-		}
+		_, shared := m.heads[se]
+		testkit.Equal(t, fmt.Sprintf("taken over: %t, shared", takenOver), shared, !takenOver)
 		leader.release()
 	}
 }
@@ -449,9 +447,7 @@ func TestTheDifferenceLeadsFromOneContentToTheOther(t *testing.T) {
 			t.Fatalf("from %v to %v: %v", from, to, err)
 		}
 	}
-	if difference(heldList(t, "x-8b", 0).Set, heldList(t, se, 0).Set, 1<<20) != nil {
-		t.Error("a difference of entries of several widths")
-	}
+	testkit.Equal(t, "a difference of entries of several widths", difference(heldList(t, "x-8b", 0).Set, heldList(t, se, 0).Set, 1<<20), nil)
 }
 
 // Counts of a damaged difference may be as large as four bytes allow, and on 32 bits so is an int.

@@ -118,9 +118,7 @@ func TestNoListThatIsAcceptedIsTooLongForItsFile(t *testing.T) {
 		set := b.Set()
 		counted, err := set.WriteTo(io.Discard)
 		must(t, err)
-		if most := listFileBytes(set.Len()) - 3*maxText; counted > most {
-			t.Errorf("a set of %d entries has %d bytes in a file, at most %d are read", set.Len(), counted, most)
-		}
+		testkit.Between(t, fmt.Sprintf("bytes in the file of a set of %d entries", set.Len()), counted, 0, listFileBytes(set.Len())-3*maxText)
 	}
 }
 
@@ -173,24 +171,26 @@ func TestAReloadDoesNotGoBackToWhatWasLastSaved(t *testing.T) {
 		version = "10"
 		time.Sleep(2 * time.Hour)
 		u.update(t.Context())
-		if saved, err := u.cfg.Store.ReadList(se); err != nil || string(saved.Version) != "1" {
-			t.Fatalf("the folder has %q, %v", saved.Version, err)
-		}
+		testkit.Equal(t, "the version in the folder", savedVersion(t, u), "1")
 		next := startAfter(t, u, openStore(t, dir), fetch)
 		testkit.Equal(t, "the version in force", string(next.lists[se].Version), "10")
 		u.release()
 		// As another process that had the folder meanwhile. The time of the file is the system's, which is later than the bubble's.
 		must(t, next.cfg.Store.SaveList(heldList(t, se, 7)))
-		if other := startAfter(t, u, openStore(t, dir), fetch); other.lists[se].Set.Len() != 1 {
-			t.Errorf("%q is in force, want what another process has saved since", other.lists[se].Version)
-		}
+		testkit.Equal(t, "entries that another process has saved since", startAfter(t, u, openStore(t, dir), fetch).lists[se].Set.Len(), 1)
 		must(t, os.Chtimes(u.cfg.Store.listPath(se), time.Now(), time.Now().Add(-time.Hour)))
 		must(t, next.acquire(t.Context()))
-		if saved, err := next.cfg.Store.ReadList(se); err != nil || string(saved.Version) != "10" {
-			t.Errorf("now that it can be written the folder has %q, %v", saved.Version, err)
-		}
+		testkit.Equal(t, "the version in the folder, now that it can be written", savedVersion(t, next), "10")
 		next.release()
 	})
+}
+
+// savedVersion returns the version of the list that the folder of an Updater has.
+func savedVersion(t *testing.T, u *Updater) string {
+	t.Helper()
+	saved, err := u.cfg.Store.ReadList(se)
+	must(t, err)
+	return string(saved.Version)
 }
 
 // startAfter returns an Updater that has loaded its list, and follows another one unless that is nil.

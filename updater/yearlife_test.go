@@ -384,9 +384,7 @@ func TestAYearOfRelaysWithoutViolation(t *testing.T) {
 					y := newYear(t, speaks, dir, seed)
 					y.shared = updater.NewMemoryShared()
 					total.live(y)
-					if y.takeovers == 0 {
-						t.Error("no relay has taken over")
-					}
+					testkit.Between(t, "takeovers", y.takeovers, 1, 10_000)
 				})
 			})
 		}
