@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
-	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"crypto/tls"
@@ -160,15 +159,6 @@ func (w *watched) stamp() (all string) {
 
 // maxWatched is the most bytes of a file of keys or certificates.
 const maxWatched = 1 << 20
-
-// watch looks at the files until ctx ends.
-func watch(ctx context.Context, all []*watched) {
-	files.Every(ctx, filesInterval, func() {
-		for _, w := range all {
-			w.look()
-		}
-	})
-}
 
 // openAll reads all files for the first time. The error names each that cannot be read.
 func openAll(all []*watched) error {

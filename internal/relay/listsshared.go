@@ -254,7 +254,13 @@ func (t *turns) take(site netip.Addr, gone, done <-chan struct{}) bool {
 		return true
 	}
 	turn := make(chan struct{})
-	t.append(site, turn)
+	if t.waiting == nil {
+		t.waiting = make(map[netip.Addr][]chan<- struct{})
+	}
+	if len(t.waiting[site]) == 0 {
+		t.sites = append(t.sites, site)
+	}
+	t.waiting[site] = append(t.waiting[site], turn)
 	t.mu.Unlock()
 	select {
 	case <-turn:
@@ -266,17 +272,6 @@ func (t *turns) take(site netip.Addr, gone, done <-chan struct{}) bool {
 		t.leave()
 	}
 	return false
-}
-
-// append is called with mu locked.
-func (t *turns) append(site netip.Addr, turn chan<- struct{}) {
-	if t.waiting == nil {
-		t.waiting = make(map[netip.Addr][]chan<- struct{})
-	}
-	if len(t.waiting[site]) == 0 {
-		t.sites = append(t.sites, site)
-	}
-	t.waiting[site] = append(t.waiting[site], turn)
 }
 
 // quit reports whether a turn has not come yet. Then it never does.

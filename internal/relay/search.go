@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/netip"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -31,7 +32,8 @@ func (h *handler) search(r *http.Request, client netip.Addr, q query) (reply, *f
 		prefixes = append(prefixes, lookup.Prefix(p))
 	}
 	if !h.ready() { // it would answer that no list holds the prefixes
-		return h.partly(r, prefixes, unknown(prefixes, protocol.ErrNoLists), protocol.ErrNoLists)
+		unknown := slices.Repeat([]lookup.PrefixAnswer{{Err: protocol.ErrNoLists}}, len(prefixes))
+		return h.partly(r, prefixes, unknown, protocol.ErrNoLists)
 	}
 	ctx, cancel := context.WithTimeoutCause(r.Context(), searchPatience, lookup.ErrSlow)
 	defer cancel()
@@ -52,14 +54,6 @@ func (h *handler) search(r *http.Request, client netip.Addr, q query) (reply, *f
 		h.lacking.noteSearch(answers, addressOf(r), time.Now())
 	}
 	return encoded(searchResponse(answers))
-}
-
-// unknown returns answers of a relay that knows nothing.
-func unknown(prefixes []lookup.Prefix, err error) (answers []lookup.PrefixAnswer) {
-	for range prefixes {
-		answers = append(answers, lookup.PrefixAnswer{Err: err})
-	}
-	return answers
 }
 
 // partly tells what is known about prefixes while err keeps the relay from answers about some.
@@ -128,15 +122,9 @@ var threatTypes = map[lookup.Threat]sbv5.ThreatType{
 
 // appendThreat appends a full hash, or adds to the one that is there.
 func appendThreat(all []*sbv5.FullHash, t lookup.ThreatHash) []*sbv5.FullHash {
-	var full *sbv5.FullHash
-	for _, f := range all {
-		if bytes.Equal(f.FullHash, t.Hash[:]) {
-			full = f
-		}
-	}
-	if full == nil {
-		full = &sbv5.FullHash{FullHash: bytes.Clone(t.Hash[:])}
-		all = append(all, full)
+	i := slices.IndexFunc(all, func(f *sbv5.FullHash) bool { return bytes.Equal(f.FullHash, t.Hash[:]) })
+	if i < 0 {
+		i, all = len(all), append(all, &sbv5.FullHash{FullHash: bytes.Clone(t.Hash[:])})
 	}
 	for threat := lookup.Malware; threat <= lookup.PotentiallyHarmfulApplication; threat++ {
 		if !t.Threats.Contains(threat) {
@@ -146,7 +134,7 @@ func appendThreat(all []*sbv5.FullHash, t lookup.ThreatHash) []*sbv5.FullHash {
 		if t.FrameOnly {
 			detail.Attributes = []sbv5.ThreatAttribute{sbv5.ThreatAttribute_FRAME_ONLY}
 		}
-		full.FullHashDetails = append(full.FullHashDetails, detail)
+		all[i].FullHashDetails = append(all[i].FullHashDetails, detail)
 	}
 	return all
 }

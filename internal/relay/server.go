@@ -190,7 +190,13 @@ func (r *Relay) start() (err error) {
 	r.cancel = cancel
 	r.publish(lists) // what is on disk, before the first client asks
 	r.wg.Go(func() { r.follow(ctx, lists) })
-	r.wg.Go(func() { watch(ctx, r.files) })
+	r.wg.Go(func() {
+		files.Every(ctx, filesInterval, func() {
+			for _, w := range r.files {
+				w.look()
+			}
+		})
+	})
 	return nil
 }
 

@@ -79,13 +79,12 @@ func versionsOf(q query) (map[string][]byte, *failure) {
 
 // get answers hashList.get.
 func (h *handler) get(r *http.Request, q query) (reply, *failure) {
-	var version []byte
-	switch len(q.versions) {
-	case 0:
-	case 1:
-		version = q.versions[0]
-	default:
+	if len(q.versions) > 1 {
 		return reply{}, invalid("there are more versions than lists")
+	}
+	var version []byte
+	if len(q.versions) == 1 {
+		version = q.versions[0]
 	}
 	answer, bad := h.list(r, q.names[0], version, q)
 	if bad != nil {

@@ -57,14 +57,7 @@ func readNote(folder, asker string) (n note) {
 
 // write replaces the note of a folder, durably.
 func (n note) write(folder string) error {
-	raw, err := json.Marshal(n)
-	if err != nil {
-		return err
-	}
-	return files.Replace(filepath.Join(folder, noteFile), func(w *os.File) error {
-		_, err := w.Write(append(raw, '\n'))
-		return err
-	})
+	return files.Replace(filepath.Join(folder, noteFile), func(w *os.File) error { return json.NewEncoder(w).Encode(n) })
 }
 
 // remember changes the note, and returns what writes it, or nil. What could not be written is

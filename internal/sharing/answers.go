@@ -246,7 +246,7 @@ func (s *asked) about(p lookup.Prefix) (e lookup.EarlierAnswer, ok bool) {
 	}
 	e = lookup.EarlierAnswer{Received: s.received, TTL: s.answer.TTL}
 	for _, t := range s.answer.Threats {
-		if h := string(t.Hash[:len(p)]); h == string(p) {
+		if string(t.Hash[:len(p)]) == string(p) {
 			e.Threats = append(e.Threats, t)
 		}
 	}
@@ -360,12 +360,7 @@ var errLate = errors.New("another relay has not answered in time")
 func (a *Answers) await(ctx context.Context, claimed map[lookup.Prefix]time.Duration) looked {
 	patience := a.patience()
 	result := looked{known: make(map[lookup.Prefix]lookup.EarlierAnswer)}
-	var oldest time.Duration
-	var waiting []lookup.Prefix
-	for p, since := range claimed {
-		waiting = append(waiting, p)
-		oldest = max(oldest, since)
-	}
+	waiting, oldest := slices.Collect(maps.Keys(claimed)), slices.Max(slices.Collect(maps.Values(claimed)))
 	ctx, cancel := context.WithTimeoutCause(ctx, max(0, patience-oldest), errLate)
 	defer cancel()
 	tick := time.NewTicker(min(max(patience/100, 2*time.Millisecond), 5*time.Millisecond))
@@ -384,10 +379,7 @@ func (a *Answers) await(ctx context.Context, claimed map[lookup.Prefix]time.Dura
 		if l.clock != (redisClock{}) {
 			result.clock = l.clock
 		}
-		waiting = waiting[:0]
-		for p := range l.claimed {
-			waiting = append(waiting, p)
-		}
+		waiting = slices.Collect(maps.Keys(l.claimed))
 	}
 	return result
 }

@@ -1,6 +1,9 @@
 package sharing
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // clock is what is known of the time of Redis. It advances by clocks that nobody can set: a machine whose
 // wall clock is set between two beats ends no wait early, neither its own nor another's.
@@ -19,7 +22,8 @@ func (c clock) next(told, begun time.Time, sinceBoot time.Duration) clock {
 	now := time.Now()
 	next := clock{earliest: told, latest: told.Add(now.Sub(begun)), at: now, booted: sinceBoot}
 	if before := c.now(sinceBoot); c.told() && !before.earliest.After(next.latest) && !before.latest.Before(next.earliest) {
-		next.earliest, next.latest = later(before.earliest, next.earliest), earlier(before.latest, next.latest)
+		next.earliest = slices.MaxFunc([]time.Time{before.earliest, next.earliest}, time.Time.Compare)
+		next.latest = slices.MinFunc([]time.Time{before.latest, next.latest}, time.Time.Compare)
 	}
 	return next
 }
@@ -39,18 +43,4 @@ func timeOf(seconds, micros Value) (time.Time, bool) {
 	sec, ok := seconds.Int()
 	usec, alsoOK := micros.Int()
 	return time.Unix(sec, usec*1000), ok && alsoOK
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }

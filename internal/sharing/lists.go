@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -209,16 +210,8 @@ func (s *Store) flip(ctx context.Context, k keys, next head, token string) error
 
 // expire lets the parts of last expire that next does not have.
 func (s *Store) expire(ctx context.Context, prefix string, last, next head) {
-	used := make(map[string]bool)
-	for _, key := range next.keys(prefix) {
-		used[key] = true
-	}
-	var old []string
-	for _, key := range last.keys(prefix) {
-		if !used[key] {
-			old = append(old, key)
-		}
-	}
+	used := next.keys(prefix)
+	old := slices.DeleteFunc(last.keys(prefix), func(key string) bool { return slices.Contains(used, key) })
 	_, _ = s.keep(ctx, old, keepOld) // else they expire later
 }
 
@@ -331,9 +324,7 @@ return n`)
 
 // keep sets the time to live of keys, and reports whether all exist.
 func (s *Store) keep(ctx context.Context, names []string, d time.Duration) (all bool, err error) {
-	const atOnce = 500
-	for len(names) > 0 {
-		some := names[:min(len(names), atOnce)]
+	for some := range slices.Chunk(names, 500) {
 		v, err := s.cfg.Client.Eval(ctx, "renew", keepScript, some, strconv.FormatInt(d.Milliseconds(), 10))
 		if err != nil {
 			return false, err
@@ -341,7 +332,6 @@ func (s *Store) keep(ctx context.Context, names []string, d time.Duration) (all 
 		if n, _ := v.Int(); int(n) < len(some) {
 			return false, nil
 		}
-		names = names[len(some):]
 	}
 	return true, nil
 }
@@ -364,11 +354,7 @@ func (s *Store) renewParts(ctx context.Context) {
 	s.mu.Lock()
 	due := s.token != "" && time.Since(s.renewed) >= renewEvery
 	k := s.keys()
-	heads := make(map[string]head, len(s.mirror.heads))
-	for list, h := range s.mirror.heads {
-		heads[list] = h.head
-	}
-	kept := maps.Clone(s.kept)
+	heads, kept := maps.Clone(s.mirror.heads), maps.Clone(s.kept)
 	if due {
 		s.renewed = time.Now()
 	}
@@ -379,13 +365,13 @@ func (s *Store) renewParts(ctx context.Context) {
 	for list, h := range heads {
 		limited, cancel := context.WithTimeout(ctx, s.cfg.timeout)
 		_, _ = s.keep(limited, []string{k.heads}, keepDocuments) // else lists that rest would look lost
-		all, err := s.keep(limited, h.keys(k.prefix), keepParts)
+		all, err := s.keep(limited, h.head.keys(k.prefix), keepParts)
 		switch {
 		case err != nil || all:
 		case kept[list]:
 			s.forget(list)
 		default:
-			s.discard(limited, k.prefix, h)
+			s.discard(limited, k.prefix, h.head)
 		}
 		cancel()
 	}
