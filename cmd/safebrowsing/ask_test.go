@@ -19,9 +19,10 @@ import (
 
 // running is a server that says what a test wants, and notes what it is asked to change.
 type running struct {
-	report  status.Report
-	paused  []string
-	changes []string
+	control.Server // for calls of no test
+	report         status.Report
+	paused         []string
+	changes        []string
 }
 
 func (r *running) Report() status.Report { r.report.Judge(); return r.report }
@@ -68,10 +69,6 @@ func (r *running) Change(_ context.Context, c block.Change) (block.Changed, erro
 
 func (r *running) Listings(context.Context, block.Question) (block.Listings, error) {
 	return block.Listings{}, errors.New("no server block uses Safe Browsing or Web Risk")
-}
-
-func (r *running) Confirm(context.Context, block.Question) (block.Confirmed, error) {
-	return block.Confirmed{}, nil
 }
 
 // serve starts a server that commands find by -db FOLDER.

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"encoding/xml"
-	"errors"
 	"fmt"
 	"net/http"
 	"path/filepath"
@@ -80,16 +79,6 @@ func TestAFeedOf10000URLsIsCountedRightInTheFewestSearches(t *testing.T) {
 		expect(t, string(r.Name), r.Listed, m.byList[string(r.Name)])
 	}
 	t.Logf("%d URLs: %d prefixes in %d searches, the least possible; %s, %.1f MB allocated", f.URLs, prefixes, sent, took.Round(time.Millisecond), float64(after.TotalAlloc-before.TotalAlloc)/1e6)
-}
-
-// nobody knows no prefix.
-type nobody struct{}
-
-func (nobody) Listings(context.Context, block.Question) (block.Listings, error) {
-	return block.Listings{}, nil
-}
-func (nobody) Confirm(context.Context, block.Question) (block.Confirmed, error) {
-	return block.Confirmed{}, errors.New("nobody confirms")
 }
 
 // Where a CoreDNS runs, it does the work: by its lists, its cache and its clocks.
@@ -247,7 +236,7 @@ func TestAnAnswerThatHasExpiredIsAskedForAgain(t *testing.T) {
 
 // paid sends a search for whatever it is asked about.
 type paid struct {
-	nobody
+	confirmer
 	searches int
 }
 

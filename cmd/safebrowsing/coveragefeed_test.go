@@ -165,7 +165,7 @@ func FuzzFeed(f *testing.F) {
 
 // scripted answers as told, and then knows everything.
 type scripted struct {
-	nobody
+	confirmer
 	answers []block.Confirmed
 	asked   []time.Time
 }

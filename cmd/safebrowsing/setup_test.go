@@ -546,7 +546,35 @@ func TestSetupForwardsToNobodyWhoAsksIt(t *testing.T) {
 		p := placeFor(&machine{holders: test.holders}, home()[:test.serve])
 		expect(t, fmt.Sprint(test), asksItself(&answers{upstream: []string{"9.9.9.9", test.upstream}}, p), test.want)
 	}
-	newInstalled(t).refused("", withoutKey("-serve", "machine", "-upstream", "127.0.0.1"), "would ask itself at 127.0.0.1")
+}
+
+// What cannot work is refused, and nothing is changed.
+func TestWhatSetupRefuses(t *testing.T) {
+	dnsmasq := []holder{at("dnsmasq", "dnsmasq.service", "::")}
+	noNetwork := func(i *installed) { i.networks = nil }
+	for _, test := range []struct {
+		alter func(i *installed)
+		flags []string
+		want  string
+	}{
+		{func(i *installed) { i.root = t.TempDir() }, flagsWith(t), "setup configures the package"},
+		{func(*installed) {}, withoutKey("-serve", "machine", "-upstream", "127.0.0.1"), "would ask itself at 127.0.0.1"},
+		// A second upstream of dnsmasq would let blocked names through by chance.
+		{func(i *installed) { i.holders, i.servers = dnsmasq, []string{"/etc/dnsmasq.conf: server=9.9.9.9"} }, flagsWith(t), "by /etc/dnsmasq.conf: server=9.9.9.9"},
+		// A file that dnsmasq does not read leads nobody here, and its old resolvers would answer.
+		{func(i *installed) { i.holders, i.unread = dnsmasq, true }, flagsWith(t), "add conf-dir=/etc/dnsmasq.d to"},
+		// All networks of a machine without one are not this machine only.
+		{noNetwork, withoutKey("-serve", "all"), `this machine has no address in "all"`},
+		{noNetwork, withoutKey("-serve", ""), `this machine has no address in ""`},
+		{noNetwork, withoutKey("-serve", "192.168.1.0/24"), `this machine has no address in "192.168.1.0/24"`},
+	} {
+		i := newInstalled(t)
+		test.alter(i)
+		i.refused("", test.flags, test.want)
+	}
+	i := newInstalled(t) // dnsmasq has not port 53
+	i.servers = []string{"/etc/dnsmasq.conf: server=9.9.9.9"}
+	i.done("", flagsWith(t)...)
 }
 
 // One with -keep outlives the restart, and is no fault of the configuration.
@@ -557,16 +585,6 @@ func TestSetupAsksForNoBlockedNameInAPause(t *testing.T) {
 	expect(t, "name", see(i.root).blocked, "malware.example")
 	write(t, block.PauseFile(db), string(block.FormatPauses([]block.Pause{{Zone: block.AllBlocks, From: time.Now(), Until: time.Now().Add(time.Hour), Keep: true}})))
 	expect(t, "name in a pause", see(i.root).blocked, "")
-}
-
-// A second upstream of dnsmasq would let blocked names through by chance: setup changes nothing while there is one.
-func TestSetupLeavesDnsmasqNoOtherUpstream(t *testing.T) {
-	i := newInstalled(t)
-	i.holders = []holder{at("dnsmasq", "dnsmasq.service", "::")}
-	i.servers = []string{"/etc/dnsmasq.conf: server=9.9.9.9"}
-	i.refused("", flagsWith(t), "by /etc/dnsmasq.conf: server=9.9.9.9")
-	i.holders = nil // it has not port 53
-	i.done("", flagsWith(t)...)
 }
 
 // systemd-resolved takes another resolver, too, from a file that it reads after the one of setup.
@@ -587,11 +605,7 @@ func TestSetupLeavesSystemdResolvedNoOtherUpstream(t *testing.T) {
 	}
 }
 
-// A file that dnsmasq does not read leads nobody here, and its old resolvers would answer.
-func TestSetupWritesNoFileThatDnsmasqDoesNotRead(t *testing.T) {
-	i := newInstalled(t)
-	i.holders, i.unread = []holder{at("dnsmasq", "dnsmasq.service", "::")}, true
-	i.refused("", flagsWith(t), "add conf-dir=/etc/dnsmasq.d to")
+func TestSetupSeesWhetherDnsmasqReadsItsFile(t *testing.T) {
 	root := t.TempDir()
 	for _, test := range []struct {
 		conf, words string
@@ -626,21 +640,6 @@ func TestSetupTellsWhatBlocksNothing(t *testing.T) {
 		out := newInstalled(t).done("", "-no-key", "-lists", lists, "-serve", "machine", "-upstream", "9.9.9.9")
 		expect(t, lists, strings.Contains(out, "only the names in block.txt"), want)
 	}
-}
-
-// All networks of a machine without one are not this machine only.
-func TestSetupServesNoOtherNetworksThanItIsTold(t *testing.T) {
-	i := newInstalled(t)
-	i.networks = nil
-	for _, serve := range []string{"all", "", "192.168.1.0/24"} {
-		i.refused("", withoutKey("-serve", serve), fmt.Sprintf("this machine has no address in %q", serve))
-	}
-}
-
-func TestSetupNeedsThePackage(t *testing.T) {
-	i := newInstalled(t)
-	i.root = t.TempDir()
-	i.refused("", flagsWith(t), "setup configures the package")
 }
 
 // A second setup may follow within the second of the first one.

@@ -213,9 +213,7 @@ func TestThePageIsReadOnlyAndForThisMachine(t *testing.T) {
 		{"GET", "127.0.0.1:8053", "/favicon.ico", 404},
 	} {
 		w := request(h, tc.method, tc.host, tc.target)
-		if w.Code != tc.status {
-			t.Errorf("%s %s %s: Expected %d, got %d", tc.method, tc.host, tc.target, tc.status, w.Code)
-		}
+		testkit.Equal(t, tc, w.Code, tc.status)
 		for name, want := range map[string]string{
 			"Content-Security-Policy": "default-src 'none'; style-src 'sha256-", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
 			"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin",
@@ -243,11 +241,9 @@ func TestThePageShowsAndEscapes(t *testing.T) {
 		strings.Repeat("a", 5000): "This is not a host name.",
 	} {
 		body := request(handler(fixed{r}), "GET", "127.0.0.1", "/?host="+strings.ReplaceAll(host, "?", "%3F")).Body.String()
-		if !strings.Contains(body, want) || len(body) > 20000 {
-			t.Errorf("%.50s: Expected %q in\n%s", host, want, body)
-		}
-		if strings.Contains(want, "is blocked") && !strings.Contains(body, "&lt;b&gt;list") {
-			t.Errorf("%s: Expected the reasons, escaped", host)
+		testkit.WantParts(t, body, want)
+		if len(body) > 20000 || strings.Contains(want, "is blocked") && !strings.Contains(body, "&lt;b&gt;list") {
+			t.Errorf("%.50s: Expected the reasons, escaped, in %d bytes", host, len(body))
 		}
 	}
 }
@@ -385,12 +381,11 @@ func TestStatusJSONIsTheReport(t *testing.T) {
 	var want strings.Builder
 	testkit.Must(t, r.WriteJSON(&want))
 	var got Report
-	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Body.String() != want.String() || w.Header().Get("Content-Type") != "application/json" {
-		t.Errorf("%v %s", err, w.Body)
-	}
-	if len(got.Names) != 100 || got.Names[0].Name != "<b>0.example" || strings.Contains(want.String(), "AIzax") {
-		t.Errorf("Expected 100 names and no key, got %d: %s", len(got.Names), want.String())
-	}
+	testkit.Must(t, json.Unmarshal(w.Body.Bytes(), &got))
+	testkit.Equal(t, "the report", w.Body.String(), want.String())
+	testkit.Equal(t, "type", w.Header().Get("Content-Type"), "application/json")
+	testkit.WantNone(t, want.String(), "AIzax")
+	testkit.Equal(t, "names", fmt.Sprint(len(got.Names), got.Names[0].Name), "100<b>0.example")
 }
 
 func TestTimesOfThePageAreLocalAndUTC(t *testing.T) {
