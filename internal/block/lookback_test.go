@@ -32,31 +32,29 @@ func TestAReloadThatChangesNothingKeepsWhatWasAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lines := testkit.Capture(t)
 		first := lookingBack(t, func(*config.Config) {})
-		second := lookingBack(t, func(c *config.Config) { c.TTL = time.Minute })
-		if first.memory != second.memory || len(lines.About("Look-back")) != 0 {
-			t.Errorf("another memory, %q", lines.About("Look-back"))
+		for _, tc := range []struct {
+			what  string
+			alter func(*config.Config)
+			same  bool
+		}{
+			{"an answer", func(c *config.Config) { c.TTL = time.Minute }, true},
+			{"a raised budget, which confirms what passed", func(c *config.Config) {
+				c.Budget, c.Share, c.Cache, c.Resolvers = 400, 50, 1000, "9.9.9.9:53"
+			}, true},
+			{"settings of the same service", func(c *config.Config) {
+				c.DB, c.KeyFile, c.Lists, c.Mode, c.CA = "/other", "/key", "mw-4b se-4b", lookup.RealTime, "pem"
+			}, true},
+			{"the duration", func(c *config.Config) { c.LookBack = 2 * time.Hour }, false},
+			{"the service", func(c *config.Config) { c.Endpoint = "https://relay.example" }, false},
+		} {
+			testkit.Equal(t, tc.what+" changes, the memory stays", lookingBack(t, tc.alter).memory == first.memory, tc.same)
 		}
-		if lookingBack(t, func(c *config.Config) { c.Budget, c.Share, c.Cache, c.Resolvers = 400, 50, 1000, "9.9.9.9:53" }).memory != first.memory {
-			t.Error("a raised budget, which confirms what passed, forgets it")
-		}
-		if lookingBack(t, func(c *config.Config) {
-			c.DB, c.KeyFile, c.Lists, c.Mode, c.CA = "/other", "/key", "mw-4b se-4b", lookup.RealTime, "pem"
-		}).memory != first.memory {
-			t.Error("other settings of the same service forget it")
-		}
-		third := lookingBack(t, func(c *config.Config) { c.LookBack = 2 * time.Hour })
-		if third.memory == first.memory {
-			t.Error("the same memory for another duration")
-		}
-		lines.Only(t, "Look-back for . starts with nothing")
-		if lookingBack(t, func(c *config.Config) { c.Endpoint = "https://relay.example" }).memory == first.memory {
-			t.Error("the same memory for another service")
-		}
-		if third.memory.names != nil || lookingBack(t, func(c *config.Config) { c.LogBlocked = true }).memory.names == nil {
+		testkit.Equal(t, "lines about another memory", len(lines.About("Look-back for . starts with nothing")), 2)
+		if first.memory.names != nil || lookingBack(t, func(c *config.Config) { c.LogBlocked = true }).memory.names == nil {
 			t.Error("names are kept with log, and only with it")
 		}
-		if lookingBack(t, func(c *config.Config) { c.LookBack = 0 }).LooksBack() || lookingBack(t, func(c *config.Config) { c.Online = false }).LooksBack() {
-			t.Error("look-back is on without look_back, or without a service")
+		for _, alter := range []func(*config.Config){func(c *config.Config) { c.LookBack = 0 }, func(c *config.Config) { c.Online = false }} {
+			testkit.Equal(t, "look-back is on without look_back, or without a service", lookingBack(t, alter).LooksBack(), false)
 		}
 	})
 	testkit.Equal(t, "memories that are left", len(process.memories.all), 0)
@@ -264,10 +262,8 @@ func TestAFamiliarNameThatIsBlockedIsLoudOnceADay(t *testing.T) {
 	for range 3 {
 		l.blocked(question("www.familiar.example."), phished, now)
 	}
-	got := lines.About("[WARNING] plugin/safebrowsing: www.familiar.example is blocked now (suspected social engineering, list se-4b), and was asked for about ")
-	if len(got) != 1 || !strings.Contains(got[0], "safebrowsing allow -for 1d www.familiar.example") {
-		t.Errorf("Expected one line, got %q", got)
-	}
+	testkit.WantParts(t, lines.Only(t, "times an hour"), "[WARNING] plugin/safebrowsing: www.familiar.example is blocked now "+
+		"(suspected social engineering, list se-4b), and was asked for about ", "safebrowsing allow -for 1d www.familiar.example")
 	l.blocked(question("wWw.FAMILIAR.eXample."), phished, now) // 0x20
 	testkit.Equal(t, "lines whatever the case", len(lines.About("times an hour")), 1)
 	l.familiar.add(lookup.FromQname("www.familiar.example."), 1000)

@@ -305,15 +305,11 @@ func TestBlockingIsInForceAgainWhereNothingElsePausesIt(t *testing.T) {
 		}
 		pause("a.example.", time.Hour)
 		pause(AllBlocks, time.Hour)
-		if got := lines.About("in force again"); len(got) > 0 {
-			t.Errorf("while all server blocks are paused: %q", got)
-		}
+		testkit.WantNone(t, lines.String(), "in force again")
 		pause("a.example.", 2*time.Hour)
 		time.Sleep(time.Hour)
 		want := "in force again for all server blocks, but not for the server blocks for a.example.: the pause has ended"
-		if got := lines.About("in force again"); len(got) != 1 || !strings.Contains(got[0], want) {
-			t.Errorf("while one zone is paused: %q", got)
-		}
+		testkit.WantParts(t, lines.Only(t, "in force again"), want)
 	})
 }
 
