@@ -295,7 +295,10 @@ func (s *settingUp) corefileLines(word string) (all [][]string) {
 
 // corefileSays returns what follows a word in the first such line.
 func (s *settingUp) corefileSays(word string) []string {
-	return append(s.corefileLines(word), nil)[0]
+	if all := s.corefileLines(word); len(all) > 0 {
+		return all[0]
+	}
+	return nil
 }
 
 // lists returns the public lists to use. They are offered to those who have nothing else; the Corefile's own stay.
