@@ -75,8 +75,9 @@ const (
 // want checks that one violation was reported since the last look, and that it names a rule. "": none.
 func (b *bench) want(rule string) {
 	b.Helper()
-	if got := b.violations.take(); len(got) != min(1, len(rule)) || !strings.Contains(strings.Join(got, ""), rule) {
-		b.Errorf("violations %q, want one that names %q, or none", got, rule)
+	got := b.violations.take()
+	if text := strings.Join(got, ""); len(got) != min(1, len(rule)) || !strings.Contains(text, rule) || strings.Contains(text, secret) {
+		b.Errorf("violations %q, want one that names %q, or none, without the key", got, rule)
 	}
 }
 
@@ -91,6 +92,28 @@ type act struct {
 func judged(t *testing.T, bubble func(*testing.T, string, func(*bench)), acts ...act) {
 	for _, a := range acts {
 		bubble(t, a.name, func(b *bench) { a.do(b); b.want(a.rule) })
+	}
+}
+
+// changed is a request that is changed before it is sent, the rule that it breaks, "": none, and the status of its answer, 0: any.
+type changed[R any] struct {
+	name   string
+	change func(R)
+	rule   string
+	status int
+}
+
+// judgedChanged sends changed requests, each in a bubble of its own, and checks what the referee says, without the key.
+func judgedChanged[R any](t *testing.T, bubble func(*testing.T, string, func(*bench)), send func(b *bench, change func(R)), rows ...changed[R]) {
+	for _, row := range rows {
+		bubble(t, row.name, func(b *bench) {
+			send(b, row.change)
+			b.want(row.rule)
+			all := b.Requests("")
+			if got := all[len(all)-1].Status; row.status != 0 && got != row.status {
+				b.Errorf("status %d, want %d", got, row.status)
+			}
+		})
 	}
 }
 

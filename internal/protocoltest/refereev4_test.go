@@ -230,12 +230,8 @@ func TestRefereeReportsMalformedV4(t *testing.T) {
 	list := func(change func(l *listRequest)) func(m *fetchRequest) {
 		return func(m *fetchRequest) { change(m.ListUpdateRequests[0]) }
 	}
-	for _, tt := range []struct {
-		name   string
-		change func(m *fetchRequest)
-		rule   string // empty: legal
-		status int
-	}{
+	send := func(b *bench, change func(*fetchRequest)) { b.fetchWith(nil, change, "se-4b") }
+	judgedChanged(t, inBubble, send, []changed[*fetchRequest]{
 		{"limits", list(func(l *listRequest) { l.Constraints.MaxDatabaseEntries, l.Constraints.MaxUpdateEntries = 1<<10, 1<<20 }), "", 200},
 		{"no list", func(m *fetchRequest) { m.ListUpdateRequests = nil }, "no list", 400},
 		{"list twice", func(m *fetchRequest) {
@@ -248,15 +244,7 @@ func TestRefereeReportsMalformedV4(t *testing.T) {
 		{"too large a power of two", list(func(l *listRequest) { l.Constraints.MaxDatabaseEntries = 1 << 21 }), "max_database_entries", 400},
 		{"small update", list(func(l *listRequest) { l.Constraints.MaxUpdateEntries = 10 }), "", 400},
 		{"no client", func(m *fetchRequest) { m.Client = nil }, "client_id", 200},
-	} {
-		inBubble(t, tt.name, func(b *bench) {
-			b.fetchWith(nil, tt.change, "se-4b")
-			b.want(tt.rule)
-			if got := b.Requests("fetch")[0].Status; got != tt.status {
-				b.Errorf("status %d, want %d", got, tt.status)
-			}
-		})
-	}
+	}...)
 	types := func(all ...sbv4.ThreatType) func(m *findRequest) {
 		return func(m *findRequest) { m.ThreatInfo.ThreatTypes = all }
 	}
@@ -287,30 +275,23 @@ func TestRefereeReportsMalformedV4(t *testing.T) {
 		b.fetch("se-4b", "mw-4b")
 		b.find(numbered(501)...)
 	}, "want 1 to 500"})
-	spy := &fetchRequest{Client: &sbv4.ClientInfo{ClientId: "reference", ClientVersion: secret}, ListUpdateRequests: []*listRequest{request("se-4b", nil)}}
-	for _, tt := range []struct {
-		name   string
-		change func(r *http.Request)
-		rule   string
-		status int
-	}{
-		{"key in the body", unchanged, "body of the request fetch holds the key", 200},
+	sendKey := func(b *bench, change func(*http.Request)) {
+		b.SetKey(secret)
+		r := politeV4(b.T, fetchPath, &fetchRequest{Client: clientInfo(), ListUpdateRequests: []*listRequest{request("se-4b", nil)}})
+		r.Header.Set("X-Goog-Api-Key", secret)
+		change(r)
+		b.sent(r)
+	}
+	spying := func(r *http.Request) {
+		m := &fetchRequest{Client: &sbv4.ClientInfo{ClientId: "reference", ClientVersion: secret}, ListUpdateRequests: []*listRequest{request("se-4b", nil)}}
+		r.Body = politeV4(t, fetchPath, m).Body
+	}
+	judgedChanged(t, inBubble, sendKey, []changed[*http.Request]{
+		{"key in the body", spying, "body of the request fetch holds the key", 200},
 		{"key elsewhere in the URL", adding("x=" + url.QueryEscape(secret)), "URL of the request fetch holds the key", 200},
 		{"GET", func(r *http.Request) { r.Method = "GET" }, "want POST", 405},
 		{"JSON as content type", with("Content-Type", "application/json"), "content type", 200},
-	} {
-		inBubble(t, tt.name, func(b *bench) {
-			m := proto.CloneOf(spy)
-			if tt.name != "key in the body" {
-				m.Client = clientInfo()
-			}
-			b.SetKey(secret)
-			r := politeV4(b.T, fetchPath, m)
-			r.Header.Set("X-Goog-Api-Key", secret)
-			tt.change(r)
-			b.wantAnswer(r, tt.status, tt.rule)
-		})
-	}
+	}...)
 }
 
 func TestRefereeTakesEntriesThatTheOtherServiceGave(t *testing.T) {

@@ -114,12 +114,8 @@ func TestRefereeReportsMalformedDiffs(t *testing.T) {
 		return func(v url.Values) { v[name] = values }
 	}
 	const diff, database, compressions = "constraints.maxDiffEntries", "constraints.maxDatabaseEntries", "constraints.supportedCompressions"
-	for _, tt := range []struct {
-		name   string
-		change func(values url.Values)
-		rule   string // empty: legal
-		status int
-	}{
+	send := func(b *bench, change func(url.Values)) { b.diffWith("se-4b", nil, change) }
+	judgedChanged(t, inBubble, send, []changed[url.Values]{
 		{"legal", nil, "", 200},
 		{"limits", func(v url.Values) { v.Set(diff, "16777216"); v.Set(database, "1024") }, "", 200},
 		{"no limits", func(v url.Values) { v.Set(diff, "0"); v.Set(database, "0") }, "", 200},
@@ -132,15 +128,7 @@ func TestRefereeReportsMalformedDiffs(t *testing.T) {
 		{"no RICE", set(compressions, "RAW"), "compressions", 200},
 		{"unknown compression", set(compressions, "RAW", "RICE", "ZIP"), "", 400},
 		{"no base64", set("versionToken", "!"), "not base64", 400},
-	} {
-		inBubble(t, tt.name, func(b *bench) {
-			b.diffWith("se-4b", nil, tt.change)
-			b.want(tt.rule)
-			if got := b.Requests("computeDiff")[0].Status; got != tt.status {
-				b.Errorf("status %d, want %d", got, tt.status)
-			}
-		})
-	}
+	}...)
 }
 
 // Tokens that were right once are judged as versions are, see TestRefereeReportsWrongVersions.
@@ -166,14 +154,16 @@ func TestRefereeReportsWrongTokens(t *testing.T) {
 		act{"to Safe Browsing", func(b *bench) { b.lists([][]byte{b.version}, "se-4b") }, "never served"})
 }
 
-// searchValues returns the parameters of hashes.search for a prefix in both lists.
-func searchValues(prefix string) url.Values {
-	return url.Values{"hashPrefix": {base64URL([]byte(prefix))}, "threatTypes": {riskNames["se-4b"], riskNames["mw-4b"]}}
-}
-
 // risk asks about a prefix in both lists; the answer may be bad.
-func (b *bench) risk(prefix string) {
-	_ = read(b, politeRisk(b.T, searchOnePath, searchValues(prefix)), new(wrv1.SearchHashesResponse))
+func (b *bench) risk(prefix string) { b.riskWith(prefix, nil) }
+
+// riskWith is risk, by a request whose parameters change may still change.
+func (b *bench) riskWith(prefix string, change func(values url.Values)) {
+	values := url.Values{"hashPrefix": {base64URL([]byte(prefix))}, "threatTypes": {riskNames["se-4b"], riskNames["mw-4b"]}}
+	if change != nil {
+		change(values)
+	}
+	_ = read(b, politeRisk(b.T, searchOnePath, values), new(wrv1.SearchHashesResponse))
 }
 
 func riskA(b *bench) { b.risk(entryA) }
@@ -259,35 +249,28 @@ func TestRefereeReportsRisksSearchedAgain(t *testing.T) {
 
 func TestRefereeReportsMalformedSearchesOfWebRisk(t *testing.T) {
 	types := func(texts ...string) func(url.Values) { return func(v url.Values) { v["threatTypes"] = texts } }
-	prefixes := func(all ...string) func(url.Values) { return func(v url.Values) { v["hashPrefix"] = all } }
-	for _, tt := range []struct {
-		name   string
-		prefix string
-		change func(values url.Values)
-		rule   string // empty: legal
-		status int
-	}{
-		{"legal", entryA, nil, "", 200},
-		{"no prefix", entryA, prefixes(), "0 hash prefixes asked for, want 1", 400},
-		{"two prefixes", entryA, prefixes(base64URL([]byte(entryA)), base64URL([]byte(entryB))), "2 hash prefixes asked for, want 1", 400},
-		{"too short", entryA[:3], nil, "has 3 bytes", 400},
-		{"shortened", entryL[:5], nil, "no entry", 200},
-		{"entry of another list", entryM, types("SOCIAL_ENGINEERING"), "no entry", 200},
-		{"one list", entryA, types("2"), "", 200},
-		{"unpublished list too", entryA, types("2", "UNWANTED_SOFTWARE", "4"), "", 200},
-		{"no types", entryA, types(), "no threat type", 400},
-		{"unknown name", entryA, types("SOCIAL_ENGINEERING", "PHISHING"), "do not exist", 400},
-		{"type twice", entryA, types("SOCIAL_ENGINEERING", "2"), "not distinct", 200},
-		{"no base64", entryA, prefixes("!"), "not base64", 400},
-	} {
-		inRiskBubble(t, tt.name, func(b *bench) {
-			values := searchValues(tt.prefix)
-			if tt.change != nil {
-				tt.change(values)
+	prefixes := func(all ...string) func(url.Values) {
+		return func(v url.Values) {
+			v.Del("hashPrefix")
+			for _, p := range all {
+				v.Add("hashPrefix", base64URL([]byte(p)))
 			}
-			b.wantAnswer(politeRisk(b.T, searchOnePath, values), tt.status, tt.rule)
-		})
+		}
 	}
+	judgedChanged(t, inRiskBubble, func(b *bench, change func(url.Values)) { b.riskWith(entryA, change) }, []changed[url.Values]{
+		{"legal", nil, "", 200},
+		{"no prefix", prefixes(), "0 hash prefixes asked for, want 1", 400},
+		{"two prefixes", prefixes(entryA, entryB), "2 hash prefixes asked for, want 1", 400},
+		{"too short", prefixes(entryA[:3]), "has 3 bytes", 400},
+		{"shortened", prefixes(entryL[:5]), "no entry", 200},
+		{"entry of another list", func(v url.Values) { prefixes(entryM)(v); types("SOCIAL_ENGINEERING")(v) }, "no entry", 200},
+		{"one list", types("2"), "", 200},
+		{"unpublished list too", types("2", "UNWANTED_SOFTWARE", "4"), "", 200},
+		{"no types", types(), "no threat type", 400},
+		{"unknown name", types("SOCIAL_ENGINEERING", "PHISHING"), "do not exist", 400},
+		{"type twice", types("SOCIAL_ENGINEERING", "2"), "not distinct", 200},
+		{"no base64", func(v url.Values) { v.Set("hashPrefix", "!") }, "not base64", 400},
+	}...)
 }
 
 // takesEntries holds what the referee says to a search for each prefix, "" for nothing, by a
