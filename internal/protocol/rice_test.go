@@ -1,21 +1,26 @@
 package protocol
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
+	"maps"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -30,18 +35,14 @@ type riceVector struct {
 
 func readRiceVectors(t *testing.T) (all []riceVector) {
 	t.Helper()
-	f, err := os.Open("../../testdata/protocol/rice.txt")
-	testkit.Must(t, err)
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		text, _, _ := strings.Cut(lines.Text(), "#")
+	for line := range strings.Lines(testkit.Read(t, "../../testdata/protocol/rice.txt")) {
+		text, _, _ := strings.Cut(line, "#")
 		if fields := strings.Fields(text); len(fields) > 0 {
 			all = append(all, parseRiceVector(t, fields))
 		}
 	}
-	if lines.Err() != nil || len(all) == 0 {
-		t.Fatalf("%d vectors, %v", len(all), lines.Err())
+	if len(all) == 0 {
+		t.Fatal("no vectors")
 	}
 	return all
 }
@@ -91,12 +92,9 @@ func decodeRice(r rice) ([]byte, error) {
 
 func TestRiceDecodesThePublishedExamples(t *testing.T) {
 	for _, v := range readRiceVectors(t) {
-		t.Run(fmt.Sprintf("%d bytes, parameter %d, %d differences", v.coded.width, v.coded.parameter, v.coded.count), func(t *testing.T) {
-			got, err := decodeRice(v.coded)
-			if err != nil || !bytes.Equal(got, v.want) {
-				t.Errorf("got %x, %v, want %x", got, err, v.want)
-			}
-		})
+		if got, err := decodeRice(v.coded); err != nil || !bytes.Equal(got, v.want) {
+			t.Errorf("%d bytes, parameter %d, %d differences: got %x, %v, want %x", v.coded.width, v.coded.parameter, v.coded.count, got, err, v.want)
+		}
 	}
 }
 
@@ -118,37 +116,32 @@ func TestRiceAcceptsParametersWithinBoundsOnly(t *testing.T) {
 
 func TestRiceRejectsWhatCannotBe(t *testing.T) {
 	most := limbs(bytes.Repeat([]byte{0xff}, 32))
-	tests := []struct {
-		name  string
-		coded rice
-	}{
-		{"a negative count", rice{width: 4, parameter: 3, count: -1}},
-		{"the least count there is", rice{width: 4, parameter: 3, count: math.MinInt32, data: make([]byte, 10)}},
-		{"differences without data", rice{width: 4, parameter: 3, count: 1}},
-		{"more differences than there are bits for", rice{width: 4, parameter: 3, count: 3, data: make([]byte, 1)}},
-		{"a count that lies by far", rice{width: 4, parameter: 30, count: math.MaxInt32, data: make([]byte, 1000)}},
-		{"a remainder that is cut", rice{width: 4, parameter: 3, count: 2, data: []byte{0b0111_0111}}},
-		{"a quotient that is cut", rice{width: 4, parameter: 3, count: 2, data: []byte{0b1111_0111}}},
-		{"nothing left for the last difference", rice{width: 4, parameter: 3, count: 3, data: []byte{0b0000_1111, 0b1111_1000}}},
-		{"a quotient that is one too large", rice{width: 4, parameter: 30, count: 1, data: []byte{0x0f, 0, 0, 0, 0}}},
-		{"the greatest quotient over a first value of one", rice{width: 4, first: [4]uint64{1}, parameter: 30, count: 1, data: []byte{0xf7, 0xff, 0xff, 0xff, 0x03}}},
-		{"a sum over 32 bits", rice{width: 4, first: [4]uint64{math.MaxUint32}, parameter: 3, count: 1, data: []byte{2}}},
-		{"a sum over 64 bits", rice{width: 8, first: most, parameter: 35, count: 1, data: append([]byte{2}, make([]byte, 4)...)}},
-		{"a sum over 128 bits", rice{width: 16, first: most, parameter: 99, count: 1, data: append([]byte{2}, make([]byte, 12)...)}},
-		{"a sum over 256 bits", rice{width: 32, first: most, parameter: 227, count: 1, data: append([]byte{2}, make([]byte, 28)...)}},
-		{"a remainder of 64 bits that is cut", rice{width: 8, parameter: 35, count: 1, data: append([]byte{0x1f}, make([]byte, 4)...)}},
-		{"a remainder of 128 bits that is cut", rice{width: 16, parameter: 99, count: 1, data: append([]byte{0x1f}, make([]byte, 12)...)}},
-		{"a remainder of 256 bits that is cut", rice{width: 32, parameter: 227, count: 1, data: append([]byte{0x1f}, make([]byte, 28)...)}},
-		{"too large a quotient of 64 bits", rice{width: 8, parameter: 62, count: 1, data: append([]byte{0x0f}, make([]byte, 9)...)}},
-		{"too large a quotient of 128 bits", rice{width: 16, parameter: 126, count: 1, data: append([]byte{0x0f}, make([]byte, 17)...)}},
-		{"too large a quotient of 256 bits", rice{width: 32, parameter: 254, count: 1, data: append([]byte{0x0f}, make([]byte, 33)...)}},
+	tests := map[string]rice{
+		"a negative count":                                {width: 4, parameter: 3, count: -1},
+		"the least count there is":                        {width: 4, parameter: 3, count: math.MinInt32, data: make([]byte, 10)},
+		"differences without data":                        {width: 4, parameter: 3, count: 1},
+		"more differences than there are bits for":        {width: 4, parameter: 3, count: 3, data: make([]byte, 1)},
+		"a count that lies by far":                        {width: 4, parameter: 30, count: math.MaxInt32, data: make([]byte, 1000)},
+		"a remainder that is cut":                         {width: 4, parameter: 3, count: 2, data: []byte{0b0111_0111}},
+		"a quotient that is cut":                          {width: 4, parameter: 3, count: 2, data: []byte{0b1111_0111}},
+		"nothing left for the last difference":            {width: 4, parameter: 3, count: 3, data: []byte{0b0000_1111, 0b1111_1000}},
+		"a quotient that is one too large":                {width: 4, parameter: 30, count: 1, data: []byte{0x0f, 0, 0, 0, 0}},
+		"the greatest quotient over a first value of one": {width: 4, first: [4]uint64{1}, parameter: 30, count: 1, data: []byte{0xf7, 0xff, 0xff, 0xff, 0x03}},
+		"a sum over 32 bits":                              {width: 4, first: [4]uint64{math.MaxUint32}, parameter: 3, count: 1, data: []byte{2}},
 	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			if got, err := decodeRice(test.coded); !errors.Is(err, updater.ErrMalformed) {
-				t.Errorf("got %x, %v, want it refused as malformed", got, err)
-			}
+	for width, k := range map[int]int{8: 35, 16: 99, 32: 227} {
+		sum := rice{width: width, first: most, parameter: int32(k), count: 1, data: append([]byte{2}, make([]byte, k/8)...)}
+		remainder := rice{width: width, parameter: int32(k), count: 1, data: append([]byte{0x1f}, make([]byte, k/8)...)}
+		quotient := rice{width: width, parameter: int32(8*width - 2), count: 1, data: append([]byte{0x0f}, make([]byte, width+1)...)}
+		maps.Copy(tests, map[string]rice{
+			fmt.Sprintf("a sum over %d bytes", width): sum, fmt.Sprintf("a remainder of %d bytes that is cut", width): remainder,
+			fmt.Sprintf("too large a quotient of %d bytes", width): quotient,
 		})
+	}
+	for name, coded := range tests {
+		if got, err := decodeRice(coded); !errors.Is(err, updater.ErrMalformed) {
+			t.Errorf("%s: got %x, %v, want it refused as malformed", name, got, err)
+		}
 	}
 }
 
@@ -170,7 +163,7 @@ func TestRiceGivesUpALongRunOfOnesSoon(t *testing.T) {
 func TestRiceIgnoresWhatDoesNotMatter(t *testing.T) {
 	eleven := []byte{0, 0, 0, 10, 0, 0, 0, 11}
 	one := []byte{0, 0, 0, 10}
-	tests := []struct {
+	for _, test := range []struct {
 		name  string
 		coded rice
 		want  []byte
@@ -180,13 +173,10 @@ func TestRiceIgnoresWhatDoesNotMatter(t *testing.T) {
 		{"any parameter for one integer", rice{width: 4, first: [4]uint64{10}, parameter: -77}, one},
 		{"a large parameter for one integer", rice{width: 4, first: [4]uint64{10}, parameter: 1000}, one},
 		{"any data for one integer", rice{width: 4, first: [4]uint64{10}, parameter: 3, data: []byte{0xff, 0xff}}, one},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			if got, err := decodeRice(test.coded); err != nil || !bytes.Equal(got, test.want) {
-				t.Errorf("got %x, %v, want %x", got, err, test.want)
-			}
-		})
+	} {
+		if got, err := decodeRice(test.coded); err != nil || !bytes.Equal(got, test.want) {
+			t.Errorf("%s: got %x, %v, want %x", test.name, got, err, test.want)
+		}
 	}
 }
 
@@ -296,28 +286,184 @@ func TestRiceReadsUpToTheFault(t *testing.T) {
 			differences[i] = rng.Uint64N(4 << k)
 		}
 		coded, want := plainRice(rng.Uint32N(1<<20), k, differences)
-		t.Run(fmt.Sprintf("the sum exceeds 32 bits after %d differences", n), func(t *testing.T) {
-			last := binary.BigEndian.Uint32(want[len(want)-4:])
-			high, below := plainRice(math.MaxUint32-last+binary.BigEndian.Uint32(want), k, differences)
-			if int(high.count) != n {
-				t.Fatalf("%d differences fit, want %d", high.count, n)
+		last := binary.BigEndian.Uint32(want[len(want)-4:])
+		high, below := plainRice(math.MaxUint32-last+binary.BigEndian.Uint32(want), k, differences)
+		if int(high.count) != n {
+			t.Fatalf("%d differences fit, want %d", high.count, n)
+		}
+		high.count++
+		high.data = append(high.data, bytes.Repeat([]byte{0x55}, 20)...)
+		got, err := io.ReadAll(high.reader())
+		if !errors.Is(err, updater.ErrMalformed) || !bytes.Equal(got, below) {
+			t.Errorf("the sum exceeds 32 bits: %d of %d integers, %v", len(got)/4, n+1, err)
+		}
+		for size := range coded.data {
+			cut := coded
+			cut.data = coded.data[:size]
+			got, err := io.ReadAll(cut.reader())
+			if !errors.Is(err, updater.ErrMalformed) || !bytes.HasPrefix(want, got) || len(got)/4 < 1+8*size/(k+4) {
+				t.Errorf("the data ends: %d of %d integers from %d of %d bytes, %v", len(got)/4, n+1, size, len(coded.data), err)
 			}
-			high.count++
-			high.data = append(high.data, bytes.Repeat([]byte{0x55}, 20)...)
-			got, err := io.ReadAll(high.reader())
-			if !errors.Is(err, updater.ErrMalformed) || !bytes.Equal(got, below) {
-				t.Errorf("%d of %d integers, %v", len(got)/4, n+1, err)
+		}
+	}
+}
+
+// fieldOfAdditions are the fields of HashList with the additions (schema of version 5).
+var fieldOfAdditions = map[int]protowire.Number{4: 4, 8: 9, 16: 10, 32: 11}
+
+// runsOf yields entries in runs of random length, empty ones among them.
+func runsOf(width int, entries []byte, rng *rand.Rand) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for rest, n := entries, 0; len(rest) > 0; rest = rest[n:] {
+			if n = min(rng.IntN(7)*width, len(rest)); !yield(rest[:n]) {
+				return
 			}
-		})
-		t.Run(fmt.Sprintf("the data ends within %d differences", n), func(t *testing.T) {
-			for size := range coded.data {
-				cut := coded
-				cut.data = coded.data[:size]
-				got, err := io.ReadAll(cut.reader())
-				if !errors.Is(err, updater.ErrMalformed) || !bytes.HasPrefix(want, got) || len(got)/4 < 1+8*size/(k+4) {
-					t.Errorf("%d of %d integers from %d of %d bytes, %v", len(got)/4, n+1, size, len(coded.data), err)
-				}
+		}
+	}
+}
+
+// encodeField returns a HashList that has nothing but the additions, and the plan.
+func encodeField(t testing.TB, width int, entries []byte, rng *rand.Rand) ([]byte, RicePlan) {
+	t.Helper()
+	runs := runsOf(width, entries, rng)
+	p, err := PlanRice(width, runs)
+	testkit.Must(t, err)
+	field := fieldOfAdditions[width]
+	raw := p.AppendField(make([]byte, 0, p.Size(field)), field, runs)
+	if len(raw) != p.Size(field) || p.n != len(entries)/width {
+		t.Fatalf("width %d: %d bytes for %d entries, the plan says %d and %d", width, len(raw), len(entries)/width, p.Size(field), p.n)
+	}
+	return raw, p
+}
+
+// decodeField returns the entries of the additions in raw, as the client reads them.
+func decodeField(t testing.TB, width int, raw []byte) []byte {
+	t.Helper()
+	list := new(sbv5.HashList)
+	testkit.Must(t, proto.Unmarshal(raw, list))
+	list.Name, list.Version = fmt.Sprintf("x-%db", width), []byte{1}
+	u := updateOf(t.Context(), list)
+	if u.Err != nil {
+		t.Fatal(u.Err)
+	}
+	if len(u.Additions) == 0 {
+		return nil
+	}
+	got, err := io.ReadAll(u.Additions[0].Reader)
+	testkit.Must(t, err)
+	return got
+}
+
+// The encoder, the decoder and the encoder of the judging server agree about every list.
+func TestRiceEncodingDecodesToTheEntries(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	for _, width := range widths {
+		for round := range 200 {
+			entries := randomEntries(rng, width, rng.IntN(300), round%2 == 0)
+			want := bytes.Join(entries, nil)
+			raw, p := encodeField(t, width, want, rng)
+			if got := decodeField(t, width, raw); !bytes.Equal(got, want) {
+				t.Fatalf("width %d, %d entries: got %x, want %x", width, len(entries), got, want)
 			}
-		})
+			other := new(sbv5.HashList)
+			protocoltest.EncodeAdditions(width, entries, other)
+			reference := marshal(t, other)
+			if r, ok := additionsOf(other); ok && r.parameter == int32(p.k) && !bytes.Equal(raw, reference) {
+				t.Fatalf("width %d, %d entries, parameter %d: got %x, the judging server writes %x", width, len(entries), p.k, raw, reference)
+			}
+			if got := decodeField(t, width, reference); !bytes.Equal(got, want) {
+				t.Fatalf("width %d: the judging server's coding decodes to %x, want %x", width, got, want)
+			}
+		}
+	}
+}
+
+func TestRiceEncodingRefusesEntriesOutOfOrder(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 10))
+	for _, width := range widths {
+		low, high := make([]byte, width), bytes.Repeat([]byte{1}, width)
+		for name, entries := range map[string][]byte{
+			"descending": slices.Concat(high, low),
+			"equal":      slices.Concat(low, high, high),
+		} {
+			if _, err := PlanRice(width, runsOf(width, entries, rng)); !errors.Is(err, errOrder) {
+				t.Errorf("width %d, %s: %v, want %v", width, name, err, errOrder)
+			}
+		}
+	}
+	if _, err := PlanRice(5, runsOf(5, nil, rng)); err == nil {
+		t.Error("entries of five bytes are planned")
+	}
+	if _, err := PlanRice(4, func(yield func([]byte) bool) { yield(make([]byte, 6)) }); err == nil {
+		t.Error("one and a half entries are planned")
+	}
+}
+
+// No other allowed parameter makes a list of hashes smaller by more than half a percent.
+func TestRiceParameterIsAsGoodAsTheBest(t *testing.T) {
+	rng := rand.New(rand.NewPCG(11, 12))
+	for _, n := range []int{100, 3000, 5000, 7000, 11000, 100_000} {
+		values := make([]uint32, n)
+		for i := range values {
+			values[i] = rng.Uint32()
+		}
+		slices.Sort(values)
+		values = slices.Compact(values)
+		_, p := encodeField(t, 4, packed(values), rng)
+		best := p
+		for k := uint(3); k <= 30; k++ {
+			other := p
+			other.k = k
+			quotients, err := other.quotients(runsOf(4, packed(values), rng))
+			testkit.Must(t, err)
+			if other.data = int((uint64(p.n-1)*uint64(k+1) + quotients + 7) / 8); other.data < best.data {
+				best = other
+			}
+		}
+		if p.data*1000 > best.data*1005 {
+			t.Errorf("%d entries: %d bytes with parameter %d, %d bytes with %d", n, p.data, p.k, best.data, best.k)
+		}
+	}
+}
+
+func packed(values []uint32) (entries []byte) {
+	for _, v := range values {
+		entries = binary.BigEndian.AppendUint32(entries, v)
+	}
+	return entries
+}
+
+func FuzzRiceEncoding(f *testing.F) {
+	f.Add(byte(0), []byte{0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff})
+	f.Add(byte(1), bytes.Repeat([]byte{1, 2, 3}, 8))
+	f.Add(byte(3), bytes.Repeat([]byte{9}, 64))
+	f.Fuzz(func(t *testing.T, which byte, raw []byte) {
+		width := widths[which%4]
+		entries := slices.Collect(slices.Chunk(raw[:len(raw)/width*width], width))
+		slices.SortFunc(entries, bytes.Compare)
+		want := bytes.Join(slices.CompactFunc(entries, bytes.Equal), nil)
+		coded, _ := encodeField(t, width, want, rand.New(rand.NewPCG(1, uint64(len(raw)))))
+		if got := decodeField(t, width, coded); !bytes.Equal(got, want) {
+			t.Errorf("got %x, want %x", got, want)
+		}
+	})
+}
+
+// TestRiceEncodingAllocatesLittleBesideItsOutput holds that millions of entries need no second buffer.
+func TestRiceEncodingAllocatesLittleBesideItsOutput(t *testing.T) {
+	entries := make([]byte, 4<<20)
+	for i := range len(entries) / 4 {
+		binary.BigEndian.PutUint32(entries[4*i:], uint32(i)*4000)
+	}
+	whole := func(yield func([]byte) bool) { yield(entries) }
+	size := 0
+	got := allocated(func() {
+		p, err := PlanRice(4, whole)
+		testkit.Must(t, err)
+		size = p.Size(4)
+		p.AppendField(make([]byte, 0, size), 4, whole)
+	})
+	if got > size+size/8 {
+		t.Errorf("%d bytes allocated for an output of %d", got, size)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"slices"
@@ -35,16 +34,7 @@ func fullList(t testing.TB, name string, n int) (m *sbv5.HashList, entries []byt
 	t.Helper()
 	width, err := updater.Width(name)
 	testkit.Must(t, err)
-	r := rand.New(rand.NewPCG(uint64(n), uint64(width)))
-	all := make([][]byte, n)
-	for i := range all {
-		all[i] = make([]byte, width)
-		for j := range all[i] {
-			all[i][j] = byte(r.Uint32())
-		}
-	}
-	slices.SortFunc(all, bytes.Compare)
-	all = slices.CompactFunc(all, bytes.Equal)
+	all := randomEntries(rand.New(rand.NewPCG(uint64(n), uint64(width))), width, n, false)
 	entries = bytes.Join(all, nil)
 	sum := sha256.Sum256(entries)
 	m = &sbv5.HashList{Name: name, Version: []byte{7}, Sha256Checksum: sum[:], MinimumWaitDuration: durationpb.New(time.Hour)}
@@ -109,10 +99,7 @@ func TestLongListsAreDecodedWhileTheyCome(t *testing.T) {
 		}
 		for _, inBatch := range inBatchOrNot {
 			l, u, err := streamed(t, inBatch, bytes.NewReader(answerAbout(inBatch, raw)), updater.List{Name: name})
-			if err != nil {
-				t.Errorf("%s, in a batch: %t: %v", name, inBatch, err)
-				continue
-			}
+			testkit.Must(t, err)
 			if got := all(t, l); !bytes.Equal(got, entries) || u.MinimumWait != time.Hour || u.Additions[0].Reader.(*riceReader).buf == nil {
 				t.Errorf("%s: %d bytes of entries, want %d; minimum wait %s; decoded while it came: %t", name, len(got), len(entries), u.MinimumWait, u.Additions[0].Reader.(*riceReader).buf != nil)
 			}
@@ -184,23 +171,21 @@ func TestStreamedAnswersInAllOrders(t *testing.T) {
 func TestAnswersThatBreakOff(t *testing.T) {
 	m, _ := fullList(t, "se-4b", 100)
 	broken := errors.New("connection reset")
-	for _, inBatch := range inBatchOrNot {
-		t.Run(fmt.Sprint("in a batch: ", inBatch), func(t *testing.T) {
-			if inBatch {
-				streamAll(t)
-			}
-			raw := answerAbout(inBatch, inOrder(t, m))
-			for n := range len(raw) {
-				for want, body := range map[error]io.Reader{
-					updater.ErrMalformed: bytes.NewReader(raw[:n]),
-					broken:               io.MultiReader(bytes.NewReader(raw[:n]), iotest.ErrReader(broken)),
-				} {
-					if l, _, err := streamed(t, inBatch, body, updater.List{Name: "se-4b"}); !errors.Is(err, want) {
-						t.Fatalf("cut at %d of %d: %v, %v, want %v", n, len(raw), l, err, want)
-					}
+	for _, inBatch := range []bool{false, true} {
+		if inBatch {
+			streamAll(t)
+		}
+		raw := answerAbout(inBatch, inOrder(t, m))
+		for n := range len(raw) {
+			for want, body := range map[error]io.Reader{
+				updater.ErrMalformed: bytes.NewReader(raw[:n]),
+				broken:               io.MultiReader(bytes.NewReader(raw[:n]), iotest.ErrReader(broken)),
+			} {
+				if l, _, err := streamed(t, inBatch, body, updater.List{Name: "se-4b"}); !errors.Is(err, want) {
+					t.Fatalf("in a batch: %t, cut at %d of %d: %v, %v, want %v", inBatch, n, len(raw), l, err, want)
 				}
 			}
-		})
+		}
 	}
 }
 
@@ -209,13 +194,13 @@ func TestListsBehindARefusedOne(t *testing.T) {
 	streamAll(t)
 	first, _ := fullList(t, "se-4b", 100_000)
 	second, entries := fullList(t, "mw-4b", 1000)
-	var got []updater.List
+	var got updater.List
 	var errs []error
 	err := readBatch(t.Context(), bytes.NewReader(batch(inOrder(t, first), inOrder(t, second))), []updater.Want{{List: "se-4b"}, {List: "mw-4b"}}, func(i int, u *updater.Update) {
 		l, _, err := updater.Apply(updater.List{Name: []string{"se-4b", "mw-4b"}[i]}, u, 5000) // too few for the first one
-		got, errs = append(got, l), append(errs, err)
+		got, errs = l, append(errs, err)
 	})
-	if err != nil || len(got) != 2 || !errors.Is(errs[0], updater.ErrMalformed) || errs[1] != nil || !bytes.Equal(all(t, got[1]), entries) {
+	if err != nil || len(errs) != 2 || !errors.Is(errs[0], updater.ErrMalformed) || errs[1] != nil || !bytes.Equal(all(t, got), entries) {
 		t.Errorf("%v, of the lists %v", err, errs)
 	}
 }
@@ -302,23 +287,14 @@ func TestRawPrefixesAreSorted(t *testing.T) {
 	} {
 		entries, err := rawEntries(t.Context(), test.size, []byte(test.raw))
 		testkit.Must(t, err)
-		if got, err := io.ReadAll(entries.Reader); err != nil || string(got) != test.want {
-			t.Errorf("%d bytes each, %q: got %q, %v, want %q", test.size, test.raw, got, err, test.want)
+		got, err := io.ReadAll(entries.Reader)
+		if err != nil || string(got) != test.want || entries.Width != int(test.size) || entries.Count != len(test.want)/int(test.size) {
+			t.Errorf("%d bytes each, %q: got %q, %+v, %v, want %q", test.size, test.raw, got, entries, err, test.want)
 		}
 	}
-}
-
-func TestRawPrefixesHave4To32Bytes(t *testing.T) {
-	for _, test := range []struct {
-		size  int32
-		bytes int
-		want  int // entries; -1: an error
-	}{
-		{3, 12, -1}, {4, 12, 3}, {32, 64, 2}, {33, 66, -1}, {5, 12, -1}, {4, 0, 0}, {0, 0, -1}, {-4, 12, -1},
-	} {
-		got, err := rawEntries(t.Context(), test.size, make([]byte, test.bytes))
-		if test.want < 0 && !errors.Is(err, updater.ErrMalformed) || test.want >= 0 && (err != nil || got.Count != test.want || got.Width != int(test.size)) {
-			t.Errorf("%d bytes of %d: got %+v, %v, want %d entries", test.bytes, test.size, got, err, test.want)
+	for size, bytes := range map[int32]int{3: 12, 33: 66, 5: 12, 0: 0, -4: 12} {
+		if got, err := rawEntries(t.Context(), size, make([]byte, bytes)); !errors.Is(err, updater.ErrMalformed) {
+			t.Errorf("%d bytes of %d: got %+v, %v", bytes, size, got, err)
 		}
 	}
 }
@@ -363,19 +339,13 @@ func longerMessage(t *testing.T, longer map[int][]byte, sorted ...string) []byte
 func TestLongerEntriesAreRead(t *testing.T) {
 	longer := map[int][]byte{5: []byte("aaaab" + "cccab"), 32: bytes.Repeat([]byte("d"), 32)}
 	raw := longerMessage(t, longer, "aaaab", "ccca", "cccab", "cccb", string(longer[32]))
-	for _, whole := range []int64{maxWhole, -1} {
-		before := maxWhole
-		maxWhole = whole
-		t.Cleanup(func() { maxWhole = before })
-		var l updater.List
-		err := readOne(t.Context(), bytes.NewReader(raw), int64(len(raw)), "se-4b", func(u *updater.Update) {
-			var err error
-			if l, _, err = updater.Apply(updater.List{Name: "se-4b"}, u, 100); err != nil {
-				t.Errorf("at most %d bytes whole: %v", whole, err)
-			}
-		})
-		if err != nil || l.Set == nil || l.Set.Len() != 5 || !slices.Equal(l.Set.Widths(), []int{4, 5, 32}) {
-			t.Errorf("at most %d bytes whole: %+v, %v", whole, l, err)
+	for _, whole := range []bool{true, false} {
+		if !whole {
+			streamAll(t)
+		}
+		l, _, err := streamed(t, false, bytes.NewReader(raw), updater.List{Name: "se-4b"})
+		if err != nil || l.Set.Len() != 5 || !slices.Equal(l.Set.Widths(), []int{4, 5, 32}) {
+			t.Errorf("whole: %t: %+v, %v", whole, l, err)
 		}
 	}
 }
@@ -399,17 +369,21 @@ func TestBadLongerEntriesAreRefused(t *testing.T) {
 		{"no message", "se-4b", protowire.AppendBytes(protowire.AppendTag(nil, fieldLonger, protowire.BytesType), []byte{0xff})},
 		{"too many sets", "se-4b", tooMany},
 	} {
-		list := new(sbv5.HashList)
-		testkit.Must(t, proto.Unmarshal(append(marshal(t, &sbv5.HashList{Name: tc.list, Version: []byte{1}}), tc.raw...), list))
-		u := updateOf(t.Context(), list)
+		u := withFields(t, tc.list, tc.raw)
 		if u.Err == nil || len(u.Additions) > 0 || tc.list != "se" && !errors.Is(u.Err, updater.ErrMalformed) {
 			t.Errorf("%s: %v", tc.name, u.Err)
 		}
 	}
 	other := protowire.AppendVarint(protowire.AppendTag(nil, fieldLonger, protowire.VarintType), 7)
-	list := new(sbv5.HashList)
-	testkit.Must(t, proto.Unmarshal(append(marshal(t, &sbv5.HashList{Name: "se-4b", Version: []byte{1}}), other...), list))
-	if u := updateOf(t.Context(), list); u.Err != nil || len(u.Additions) > 0 {
+	if u := withFields(t, "se-4b", other); u.Err != nil || len(u.Additions) > 0 {
 		t.Errorf("another kind of field: %+v", u)
 	}
+}
+
+// withFields is the update that a list is with more fields.
+func withFields(t *testing.T, name string, raw []byte) *updater.Update {
+	t.Helper()
+	list := new(sbv5.HashList)
+	testkit.Must(t, proto.Unmarshal(append(marshal(t, &sbv5.HashList{Name: name, Version: []byte{1}}), raw...), list))
+	return updateOf(t.Context(), list)
 }

@@ -56,13 +56,12 @@ func updatesV4(t testing.TB, wait time.Duration, lists ...*listUpdate) []byte {
 }
 
 func raw(size int, hashes string) *entrySet {
-	b, _ := hex.DecodeString(strings.ReplaceAll(hashes, " ", ""))
-	return &entrySet{CompressionType: sbv4.CompressionType_RAW, RawHashes: &sbv4.RawHashes{PrefixSize: int32(size), RawHashes: b}}
+	return &entrySet{CompressionType: sbv4.CompressionType_RAW, RawHashes: &sbv4.RawHashes{PrefixSize: int32(size), RawHashes: spaced(hashes)}}
 }
 
 func riceSet(first int64, k, n int32, data string) *entrySet {
-	b, _ := hex.DecodeString(data)
-	return &entrySet{CompressionType: sbv4.CompressionType_RICE, RiceHashes: &sbv4.RiceDeltaEncoding{FirstValue: first, RiceParameter: k, NumEntries: n, EncodedData: b}}
+	coded := &sbv4.RiceDeltaEncoding{FirstValue: first, RiceParameter: k, NumEntries: n, EncodedData: spaced(data)}
+	return &entrySet{CompressionType: sbv4.CompressionType_RICE, RiceHashes: coded}
 }
 
 func riceIndices(first int64, k, n int32, data string) *entrySet {
@@ -77,22 +76,16 @@ func rawIndices(indices ...int32) *entrySet {
 
 // phishing is an update of se-4b whose result has these entries, in hexadecimal.
 func phishing(kind sbv4.FetchThreatListUpdatesResponse_ListUpdateResponse_ResponseType, result string) *listUpdate {
-	b, _ := hex.DecodeString(strings.ReplaceAll(result, " ", ""))
-	sum := sha256.Sum256(b)
 	return &listUpdate{
 		ThreatType: sbv4.ThreatType_SOCIAL_ENGINEERING, PlatformType: sbv4.PlatformType_ANY_PLATFORM, ThreatEntryType: sbv4.ThreatEntryType_URL,
-		ResponseType: kind, NewClientState: []byte("new"), Checksum: &sbv4.Checksum{Sha256: sum[:]},
+		ResponseType: kind, NewClientState: []byte("new"), Checksum: &sbv4.Checksum{Sha256: sha256Of(result)},
 	}
 }
 
 // fetchV4 fetches se-4b while old is held, and applies what comes.
 func fetchV4(t *testing.T, old updater.List, m *listUpdate) (l updater.List, err error) {
 	t.Helper()
-	c := newV4(t, always(binaryForm, updatesV4(t, 0, m)), "se-4b")
-	_, fetchErr := c.Fetch(t.Context(), []updater.Want{{List: "se-4b", Version: old.Version}}, func(_ int, u *updater.Update) {
-		l, _, err = updater.Apply(old, u, 1000)
-	})
-	return l, errors.Join(fetchErr, err)
+	return fetchApplied(t, newV4(t, always(binaryForm, updatesV4(t, 0, m)), "se-4b"), old)
 }
 
 func TestV4FetchRequestOnTheWire(t *testing.T) {
@@ -130,8 +123,7 @@ func TestV4ListsOfMixedLengths(t *testing.T) {
 		m.Additions = []*entrySet{raw(5, "14000000ff 1d000000aa")}
 		after, err := fetchV4(t, l, m)
 		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
+			t.Fatalf("%s: %v", name, err)
 		}
 		checkList(t, after, "6e6577", "0100000001000000aa050000001400000014000000ff1d000000aa", hex.EncodeToString(m.Checksum.Sha256))
 	}
@@ -144,11 +136,9 @@ func TestV4RejectsWhatCannotBe(t *testing.T) {
 	remove := func(sets ...*entrySet) func(*listUpdate) {
 		return func(m *listUpdate) { m.ResponseType, m.Removals = partialUpdate, sets }
 	}
-	held, err := fetchV4(t, updater.List{Name: "se-4b"}, func() *listUpdate {
-		m := phishing(fullUpdate, "05000000")
-		m.Additions = []*entrySet{riceSet(5, 0, 0, "")}
-		return m
-	}())
+	first := phishing(fullUpdate, "05000000")
+	first.Additions = []*entrySet{riceSet(5, 0, 0, "")}
+	held, err := fetchV4(t, updater.List{Name: "se-4b"}, first)
 	testkit.Must(t, err)
 	for name, alter := range map[string]func(*listUpdate){
 		"neither full nor partial":     func(m *listUpdate) { m.ResponseType = 0 },
@@ -173,13 +163,11 @@ func TestV4RejectsWhatCannotBe(t *testing.T) {
 		"a checksum of 31 bytes":       func(m *listUpdate) { m.Checksum.Sha256 = m.Checksum.Sha256[:31] },
 		"no checksum":                  func(m *listUpdate) { m.Checksum = nil },
 	} {
-		t.Run(name, func(t *testing.T) {
-			m := phishing(fullUpdate, "05000000")
-			alter(m)
-			if l, err := fetchV4(t, held, m); !errors.Is(err, updater.ErrMalformed) || l.Set != nil {
-				t.Errorf("got %v, %v", l, err)
-			}
-		})
+		m := phishing(fullUpdate, "05000000")
+		alter(m)
+		if l, err := fetchV4(t, held, m); !errors.Is(err, updater.ErrMalformed) || l.Set != nil {
+			t.Errorf("%s: got %v, %v", name, l, err)
+		}
 	}
 }
 
@@ -205,6 +193,10 @@ func TestV4AnswersAreMatchedByTheirTypes(t *testing.T) {
 		}
 	}
 
+	body := marshal(t, &sbv4.FetchThreatListUpdatesResponse{MinimumWaitDuration: durationpb.New(-1)})
+	if _, err := newV4(t, always(binaryForm, body)).Fetch(t.Context(), nil, nil); !errors.Is(err, updater.ErrMalformed) {
+		t.Errorf("a negative minimum wait: %v", err)
+	}
 	c := newV4(t, always(binaryForm, updatesV4(t, 593*time.Second+440*time.Millisecond, harmful(), phishing(partialUpdate, ""))))
 	got := make([]*updater.Update, len(wanted))
 	wait, err := c.Fetch(t.Context(), wanted, func(i int, u *updater.Update) { got[i] = u })
@@ -219,13 +211,6 @@ func TestV4AnswersAreMatchedByTheirTypes(t *testing.T) {
 	}
 	if !errors.Is(got[1].Err, updater.ErrMalformed) {
 		t.Errorf("of a list that is not held and was not answered: %+v", got[1])
-	}
-}
-
-func TestV4NegativeWaitFailsTheRequest(t *testing.T) {
-	body := marshal(t, &sbv4.FetchThreatListUpdatesResponse{MinimumWaitDuration: durationpb.New(-1)})
-	if _, err := newV4(t, always(binaryForm, body)).Fetch(t.Context(), nil, nil); !errors.Is(err, updater.ErrMalformed) {
-		t.Error(err)
 	}
 }
 
@@ -262,9 +247,8 @@ func TestV4Search(t *testing.T) {
 		{Hash: hash, Threats: lookup.Threats(0).With(lookup.SocialEngineering), TTL: 5 * time.Minute},
 		{Hash: hash, Threats: lookup.Threats(0).With(lookup.PotentiallyHarmfulApplication), TTL: time.Minute},
 	}}
-	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, %v\nwant %+v", got, err, want)
-	}
+	testkit.Must(t, err)
+	testkit.Equal(t, "answer", got, want)
 	wantAsked := &sbv4.FindFullHashesRequest{
 		Client:       &sbv4.ClientInfo{ClientId: "coredns-safebrowsing", ClientVersion: "1.0"},
 		ClientStates: [][]byte{{1}, {2}},
@@ -308,15 +292,13 @@ func TestV4OffersListsByTheirNamesInV5(t *testing.T) {
 		{"mw-4b", "MALWARE/ANY_PLATFORM/URL", lookup.Threats(0).With(lookup.Malware)},
 		{"uwsa-4b", "UNWANTED_SOFTWARE/ANDROID/URL", lookup.Threats(0).With(lookup.UnwantedSoftware)},
 	}
-	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("got %v, %v, want %v", got, err, want)
-	}
+	testkit.Must(t, err)
+	testkit.Equal(t, "lists", got, want)
 }
 
 func TestV4KnowsOnlyListsThatHaveTypes(t *testing.T) {
-	if _, err := NewV4(Config{UserAgent: "a/1"}, []string{"se-4b", "own-4b"}, func() [][]byte { return nil }); err == nil || !strings.Contains(err.Error(), `"own-4b"`) || !strings.Contains(err.Error(), "pha-4b") {
-		t.Errorf("got %v, want an error that names the list and those there are", err)
-	}
+	_, err := NewV4(Config{UserAgent: "a/1"}, []string{"se-4b", "own-4b"}, func() [][]byte { return nil })
+	testkit.WantError(t, err, `"own-4b"`, "pha-4b")
 }
 
 // No answer to a fetch makes the client panic, or take what does not fit together.

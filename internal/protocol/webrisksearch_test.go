@@ -34,9 +34,8 @@ func TestWebRiskSearchAnswersOnTheWire(t *testing.T) {
 			wireRiskFound:   {TTL: 10 * time.Minute, Threats: []lookup.ThreatHash{found}},
 		} {
 			got, err := newWebRisk(t, always(binaryForm, unhex(t, wire)), "se-4b").Search(t.Context(), []lookup.Prefix{"\x1d\x32\xc5\x08"})
-			if err != nil || !reflect.DeepEqual(got, want) {
-				t.Errorf("%q: got %+v, %v, want %+v", wire, got, err, want)
-			}
+			testkit.Must(t, err)
+			testkit.Equal(t, wire, got, want)
 		}
 	})
 }
@@ -65,11 +64,9 @@ func TestWebRiskKeepsThreatsOfItsListsOnly(t *testing.T) {
 		{"an unknown type before a known one", WebRiskLists(), []wrv1.ThreatType{99, malware}, []lookup.Threat{lookup.Malware}},
 	} {
 		body := marshal(t, &wrv1.SearchHashesResponse{Threats: []*threatHash{{ThreatTypes: test.types, Hash: make([]byte, 32)}}})
-		want := threatHashes(lookup.FullHash{}, test.want, nil) // without expire_time: for this once
 		got, err := newWebRisk(t, always(binaryForm, body), test.lists...).Search(t.Context(), []lookup.Prefix{zeroPrefix})
-		if err != nil || !slices.Equal(got.Threats, want) {
-			t.Errorf("%s: got %v, %v, want %v", test.name, got.Threats, err, want)
-		}
+		testkit.Must(t, err)
+		testkit.Equal(t, test.name, got.Threats, threatHashes(lookup.FullHash{}, test.want, nil)) // without expire_time: for this once
 	}
 }
 
@@ -238,13 +235,11 @@ func TestATimeOfTheServerBecomesADuration(t *testing.T) {
 		{"the first time there is", date, "", answered, 0, time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC), 0, 0},
 		{"the last time there is", date, "", answered, 0, time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), math.MaxInt64, math.MaxInt64},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			c := newServerClock(http.Header{"Date": {test.date}, "Age": {test.age}}, test.now.Add(-test.took), test.now)
-			life, wait, err := c.until(timestamppb.New(test.until))
-			if life != test.least || wait != test.most || err != nil {
-				t.Errorf("it may be kept for %s, want %s; it is to be waited for %s, want %s; %v", life, test.least, wait, test.most, err)
-			}
-		})
+		c := newServerClock(http.Header{"Date": {test.date}, "Age": {test.age}}, test.now.Add(-test.took), test.now)
+		life, wait, err := c.until(timestamppb.New(test.until))
+		if life != test.least || wait != test.most || err != nil {
+			t.Errorf("%s: it may be kept for %s, want %s; it is to be waited for %s, want %s; %v", test.name, life, test.least, wait, test.most, err)
+		}
 	}
 }
 
