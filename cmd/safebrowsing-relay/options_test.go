@@ -64,64 +64,66 @@ func ask(t *testing.T, client protocol.Client, expression string) (lookup.Answer
 	return client.Search(t.Context(), []lookup.Prefix{lookup.HashExpression(expression).Prefix(4)})
 }
 
-// Each property of a Corefile that says what is fetched from which server, and how, is a flag.
+// Each flag that says what is fetched from which server, and how, does that.
 func TestOptionsOfARelay(t *testing.T) {
 	testkit.Long(t)
+	set := func(flags ...string) func(*testing.T, *world) []string {
+		return func(*testing.T, *world) []string { return flags }
+	}
 	for name, test := range map[string]struct {
-		set  func(t *testing.T, w *world) (properties string)
+		set  func(t *testing.T, w *world) (flags []string)
 		want func(t *testing.T, w *world, client protocol.Client)
 	}{
-		"api_key_file": {func(t *testing.T, w *world) string {
+		"api-key-file": {func(t *testing.T, w *world) []string {
 			w.SetKey("SECRET")
-			return "api_key_file " + testkit.Write(t, t.TempDir(), "file", "SECRET")
+			return []string{"-api-key-file", testkit.Write(t, t.TempDir(), "file", "SECRET")}
 		}, wantThreat},
-		"token_file": {func(t *testing.T, w *world) string {
+		"token-file": {func(t *testing.T, w *world) []string {
 			w.SetToken("ya29.TOKEN")
-			return "token_file " + testkit.Write(t, t.TempDir(), "file", "ya29.TOKEN") + "\nprotocol webrisk\nbudget unlimited"
+			return []string{"-token-file", testkit.Write(t, t.TempDir(), "file", "ya29.TOKEN"), "-protocol", "webrisk", "-budget", "unlimited"}
 		}, wantThreat},
-		"protocol webrisk": {func(*testing.T, *world) string { return "protocol webrisk\nbudget unlimited" }, wantThreat},
-		"lists": {func(*testing.T, *world) string { return "lists se-4b" }, func(t *testing.T, _ *world, client protocol.Client) {
+		"protocol webrisk": {set("-protocol", "webrisk", "-budget", "unlimited"), wantThreat},
+		"lists": {set("-lists", "se-4b"), func(t *testing.T, _ *world, client protocol.Client) {
 			if lists, err := client.Lists(t.Context()); err != nil || len(lists) != 1 {
 				t.Errorf("lists %v, %v", lists, err)
 			}
 		}},
-		"max_entries": {func(*testing.T, *world) string { return "max_entries 2048" }, func(t *testing.T, w *world, _ protocol.Client) {
+		"max-entries": {set("-max-entries", "2048"), func(t *testing.T, w *world, _ protocol.Client) {
 			if got := w.Requests("update")[0].MaxDatabase; got != 2048 {
 				t.Errorf("asked for at most %d entries", got)
 			}
 		}},
-		"resolver": {func(t *testing.T, w *world) string {
+		"resolver": {func(t *testing.T, w *world) []string {
 			u, err := url.Parse(w.endpoint)
 			testkit.Must(t, err)
 			w.endpoint = "http://sb.internal:" + u.Port()
-			return "resolver " + nameServer(t)
+			return []string{"-resolver", nameServer(t)}
 		}, wantThreat},
-		"tls CA": {func(t *testing.T, w *world) string {
+		"endpoint-ca": {func(t *testing.T, w *world) []string {
 			server := httptest.NewTLSServer(w.Server)
 			t.Cleanup(server.Close)
 			w.endpoint = server.URL
-			return "tls " + testkit.Write(t, t.TempDir(), "file", certificateOf(server))
+			return []string{"-endpoint-ca", certificateOf(t, server)}
 		}, wantThreat},
-		"tls CERT KEY CA": {func(t *testing.T, w *world) string {
+		"endpoint-cert": {func(t *testing.T, w *world) []string {
 			server := httptest.NewUnstartedServer(w.Server)
 			server.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
 			server.StartTLS()
 			t.Cleanup(server.Close)
 			w.endpoint = server.URL
 			cert, key := testkit.Certificate(t, t.TempDir())
-			ca := testkit.Write(t, t.TempDir(), "file", certificateOf(server))
-			return "tls " + cert + " " + key + " " + ca
+			return []string{"-endpoint-cert", cert + "," + key, "-endpoint-ca", certificateOf(t, server)}
 		}, wantThreat},
-		"mode realtime": {func(t *testing.T, w *world) string {
+		"realtime": {func(t *testing.T, w *world) []string {
 			w.Publish(protocol.GlobalCache, nil)
 			w.AddThreat("new.example/", 2)
-			return "mode realtime"
+			return []string{"-realtime"}
 		}, func(t *testing.T, _ *world, client protocol.Client) {
 			if answer, err := ask(t, client, "new.example/"); err != nil || len(answer.Threats) != 1 {
 				t.Errorf("a threat in no list: %+v, %v", answer, err)
 			}
 		}},
-		"cache": {func(*testing.T, *world) string { return "cache 1" }, func(t *testing.T, w *world, client protocol.Client) {
+		"cache": {set("-cache", "1"), func(t *testing.T, w *world, client protocol.Client) {
 			for _, e := range []string{"evil.example/", "mal.example/", "evil.example/"} {
 				_, err := ask(t, client, e)
 				testkit.Must(t, err)
@@ -131,39 +133,25 @@ func TestOptionsOfARelay(t *testing.T) {
 				t.Errorf("%d searches, want 3: one answer fits into the cache", n)
 			}
 		}},
-		"budget": {func(*testing.T, *world) string { return "budget 1 50%" }, func(t *testing.T, _ *world, client protocol.Client) {
+		"budget": {set("-budget", "1,50%"), func(t *testing.T, _ *world, client protocol.Client) {
 			wantThreat(t, nil, client)
 			if _, err := ask(t, client, "mal.example/"); !errors.Is(err, lookup.ErrBudget) {
 				t.Errorf("got %v, want a refusal since the budget is spent", err)
 			}
 		}},
-		"db off": {func(_ *testing.T, w *world) string { w.dir = "off"; return "" }, func(t *testing.T, w *world, client protocol.Client) {
+		"db off": {set("-db", "off"), func(t *testing.T, w *world, client protocol.Client) {
 			wantThreat(t, w, client)
-			if _, err := os.Stat("off"); err == nil {
-				t.Error("off is a folder")
+			for _, folder := range []string{"off", w.dir} {
+				if _, err := os.Stat(folder); err == nil {
+					t.Errorf("%s is a folder", folder)
+				}
 			}
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			properties := test.set(t, w)
-			args := []string{"-endpoint", w.endpoint, "-db", w.dir}
-			for line := range strings.Lines(properties) {
-				word, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-				if files := strings.Fields(value); word == "tls" {
-					word, value = "endpoint_ca", files[len(files)-1]
-					if len(files) == 3 {
-						args = append(args, "-endpoint-cert", files[0]+","+files[1])
-					}
-				}
-				if line == "mode realtime" {
-					word, value = "realtime=true", ""
-				}
-				if args = append(args, "-"+strings.ReplaceAll(word, "_", "-")); value != "" {
-					args = append(args, strings.ReplaceAll(value, " ", ","))
-				}
-			}
-			test.want(t, w, newRelay(t, relayConfigOf(t, args...)))
+			flags := test.set(t, w) // it may replace the server
+			test.want(t, w, newRelay(t, relayConfigOf(t, append([]string{"-endpoint", w.endpoint, "-db", w.dir}, flags...)...)))
 		})
 	}
 }
@@ -206,9 +194,10 @@ func wantThreat(t *testing.T, _ *world, client protocol.Client) {
 	}
 }
 
-// certificateOf returns the certificate of a server in PEM form.
-func certificateOf(s *httptest.Server) string {
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
+// certificateOf returns a file with the certificate of a server in PEM form.
+func certificateOf(t *testing.T, s *httptest.Server) string {
+	t.Helper()
+	return testkit.Write(t, t.TempDir(), "file", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})))
 }
 
 // nameServer starts a name server that knows 127.0.0.1 by every name.

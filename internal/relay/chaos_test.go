@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -132,50 +133,36 @@ func (c *chaos) leader() *child {
 
 func (c *chaos) asker() string { return c.cfg.Settings.Origin("").Asker }
 
-// strikes is how many kinds there are.
-const strikes = 9
-
 // strike does something bad, and returns its name and what ends it.
 func (c *chaos) strike(n int) (what string, end func()) {
-	leader := c.leader()
-	if leader == nil {
-		leader = c.fleet[0]
+	leader := cmp.Or(c.leader(), c.fleet[0])
+	hang := func(s syscall.Signal) func() {
+		return func() { leader.Signal(s); leader.off = s == syscall.SIGSTOP }
 	}
-	switch n {
-	case 0:
-		leader.kill()
-		return "SIGKILL of the leader", leader.start
-	case 1:
-		leader.Signal(syscall.SIGSTOP)
-		leader.off = true
-		return "SIGSTOP of the leader", func() { leader.Signal(syscall.SIGCONT); leader.off = false }
-	case 2:
-		c.server.Kill()
-		return "SIGKILL of Redis", c.server.Restart
-	case 3:
-		c.server.Stop()
-		return "SIGSTOP of Redis", c.server.Continue
-	case 4:
-		c.server.Do("FLUSHALL")
-		return "Redis flushed", func() {}
-	case 5:
-		leader.link.Set(false, true)
-		return "the leader is refused by Redis", func() { leader.link.Set(false, false) }
-	case 6:
-		leader.link.Set(true, false)
-		return "the leader is cut off from Redis", func() { leader.link.Set(false, false) }
-	case 7:
-		cut := func(lost bool) {
-			for _, r := range c.fleet {
-				r.link.Set(lost, false)
+	link := func(lost, down bool, relays ...*child) func() {
+		return func() {
+			for _, r := range relays {
+				r.link.Set(lost, down)
 			}
 		}
-		cut(true)
-		return "all are cut off from Redis", func() { cut(false) }
 	}
-	leader.kill()
-	c.server.Kill()
-	return "SIGKILL of both", func() { c.server.Restart(); leader.start() }
+	strikes := []struct {
+		what       string
+		begin, end func()
+	}{
+		{"SIGKILL of the leader", leader.kill, leader.start},
+		{"SIGSTOP of the leader", hang(syscall.SIGSTOP), hang(syscall.SIGCONT)},
+		{"SIGKILL of Redis", c.server.Kill, c.server.Restart},
+		{"SIGSTOP of Redis", c.server.Stop, c.server.Continue},
+		{"Redis flushed", func() { c.server.Do("FLUSHALL") }, func() {}},
+		{"the leader is refused by Redis", link(false, true, leader), link(false, false, leader)},
+		{"the leader is cut off from Redis", link(true, false, leader), link(false, false, leader)},
+		{"all are cut off from Redis", link(true, false, c.fleet...), link(false, false, c.fleet...)},
+		{"SIGKILL of both", func() { leader.kill(); c.server.Kill() }, func() { c.server.Restart(); leader.start() }},
+	}
+	s := strikes[n%len(strikes)]
+	s.begin()
+	return s.what, s.end
 }
 
 // check asks each relay that runs about a threat and about a name that is none, until it
@@ -304,7 +291,7 @@ func TestChaos(t *testing.T) {
 	longest, unconfirmed := make(map[string]time.Duration), make(map[string]time.Duration)
 	for round := range rounds {
 		struck := time.Now()
-		what, end := c.strike((round + rand.IntN(2)*4) % strikes)
+		what, end := c.strike(round + rand.IntN(2)*4)
 		unconfirmed[what] = max(unconfirmed[what], c.check(struck))
 		all = append(all, fmt.Sprintf("extra%d.example/", round))
 		w.suspect(all...)

@@ -277,35 +277,26 @@ func late(b *testing.B, addr string, by time.Duration) string {
 	testkit.Must(b, err)
 	b.Cleanup(func() { l.Close() })
 	go func() { // ends with the listener
-		for {
-			client, err := l.Accept()
-			if err != nil {
-				return
-			}
+		for client, err := l.Accept(); err == nil; client, err = l.Accept() {
 			server, err := net.Dial("tcp", addr)
 			if err != nil {
 				client.Close()
 				continue
 			}
-			go func() { // both end with a connection
-				_, _ = io.Copy(server, client)
-				server.Close()
-			}()
-			go func() {
-				defer client.Close()
-				buf := make([]byte, 1<<16)
-				for {
-					n, err := server.Read(buf)
-					if err != nil {
-						return
-					}
-					time.Sleep(by)
-					if _, err := client.Write(buf[:n]); err != nil {
-						return
-					}
-				}
-			}()
+			go func() { _, _ = io.Copy(server, client); server.Close() }() // both end with a connection
+			go func() { _, _ = io.Copy(lateWriter{client, by}, server); client.Close() }()
 		}
 	}()
 	return l.Addr().String()
+}
+
+// lateWriter is a Writer that waits before it writes.
+type lateWriter struct {
+	io.Writer
+	by time.Duration
+}
+
+func (w lateWriter) Write(p []byte) (int, error) {
+	time.Sleep(w.by)
+	return w.Writer.Write(p)
 }
