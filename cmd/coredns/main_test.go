@@ -40,15 +40,13 @@ func TestOrderIsThatOfCoreDNSWithSafebrowsingBeforeCache(t *testing.T) {
 	}
 }
 
-// Plugins that only builds with a tag have, and those that the build with the tag router
-// leaves out.
+// Plugins that only builds with a tag have, and those that the build with the tag router leaves out.
 var (
 	ofClusters   = []string{"autopath", "dnssec", "k8s_external", "kubernetes"}
 	notOnRouters = []string{"auto", "chaos", "file", "https", "https3", "pprof", "proxyproto", "quic", "root", "secondary", "template", "tls", "transfer", "view"}
 )
 
-// TestEachBuildHasItsPlugins runs for the build tags of the test itself: .ci/builds runs it
-// with each.
+// TestEachBuildHasItsPlugins runs for the build tags of the test itself: .ci/builds runs it with each.
 func TestEachBuildHasItsPlugins(t *testing.T) {
 	missing := ofClusters
 	switch tags := buildTags(t); {
@@ -128,8 +126,7 @@ func helmValues(t *testing.T) (v chartValues) {
 	return v
 }
 
-// corefile writes the Corefile as templates/configmap.yaml of the chart does, without the
-// plugins that are left out.
+// corefile writes the Corefile as templates/configmap.yaml of the chart does, without the plugins that are left out.
 func (v chartValues) corefile(without ...string) string {
 	var text strings.Builder
 	for _, s := range v.Servers {

@@ -45,8 +45,7 @@ func (m *made) wantFound(t *testing.T, f findings) {
 	expect(t, "all suffixes", sum, [3]int{f.URLs, f.ByHost, f.ByPath})
 }
 
-// leastSearches returns the fewest searches for the prefixes that were asked about, and how many these
-// were.
+// leastSearches returns the fewest searches for the prefixes that were asked about, and how many these were.
 func leastSearches(s *protocoltest.Server) (least, sent, prefixes int) {
 	requests := s.Requests("search")
 	for _, r := range requests {
@@ -55,8 +54,7 @@ func leastSearches(s *protocoltest.Server) (least, sent, prefixes int) {
 	return (prefixes + lookup.MaxPrefixes - 1) / lookup.MaxPrefixes, len(requests), prefixes
 }
 
-// The first line of what shows that coverage is right: 10,000 URLs with known truth, in as few searches
-// as their prefixes take.
+// The first line of what shows that coverage is right: 10,000 URLs with known truth, in as few searches as their prefixes take.
 func TestAFeedOf10000URLsIsCountedRightInTheFewestSearches(t *testing.T) {
 	testkit.Long(t)
 	w := newWorld(t)

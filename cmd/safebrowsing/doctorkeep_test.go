@@ -17,8 +17,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// answering starts a name server on loopback that knows every name and type, but for those that
-// reply answers.
+// answering starts a name server on loopback that knows every name and type, but for those that reply answers.
 func answering(t *testing.T, reply func(m *dns.Msg)) netip.AddrPort {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")

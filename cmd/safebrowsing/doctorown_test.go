@@ -17,7 +17,6 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
-	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -60,8 +59,7 @@ func TestDoctorOfOwnLists(t *testing.T) {
 
 const listURL = "https://user:s3cret@lists.example.org/hosts.txt"
 
-// saved writes a list by URL and its state into a folder, as a CoreDNS does. Without
-// content there is no list.
+// saved writes a list by URL and its state into a folder, as a CoreDNS does. Without content there is no list.
 func saved(t *testing.T, db, content string, s ownlist.URLState) ownlist.URLConfig {
 	t.Helper()
 	c := ownlist.URLConfig{URL: listURL, DB: db}
@@ -152,8 +150,7 @@ func TestDoctorNamesWhatAListByURLLeavesOut(t *testing.T) {
 	}
 }
 
-// The doctor follows a folder in which one list is misspelt, from the first refusal
-// to a server that is down for days.
+// The doctor follows a folder in which one list is misspelt, from the first refusal to a server that is down for days.
 func TestDoctorSaysWhatProtects(t *testing.T) {
 	const endpoint = "http://doctor.example"
 	dir := t.TempDir()
@@ -174,13 +171,7 @@ func TestDoctorSaysWhatProtects(t *testing.T) {
 			t.Helper()
 			client, err := protocol.NewV5(protocol.Config{Endpoint: endpoint, UserAgent: "doctor/1", Transport: server})
 			testkit.Must(t, err)
-			store, err := updater.OpenStore(dir+"/db", updater.Origin{Name: endpoint, Asker: updater.Asker(endpoint, "")})
-			testkit.Must(t, err)
-			schedule, err := updater.NewSchedule(store)
-			testkit.Must(t, err)
-			u, err := updater.New(updater.Config{Source: client, Database: new(lookup.Database), Schedule: schedule, Store: store, Lists: []string{"se-4b", "pha4-4b"}})
-			testkit.Must(t, err)
-			testkit.Must(t, u.Once(t.Context()))
+			fetchInto(t, dir+"/db", client, updater.Origin{Name: endpoint, Asker: updater.Asker(endpoint, "")}, "se-4b", "pha4-4b")
 		}
 		want(isWarning, "0 of 2 in force, missing: se-4b, pha4-4b", "within a minute after its start")
 		fetch() // the whole batch is refused

@@ -231,8 +231,7 @@ func TestDoctorSaysWhatIsLeftOfTheBudget(t *testing.T) {
 	}
 }
 
-// Web Risk has no request that is free and needs no wait. So the doctor sends none with the
-// key, and says what CoreDNS has noted.
+// Web Risk has no request that is free and needs no wait. So the doctor sends none with the key, and says what CoreDNS has noted.
 func TestDoctorOfWebRisk(t *testing.T) {
 	const (
 		billing = "and that the project has a billing account"

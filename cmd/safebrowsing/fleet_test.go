@@ -119,8 +119,7 @@ func defaults() (n provision) {
 // near reports whether two numbers differ by a share at most.
 func near(got, want, share float64) bool { return math.Abs(got-want) <= share*math.Abs(want) }
 
-// A day of 100,000 lines that ask for names by Zipf's law, in a cache or several, is simulated; the
-// day before fills them.
+// A day of 100,000 lines that ask for names by Zipf's law, in a cache or several, is simulated; the day before fills them.
 func TestAPlanIsThatOfASimulatedDay(t *testing.T) {
 	testkit.Long(t)
 	n := defaults()

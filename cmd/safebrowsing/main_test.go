@@ -174,9 +174,8 @@ func TestACorefileMayBeAPipe(t *testing.T) {
 	w.wantRequests(t, "", 0)
 }
 
-// commandLines returns the command lines of safebrowsing in a document, in its blocks and in
-// its text, without the name of the program and without comments. It skips stanzas of a
-// Corefile.
+// commandLines returns the command lines of safebrowsing in a document, in its blocks and in its text, without the name of the
+// program and without comments. It skips stanzas of a Corefile.
 func commandLines(text string) (lines []string) {
 	block := regexp.MustCompile(`(?m)^(?:sudo (?:-u \S+ )?)?(?:go run \./cmd/|source <\()?safebrowsing ([a-z][^#\n]*)`)
 	inline := regexp.MustCompile("`(?:sudo )?safebrowsing ([a-z][^`]*)`")
@@ -238,8 +237,7 @@ func helpOf(t *testing.T, line string) (trouble string) {
 	return ""
 }
 
-// SECURITY.md: the key is in no error. People run these commands when something is wrong, and
-// post what they print.
+// SECURITY.md: the key is in no error. People run these commands when something is wrong, and post what they print.
 func TestNoCommandPrintsAKeyFromAWrongPlaceOfTheCorefile(t *testing.T) {
 	testkit.Long(t)
 	w := newWorld(t)

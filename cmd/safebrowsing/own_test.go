@@ -184,10 +184,8 @@ func TestConcurrentEditsLoseNoLine(t *testing.T) {
 	wg.Wait()
 	text := read(t, "allow.txt")
 	for i := range processes {
-		for _, name := range []string{"h", "i"} {
-			if line := fmt.Sprintf("\n%s%d.example # until ", name, i); strings.Count(text, line) != 1 {
-				t.Errorf("Expected one line %q in\n%s", line, text)
-			}
+		for _, line := range []string{fmt.Sprintf("\nh%d.example # until ", i), fmt.Sprintf("\ni%d.example # until ", i)} {
+			expect(t, "lines with "+line, strings.Count(text, line), 1)
 		}
 	}
 	if !strings.HasPrefix(text, "# mine\n\na.example # Bob\n") || strings.Count(text, "\n") != 3+2*processes {

@@ -149,11 +149,8 @@ func TestUpdateKeepsToTheLimitOfTheCorefile(t *testing.T) {
 	w.Publish("uws-4b", many)
 	corefile := w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n  lists uws-4b\n  max_entries 2000\n }\n}\n")
 	_, out, errOut := invoke(t, "update", "-json", "-now", "-corefile", corefile)
-	if got := decode[outcome](t, out); len(got) != 1 || got[0].Entries > 2000 {
-		t.Errorf("%+v, %s", got, errOut)
-	}
-	if asked := w.Requests("update"); len(asked) != 1 || asked[0].MaxDatabase != 2000 {
-		t.Errorf("asked for %+v", asked)
+	if got, asked := decode[outcome](t, out), w.Requests("update"); len(got) != 1 || got[0].Entries > 2000 || len(asked) != 1 || asked[0].MaxDatabase != 2000 {
+		t.Errorf("%+v, asked for %+v, %s", got, asked, errOut)
 	}
 }
 
@@ -243,13 +240,18 @@ func fromGoogle(t *testing.T, dir string, d *protocol.Dialect, list string) {
 	o := block.New(configOf("", d, "K", []string{list}))
 	client, err := o.Settings.Client(o.Config.Secret, new(lookup.Database), w.Server)
 	testkit.Must(t, err)
-	store, err := updater.OpenStore(dir, o.Settings.Origin(o.Config.Secret))
+	fetchInto(t, dir, client, o.Settings.Origin(o.Config.Secret), list)
+}
+
+// fetchInto fetches lists into a folder, once.
+func fetchInto(t *testing.T, dir string, source updater.Source, origin updater.Origin, lists ...string) {
+	t.Helper()
+	store, err := updater.OpenStore(dir, origin)
 	testkit.Must(t, err)
 	schedule, err := updater.NewSchedule(store)
 	testkit.Must(t, err)
 	u, err := updater.New(updater.Config{
-		Source: client, Database: new(lookup.Database), Schedule: schedule, Store: store, Lists: []string{list},
-		Report: func(updater.Event) {}, FirstContact: func() time.Duration { return 0 },
+		Source: source, Database: new(lookup.Database), Schedule: schedule, Store: store, Lists: lists, FirstContact: func() time.Duration { return 0 },
 	})
 	testkit.Must(t, err)
 	testkit.Must(t, u.Once(t.Context()))

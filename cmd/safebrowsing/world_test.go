@@ -121,8 +121,7 @@ func (w *world) flags(more ...string) []string {
 	return append([]string{"-db", w.dir, "-endpoint", w.endpoint, "-now"}, more...)
 }
 
-// corefile replaces the words for the endpoint and the folder in a Corefile, writes it and
-// returns its path.
+// corefile replaces the words for the endpoint and the folder in a Corefile, writes it and returns its path.
 func (w *world) corefile(t *testing.T, content string) string {
 	t.Helper()
 	dir := t.TempDir()

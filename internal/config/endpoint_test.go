@@ -128,8 +128,7 @@ func TestEndpointsThatAreNotOneServiceOfOnesOwnAreRefused(t *testing.T) {
 	}
 }
 
-// serverBlocks reads a Corefile. $TLS is the plugin tls with a certificate for 192.168.1.2, *.home.example and
-// dns.home.example.
+// serverBlocks reads a Corefile. $TLS is the plugin tls with a certificate for 192.168.1.2, *.home.example and dns.home.example.
 func serverBlocks(t *testing.T, corefile string) []caddyfile.ServerBlock {
 	t.Helper()
 	cert, key := testkit.CertificateAt(t, t.TempDir(), net.IPv4(192, 168, 1, 2), "*.home.example", "dns.home.example")
@@ -259,8 +258,7 @@ func TestListsByURL(t *testing.T) {
 	}
 }
 
-// Which service confirms threats follows from the protocol. Google's words, which name
-// Google, are for Google's servers only.
+// Which service confirms threats follows from the protocol. Google's words, which name Google, are for Google's servers only.
 func TestServiceAndGooglesWordsFollowFromProtocolAndServer(t *testing.T) {
 	const (
 		onSafeBrowsing = "https://developers.google.com/safe-browsing/v4/advisory"

@@ -137,9 +137,8 @@ type someLimiter struct{}
 
 func (someLimiter) Admit(netip.Addr, time.Time) bool { return true }
 
-// Each form of a property is accepted, and the last one, which is not the default,
-// changes the configuration: the settings of the engine exactly if its word is among
-// those that say so, else what the server block decides and answers.
+// Each form of a property is accepted, and the last one, which is not the default, changes the configuration: the settings of the
+// engine exactly if its word is among those that say so, else what the server block decides and answers.
 func TestEachPropertyIsReadIntoSettingsOrBlock(t *testing.T) {
 	elsewhere := []string{"api_key", "api_key_file", "token_file", "endpoint"}
 	needs := map[string]string{"protocol": "budget unlimited", "tls": "endpoint https://relay.internal"}
