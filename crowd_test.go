@@ -23,8 +23,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// crowd is a plugin whose next plugin answers at once, and clients that ask it. Its server
-// takes a second.
+// crowd is a plugin whose next plugin answers at once, and clients that ask it. Its server takes a second.
 type crowd struct {
 	plugin  *SafeBrowsing
 	all     sync.WaitGroup
@@ -51,8 +50,7 @@ func (c *crowd) ask(client netip.Addr, name string) {
 	})
 }
 
-// While the server is slow, queries for any subdomain of a suspected name wait: for one
-// search, which no limit of a client bounds.
+// While the server is slow, queries for any subdomain of a suspected name wait: for one search, which no limit of a client bounds.
 func TestQueriesThatWaitAreBounded(t *testing.T) {
 	testkit.Capture(t)
 	network := netip.MustParsePrefix("2001:db8::/32")
@@ -109,8 +107,7 @@ func siteOf(network netip.Addr, n int) netip.Addr {
 	return netip.AddrFrom16(a)
 }
 
-// A flood of one network, of names that all need a search of their own, does not fill the
-// queue of searches.
+// A flood of one network, of names that all need a search of their own, does not fill the queue of searches.
 func TestAFloodOfOneNetworkLeavesRoomForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t)
@@ -151,9 +148,8 @@ func (confirming) Search(context.Context, []lookup.Prefix) (lookup.Answer, error
 	}}}, nil
 }
 
-// FuzzServeDNS sends any message through the plugin, and gives any answer from upstream.
-// Each query is answered once, by a message that fits it, and a query that passes reaches
-// the next plugin as it came. Where nothing may be blocked the answer passes as it is.
+// FuzzServeDNS sends any message through the plugin, and gives any answer from upstream. Each query is answered once, by a message that
+// fits it, and a query that passes reaches the next plugin as it came. Where nothing may be blocked the answer passes as it is.
 func FuzzServeDNS(f *testing.F) {
 	type key struct{}
 	var plugins []*SafeBrowsing

@@ -28,8 +28,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// oneListed returns a plugin with a name that its own list blocks, one that it allows,
-// and one that it suspects.
+// oneListed returns a plugin with a name that its own list blocks, one that it allows, and one that it suspects.
 func oneListed(t testing.TB, block config.Block) *SafeBrowsing {
 	t.Helper()
 	return oneListedBy(t, block, noSearcher{})
@@ -94,8 +93,7 @@ func TestDevicesThatAskForResolversAreCounted(t *testing.T) {
 	}
 }
 
-// In monitor mode a decision outlives its query, unless metadata is read: that is
-// done when the query ends.
+// In monitor mode a decision outlives its query, unless metadata is read: that is done when the query ends.
 func TestOnlyMetadataWaitsForADecisionInMonitorMode(t *testing.T) {
 	for name, wait := range map[string]time.Duration{"without metadata": 0, "with metadata": time.Second} {
 		subtest(t, name, func(t *testing.T) {

@@ -41,8 +41,7 @@ func (s searched) Search(ctx context.Context, _ []lookup.Prefix) (lookup.Answer,
 	return answer, nil
 }
 
-// suspecting is a plugin for which evil.example.com collides with a prefix, before
-// another plugin.
+// suspecting is a plugin for which evil.example.com collides with a prefix, before another plugin.
 func suspecting(t *testing.T, threat bool, next plugin.HandlerFunc) *SafeBrowsing {
 	t.Helper()
 	s := newPlugin(config.Config{Block: config.Block{Zones: []string{"."}, ConfirmTimeout: 10 * time.Second, Reply: answer.Reply{TTL: time.Minute}}}, next)
@@ -274,8 +273,7 @@ func TestPanicOfAnAbandonedPluginIsLogged(t *testing.T) {
 	}
 }
 
-// readsMetadata is a writer that reads metadata whenever it is called, like the writer of
-// dnstap does.
+// readsMetadata is a writer that reads metadata whenever it is called, like the writer of dnstap does.
 type readsMetadata struct {
 	recorder
 	ctx  context.Context

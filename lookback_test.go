@@ -96,8 +96,7 @@ func (b *backwards) threaten(expression string) {
 // reported returns how many devices were reported so far.
 func reported(t testing.TB) int { return int(testkit.Metric(t, "listed_late_total", "list", "se-4b")) }
 
-// Look-back keeps the rules of queries: nothing is sent in a back-off, and what is found then is told
-// after it.
+// Look-back keeps the rules of queries: nothing is sent in a back-off, and what is found then is told after it.
 func TestLookBackKeepsTheBackoffAndTellsAfterIt(t *testing.T) {
 	lookingBack(t, 0, asItIs, func(t *testing.T, b *backwards, lines *testkit.Lines) {
 		b.ask("192.168.1.20", "late.example.")
@@ -245,8 +244,7 @@ func delay(r *rand.Rand) time.Duration {
 	return between(10*time.Hour, 24*time.Hour)
 }
 
-// household returns what its devices ask for, and when each phishing name is listed: 1 to 60 minutes
-// after its lure was sent.
+// household returns what its devices ask for, and when each phishing name is listed: 1 to 60 minutes after its lure was sent.
 func household(days int, r *rand.Rand) (visits []visit, listed map[string]time.Duration) {
 	const devices, names, lures = 8, 500, 24 // a day; a lure has one victim here
 	listed = make(map[string]time.Duration)
@@ -459,8 +457,7 @@ func inBubble(t *testing.T, upstream time.Duration, alter func(*SafeBrowsing), l
 	})
 }
 
-// isBlocked reports whether the plugin answered instead of the next one, which knows
-// every name.
+// isBlocked reports whether the plugin answered instead of the next one, which knows every name.
 func isBlocked(m *dns.Msg) bool { return m.Rcode == dns.RcodeNameError }
 
 // ask sends a query from an address and returns the answer and how long it took.

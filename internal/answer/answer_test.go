@@ -126,8 +126,7 @@ func TestEachKeptNameHasASourceAndIsCanonical(t *testing.T) {
 	}
 }
 
-// RFC 9462 section 6.4: NODATA for any type and any name in the zone. Firefox, Apple and Chrome take
-// NXDOMAIN.
+// RFC 9462 section 6.4: NODATA for any type and any name in the zone. Firefox, Apple and Chrome take NXDOMAIN.
 func TestAnswersAboutKeptNames(t *testing.T) {
 	for _, tc := range []struct {
 		qname string
@@ -407,8 +406,7 @@ func (p Reply) blocked(t *testing.T, r *dns.Msg, d lookup.Decision) *dns.Msg {
 	return p.Blocked(t.Context(), new(test.ResponseWriter), r, d)
 }
 
-// codesOf returns the codes of the Extended DNS Errors, in their order, and the text of the
-// first one.
+// codesOf returns the codes of the Extended DNS Errors, in their order, and the text of the first one.
 func codesOf(t *testing.T, m *dns.Msg) (codes []uint16, text string) {
 	t.Helper()
 	for _, o := range m.IsEdns0().Option {
@@ -431,8 +429,7 @@ const (
 	adviceOnWebRisk      = "https://cloud.google.com/web-risk/docs/advisory"
 )
 
-// Each service has its name and its page of Google's words. Neither is named where
-// Google does not run the server, or did not say it.
+// Each service has its name and its page of Google's words. Neither is named where Google does not run the server, or did not say it.
 func TestEachTextNamesTheServiceAndGoogleOnlyIfItIsGoogles(t *testing.T) {
 	allThreats := lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByServer, Threat: lookup.Malware, Also: lookup.AllThreats}
 	for _, tc := range []struct {

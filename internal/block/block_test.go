@@ -168,6 +168,27 @@ func TestAKnownThreatDoesNotHideWhatIsAnsweredLater(t *testing.T) {
 	})
 }
 
+// The operator's allowed names come before the operator's blocked names, and both before Safe Browsing.
+func TestWhatDecidesFirst(t *testing.T) {
+	b := opened(t, "", config.Block{
+		Zones: []string{"example."}, Except: []string{"lan.example."}, Hosts: hosts("allowed.example"),
+		Own: []config.OwnFile{{Path: testkit.Write(t, t.TempDir(), "own.txt", "own.example\nallowed.example\n")}},
+	})
+	for qname, want := range map[string]Explained{
+		"own.example.":     {Decision: lookup.Decision{By: lookup.ByBlock, Verdict: lookup.Unsafe}},
+		"allowed.example.": {Decision: lookup.Decision{By: lookup.ByAllow}},
+		"clean.example.":   {Note: "only your own lists are in force"},
+		"own.lan.example.": {Unchecked: true, Note: "not checked: it is in no zone of this server block, or in one of its exceptions"},
+		"own.example.net.": {Unchecked: true, Note: "not checked: it is in no zone of this server block, or in one of its exceptions"},
+	} {
+		testkit.Equal(t, qname+" is in scope", b.InScope(strings.ToUpper(qname)), !want.Unchecked)
+		got := b.Explain(lookup.FromQname(qname), qname)
+		if got.By != want.By || got.Verdict != want.Verdict || got.Note != want.Note || got.Unchecked != want.Unchecked || got.Suspected {
+			t.Errorf("%s: Expected %+v, got %+v", qname, want, got)
+		}
+	}
+}
+
 // An exception that is as wide as the entry would let a whole top-level domain pass, whatever Safe Browsing says.
 func TestWhatLetsANamePassIsAboutNoWholeSuffix(t *testing.T) {
 	for list, want := range map[string]string{
@@ -177,10 +198,7 @@ func TestWhatLetsANamePassIsAboutNoWholeSuffix(t *testing.T) {
 		"other.example\n": "",
 	} {
 		b := opened(t, "", config.Block{Own: []config.OwnFile{{Path: testkit.Write(t, t.TempDir(), "own.txt", list)}}})
-		got := b.Why(lookup.FromQname("www.example.zip."))
-		if got.Unblock != want || (got.Note == "only your own lists are in force") != (want == "") {
-			t.Errorf("%q: %+v, want %q", list, got, want)
-		}
+		testkit.Equal(t, list, b.Why(lookup.FromQname("www.example.zip.")).Unblock, want)
 	}
 }
 

@@ -96,8 +96,7 @@ func TestWhenAClientHasLeft(t *testing.T) {
 	})
 }
 
-// The log, the report, the page, explain and the metric say the same, and tell an address only where names are
-// logged.
+// The log, the report, the page, explain and the metric say the same, and tell an address only where names are logged.
 func TestAllSayTheSameAboutDevices(t *testing.T) {
 	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {

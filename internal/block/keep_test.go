@@ -149,8 +149,7 @@ var neededNames = Needed{
 	"lists.example.net": "the host of a list by URL", "sb.example.net": "the host of the endpoint", "time.example.net": "a time server",
 }
 
-// fetching returns a server block with a list by URL and other lists, open, with
-// the list in force.
+// fetching returns a server block with a list by URL and other lists, open, with the list in force.
 func fetching(t *testing.T, list string, wide bool, hosts []ownlist.HostEntry, others ...config.OwnFile) *Block {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, list) }))

@@ -71,8 +71,7 @@ func TestAListThatBlocksAndAllowsIsReadAsAllow(t *testing.T) {
 	testkit.Equal(t, "a list before Open", New(config.Config{}).ownList(file, true).Path, "")
 }
 
-// A list by URL decides as a CoreDNS has stored it, under its name, and a decision has its
-// line.
+// A list by URL decides as a CoreDNS has stored it, under its name, and a decision has its line.
 func TestAStoredListByURLDecides(t *testing.T) {
 	fetch := ownlist.URLConfig{URL: "https://lists.example.org/a.txt?s3cret", DB: t.TempDir()}
 	testkit.Must(t, os.MkdirAll(filepath.Dir(fetch.Path()), 0o700))
@@ -87,8 +86,7 @@ func TestAStoredListByURLDecides(t *testing.T) {
 	}
 }
 
-// A file that fails and is well again costs two lines, and the metrics say so
-// meanwhile.
+// A file that fails and is well again costs two lines, and the metrics say so meanwhile.
 func TestAListThatFailsIsLoggedOnceAndMeasured(t *testing.T) {
 	lines := testkit.Capture(t)
 	dir := t.TempDir()
@@ -351,8 +349,7 @@ func TestAnEntryIsRemovedThoughAnotherListCannotBeLookedAt(t *testing.T) {
 	testkit.WantError(t, err, file) // of a host without an entry elsewhere
 }
 
-// A list of the server that cannot be used is looked at again and again, and is in the log once. A block ends whoever
-// waits for its disk.
+// A list of the server that cannot be used is looked at again and again, and is in the log once. A block ends whoever waits for its disk.
 func TestAListOfTheServerThatCannotBeUsedIsLoggedOnce(t *testing.T) {
 	lines := testkit.Capture(t)
 	folder := t.TempDir()

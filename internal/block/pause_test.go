@@ -238,8 +238,7 @@ func TestAPauseBeginsWhenItsFileBecomesReadable(t *testing.T) {
 	})
 }
 
-// FuzzParsePauses: no file pauses for longer than MaxPause, and what is read stays the same when it
-// is written again.
+// FuzzParsePauses: no file pauses for longer than MaxPause, and what is read stays the same when it is written again.
 func FuzzParsePauses(f *testing.F) {
 	now := time.Date(2027, 1, 31, 12, 0, 0, 0, time.UTC)
 	f.Add(FormatPauses([]Pause{{Zone: AllBlocks, From: now, Until: now.Add(time.Hour)}, {Zone: "example.org.", From: now, Until: now.Add(MaxPause), Keep: true}}))

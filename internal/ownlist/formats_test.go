@@ -59,8 +59,7 @@ func verdict(t testing.TB, f *File, hosts ...string) string {
 	return got.String()
 }
 
-// around holds a name, names below it, its parent, and a name that only ends with the
-// same letters.
+// around holds a name, names below it, its parent, and a name that only ends with the same letters.
 var around = []string{"bad.example.com", "www.bad.example.com", "a.b.bad.example.com", "example.com", "notbad.example.com"}
 
 func TestEachFormatMeansWhatItsToolsMean(t *testing.T) {

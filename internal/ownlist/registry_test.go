@@ -155,8 +155,7 @@ func TestFindLine(t *testing.T) {
 	}
 }
 
-// Lines that need not be parsed are counted all the same, in files of many blocks, with the name in the
-// first, the last and other lines.
+// Lines that need not be parsed are counted all the same, in files of many blocks, with the name in the first, the last and other lines.
 func TestFindLineByTheNameOfTheEntry(t *testing.T) {
 	testkit.Long(t)
 	const lines = 20_000
@@ -221,8 +220,7 @@ func TestStatesOfAllOpenFiles(t *testing.T) {
 	testkit.Equal(t, "states", strings.Join(got, ", "), "a a false 1, a a true 1, b b false 1")
 }
 
-// A fetched list has no file until the first fetch, and an empty one if its fetcher says
-// so; neither is a failure.
+// A fetched list has no file until the first fetch, and an empty one if its fetcher says so; neither is a failure.
 func TestAFetchedListMayHaveNoFileYetAndNoEntriesLater(t *testing.T) {
 	r, e := newRegistry(time.Hour), new(events)
 	path := filepath.Join(t.TempDir(), "list.txt")
@@ -665,8 +663,7 @@ func TestCloseDoesNotWaitForADiskThatHangs(t *testing.T) {
 	})
 }
 
-// While a large list is read it takes little more memory than afterwards, also if its
-// beginning is not like the rest.
+// While a large list is read it takes little more memory than afterwards, also if its beginning is not like the rest.
 func TestALargeListIsReadInTheMemoryThatItTakes(t *testing.T) {
 	testkit.Long(t)
 	const lines = 300_000

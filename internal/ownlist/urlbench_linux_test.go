@@ -15,9 +15,8 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// BenchmarkByURL prints what a list by URL costs from Open until it is in force, its
-// server included: the time, the memory at the peak and after it, over the process's
-// before.
+// BenchmarkByURL prints what a list by URL costs from Open until it is in force, its server included: the time, the memory at the peak and
+// after it, over the process's before.
 func BenchmarkByURL(b *testing.B) {
 	for _, n := range []int{1_000_000, 10_000_000} {
 		b.Run(fmt.Sprintf("%d names", n), func(b *testing.B) {
@@ -51,8 +50,7 @@ func BenchmarkByURL(b *testing.B) {
 	}
 }
 
-// resetPeak sets the highest memory of the process so far to what it has now, which it
-// returns.
+// resetPeak sets the highest memory of the process so far to what it has now, which it returns.
 func resetPeak(b *testing.B) int64 {
 	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil {
 		b.Skip(err)

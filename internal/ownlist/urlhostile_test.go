@@ -385,8 +385,7 @@ func TestAddressesThatAreNotPublic(t *testing.T) {
 	}
 }
 
-// Downloads are hours apart: each has a connection of its own, so that it fails for no old one and
-// is one request.
+// Downloads are hours apart: each has a connection of its own, so that it fails for no old one and is one request.
 func TestADownloadHasAConnectionOfItsOwn(t *testing.T) {
 	f := newFixture(t, nil)
 	requests := 0

@@ -71,8 +71,7 @@ func (w *clocked) answer(list string) {
 	w.list = list
 }
 
-// took lets time pass, and returns when the server was asked, in minutes after then, and
-// what was reported.
+// took lets time pass, and returns when the server was asked, in minutes after then, and what was reported.
 func (w *clocked) took(d time.Duration) (minutes []float64, events string) {
 	begun := time.Now()
 	time.Sleep(d)
@@ -146,8 +145,7 @@ func TestAListIsFetchedAtOnceAndThenAtEachInterval(t *testing.T) {
 	})
 }
 
-// A restart soon after a fetch asks nothing, and one long after it asks within a minute: the content
-// is in force meanwhile.
+// A restart soon after a fetch asks nothing, and one long after it asks within a minute: the content is in force meanwhile.
 func TestARestartKeepsTheTimeOfTheNextFetch(t *testing.T) {
 	withClock(t, names(10), func(w *clocked) {
 		l := w.start(nil)
@@ -307,8 +305,7 @@ func TestAReloadThatChangesAFailingListHasItFetchedSoon(t *testing.T) {
 	})
 }
 
-// Two processes that share a db fetch a list once: the second one finds the state of the
-// first.
+// Two processes that share a db fetch a list once: the second one finds the state of the first.
 func TestAnotherProcessWithTheSameDBIsNotAskedTwice(t *testing.T) {
 	withClock(t, names(10), func(w *clocked) {
 		other := newURLRegistry(w.limits, w)
@@ -475,8 +472,7 @@ type transport func(*http.Request) (*http.Response, error)
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// The end of a list does not wait for what hangs. A request that ignores its context stands in
-// for the disk.
+// The end of a list does not wait for what hangs. A request that ignores its context stands in for the disk.
 func TestClosingAListByURLDoesNotWaitForADiskThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hung := make(chan struct{})
