@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func TestAnswersAreFreshForExactlyTheirLife(t *testing.T) {
@@ -46,12 +48,8 @@ func TestAnswersAreFreshForExactlyTheirLife(t *testing.T) {
 
 			time.Sleep(tt.want)
 			decision = decide(t, c, "example.com.")
-			if decision.Verdict != verdict || decision.By != ByCache {
-				t.Errorf("at the end of its TTL: %+v, want %v by cache", decision, verdict)
-			}
-			if n := len(srv.searches()); n != 1 {
-				t.Errorf("%d searches, want 1", n)
-			}
+			decided(t, "at the end of its TTL", decision, verdict, ByCache)
+			testkit.Equal(t, "searches", len(srv.searches()), 1)
 
 			time.Sleep(1 * time.Nanosecond)
 			if _, candidates := c.Check(FromQname("example.com.")); candidates == nil {
@@ -79,31 +77,21 @@ func TestCacheBeatsTheLists(t *testing.T) {
 		database.Publish([]List{listOf("list", "example.net/")})
 		want := first
 		want.By, want.List = ByCache, ""
-		if got := decide(t, c, "www.example.com."); got != want {
-			t.Errorf("after the prefix was dropped: %+v, want %+v", got, want)
-		}
+		testkit.Equal(t, "after the prefix was dropped", decide(t, c, "www.example.com."), want)
 		database.Publish(nil)
-		if got := decide(t, c, "www.example.com."); got != want {
-			t.Errorf("without lists: %+v, want %+v", got, want)
-		}
-		if got := decide(t, c, "www.example.net."); got != (Decision{}) {
-			t.Errorf("another name without lists: %+v, want nothing", got)
-		}
+		testkit.Equal(t, "without lists", decide(t, c, "www.example.com."), want)
+		testkit.Equal(t, "another name without lists", decide(t, c, "www.example.net."), Decision{})
 
 		time.Sleep(5 * time.Minute)
 		if c.cache.sweep(time.Now()); !c.cache.mayThreaten(&hash) || !c.cache.anyThreat.Load() {
 			t.Error("the cache lost its threat before the end")
 		}
 		time.Sleep(1 * time.Nanosecond)
-		if got := decide(t, c, "www.example.com."); got != (Decision{}) {
-			t.Errorf("after its TTL: %+v, want nothing", got)
-		}
+		testkit.Equal(t, "after its TTL", decide(t, c, "www.example.com."), Decision{})
 		if c.cache.mayThreaten(&hash) || c.cache.anyThreat.Load() || !c.cache.threatsUntil.IsZero() {
 			t.Error("the cache still holds threats when they have expired")
 		}
-		if n := len(srv.searches()); n != 1 {
-			t.Errorf("%d searches, want 1", n)
-		}
+		testkit.Equal(t, "searches", len(srv.searches()), 1)
 	})
 }
 

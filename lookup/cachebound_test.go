@@ -63,9 +63,7 @@ func TestTheCacheIsBoundedInFullHashes(t *testing.T) {
 	for i := range 1000 {
 		c.put(HashExpression(expressed(100+i)).Prefix(4), serverAnswer{received: time.Now(), ttl: time.Hour})
 	}
-	if c.hashes != 0 || c.answers.Len() != 1000 {
-		t.Errorf("%d full hashes of %d prefixes are counted, want none of 1,000", c.hashes, c.answers.Len())
-	}
+	testkit.Equal(t, "full hashes and prefixes that are counted", []any{c.hashes, c.answers.Len()}, []any{0, 1000})
 }
 
 // docs/reliability.md, "Bounds": 300 bytes a prefix, and half a megabyte at least.
@@ -118,9 +116,7 @@ func TestAnAnswerEndsByEitherClock(t *testing.T) {
 		c := newCache(10)
 		threats := []ThreatHash{{Hash: hash, Threats: AllThreats, TTL: 24 * time.Hour}}
 		c.put(hash.Prefix(4), serverAnswer{received: asked, ttl: time.Minute, threats: threats})
-		if threats[0].TTL != 24*time.Hour {
-			t.Error("the cache shortens the TTL in the answer itself, not in its copy")
-		}
+		testkit.Equal(t, "the TTL in the answer itself", threats[0].TTL, 24*time.Hour)
 		now := testkit.ClockSet(asked.Add(test.monotonic), test.wall)
 		if _, ok := c.get(hash, now); ok != test.want {
 			t.Errorf("%s: the threat is answered: %v, want %v", test.name, ok, test.want)

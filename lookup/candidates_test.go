@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // Limited says what Wait says if no search is admitted.
@@ -23,13 +25,9 @@ func TestLimitedCandidatesAreThoseOfWhichNoneIsAdmitted(t *testing.T) {
 			c := checkerOf(t, Config{Mode: NoStorage, Database: databaseOf(tt.lists...)})
 			candidates := suspect(t, c, "www.example.com.")
 			want := Decision{Verdict: tt.verdict, By: ByLimiter, List: tt.list, Err: ErrLimited}
-			if got := candidates.Limited(); got != want {
-				t.Errorf("Limited: %+v, want %+v", got, want)
-			}
+			testkit.Equal(t, "Limited", candidates.Limited(), want)
 			refuse := func() (func(), error) { return nil, ErrLimited }
-			if got := c.Confirm(candidates, refuse).Wait(t.Context()); got != want {
-				t.Errorf("Wait: %+v, want %+v", got, want)
-			}
+			testkit.Equal(t, "Wait", c.Confirm(candidates, refuse).Wait(t.Context()), want)
 		})
 	}
 }
@@ -124,13 +122,9 @@ func TestMoreThanMaxFilteredPrefixesAreJoined(t *testing.T) {
 				t.Error("lists were replaced, but there were none")
 			}
 			checkHeld(t, d, len(test.lists) > 0)
-			if joined := d.Join(); joined != test.joined {
-				t.Errorf("joined: %t, want %t", joined, test.joined)
-			}
+			testkit.Equal(t, "joined", d.Join(), test.joined)
 			checkHeld(t, d, len(test.lists) > 0)
-			if replaced := d.PublishApart(lists()); replaced != (len(test.lists) > 0) {
-				t.Errorf("replaced: %t", replaced)
-			}
+			testkit.Equal(t, "replaced", d.PublishApart(lists()), len(test.lists) > 0)
 		})
 	}
 }
@@ -140,15 +134,17 @@ func checkHeld(t *testing.T, d *Database, lists bool) {
 	t.Helper()
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		want := lists && name < "d"
-		if got := d.snapshot().holdsAny([]FullHash{HashExpression(name + ".example/")}); got != want {
-			t.Errorf("%s.example: got %t, want %t", name, got, want)
-		}
+		testkit.Equal(t, name, d.snapshot().holdsAny([]FullHash{HashExpression(name + ".example/")}), want)
 	}
 }
 
 // Version 4 and Web Risk name each threat of a full hash in an entry of its own, version 5 all in one.
 func TestWhichThreatsBlockAndHowTheyAreTold(t *testing.T) {
-	const name, parent = "www.example.com/", "example.com/"
+	const name, parent, half = "www.example.com/", "example.com/", 30 * time.Minute
+	const se, mw, uws, pha = SocialEngineering, Malware, UnwantedSoftware, PotentiallyHarmfulApplication
+	type hashes = []ThreatHash
+	type threats = []Threat
+	is := isThreat
 	framed := func(expression string, threat Threat) ThreatHash {
 		h := lasting(time.Second, isThreat(expression, threat))
 		h.FrameOnly = true
@@ -164,22 +160,21 @@ func TestWhichThreatsBlockAndHowTheyAreTold(t *testing.T) {
 		lasts     time.Duration
 	}{
 		{"no full hash", both, nil, nil, false, 0},
-		{"another full hash with the prefix", 0, []ThreatHash{{Hash: neighbour(HashExpression(name), 31), Threats: AllThreats}}, nil, false, 0},
-		{"a full hash without a threat", 0, []ThreatHash{isThreat(name)}, nil, false, 0},
-		{"all count by default", 0, []ThreatHash{isThreat(name, PotentiallyHarmfulApplication)}, []Threat{PotentiallyHarmfulApplication}, false, maxVerdictAge},
-		{"one that does not count", both, []ThreatHash{isThreat(name, UnwantedSoftware)}, nil, false, 0},
-		{"one of two in one entry counts", both, []ThreatHash{isThreat(name, UnwantedSoftware, SocialEngineering)}, []Threat{SocialEngineering}, false, maxVerdictAge},
-		{"one of two in two entries counts", both, []ThreatHash{lasting(1, isThreat(name, UnwantedSoftware)), isThreat(name, Malware)}, []Threat{Malware}, false, maxVerdictAge},
-		{"two in one entry", both, []ThreatHash{isThreat(name, SocialEngineering, Malware)}, []Threat{Malware, SocialEngineering}, false, maxVerdictAge},
-		{"two in two entries, until the first ends", both, []ThreatHash{isThreat(name, SocialEngineering), lasting(time.Minute, isThreat(name, Malware))},
-			[]Threat{Malware, SocialEngineering}, false, time.Minute},
-		{"marked FRAME_ONLY", both, []ThreatHash{framed(name, Malware)}, []Threat{Malware}, true, time.Second},
-		{"marked, then not", both, []ThreatHash{framed(name, Malware), isThreat(name, SocialEngineering)}, []Threat{SocialEngineering}, false, maxVerdictAge},
-		{"not marked, then marked", both, []ThreatHash{isThreat(name, SocialEngineering), framed(name, Malware)}, []Threat{SocialEngineering}, false, maxVerdictAge},
-		{"a domain that is marked, of a name that is not", both, []ThreatHash{isThreat(name, Malware), framed(parent, Malware)}, []Threat{Malware}, false, maxVerdictAge},
-		{"a name that is marked, in a domain that is not", both, []ThreatHash{framed(name, Malware), isThreat(parent, Malware)}, []Threat{Malware}, true, time.Second},
-		{"marked, besides one that does not count", both, []ThreatHash{isThreat(name, UnwantedSoftware), framed(name, Malware)}, []Threat{Malware}, true, time.Second},
-		{"marked, and does not count", both, []ThreatHash{framed(name, UnwantedSoftware)}, nil, false, 0},
+		{"another full hash with the prefix", 0, hashes{{Hash: neighbour(HashExpression(name), 31), Threats: AllThreats}}, nil, false, 0},
+		{"a full hash without a threat", 0, hashes{is(name)}, nil, false, 0},
+		{"all count by default", 0, hashes{is(name, pha)}, threats{pha}, false, half},
+		{"one that does not count", both, hashes{is(name, uws)}, nil, false, 0},
+		{"one of two in one entry counts", both, hashes{is(name, uws, se)}, threats{se}, false, half},
+		{"one of two in two entries counts", both, hashes{lasting(1, is(name, uws)), is(name, mw)}, threats{mw}, false, half},
+		{"two in one entry", both, hashes{is(name, se, mw)}, threats{mw, se}, false, half},
+		{"two in two entries, until the first ends", both, hashes{is(name, se), lasting(time.Minute, is(name, mw))}, threats{mw, se}, false, time.Minute},
+		{"marked FRAME_ONLY", both, hashes{framed(name, mw)}, threats{mw}, true, time.Second},
+		{"marked, then not", both, hashes{framed(name, mw), is(name, se)}, threats{se}, false, half},
+		{"not marked, then marked", both, hashes{is(name, se), framed(name, mw)}, threats{se}, false, half},
+		{"a domain that is marked, of a name that is not", both, hashes{is(name, mw), framed(parent, mw)}, threats{mw}, false, half},
+		{"a name that is marked, in a domain that is not", both, hashes{framed(name, mw), is(parent, mw)}, threats{mw}, true, time.Second},
+		{"marked, besides one that does not count", both, hashes{is(name, uws), framed(name, mw)}, threats{mw}, true, time.Second},
+		{"marked, and does not count", both, hashes{framed(name, uws)}, nil, false, 0},
 	} {
 		inBubble(t, tt.name, func(t *testing.T) {
 			srv := &server{t: t}
@@ -188,7 +183,8 @@ func TestWhichThreatsBlockAndHowTheyAreTold(t *testing.T) {
 			for _, by := range []Decider{ByServer, ByCache} {
 				got, want := decide(t, c, "www.example.com."), Decision{By: by}
 				if tt.want != nil {
-					want = Decision{Verdict: Unsafe, By: by, Threat: tt.want[0], FrameOnly: tt.frameOnly, List: "list", Expression: name, Expires: time.Now().Add(tt.lasts)}
+					want = Decision{Verdict: Unsafe, By: by, Threat: tt.want[0], List: "list", Expression: name}
+					want.FrameOnly, want.Expires = tt.frameOnly, time.Now().Add(tt.lasts)
 				}
 				if want.Also = got.Also; got != want || !slices.Equal(got.Threats(), tt.want) {
 					t.Errorf("got %+v, want %+v for %v", got, want, tt.want)

@@ -11,14 +11,8 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 func inBubble(t *testing.T, name string, test func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
@@ -192,7 +186,7 @@ func checkerOf(t testing.TB, cfg Config, expressions ...string) *Checker {
 		cfg.Searcher = &server{t: t}
 	}
 	c, err := NewChecker(cfg)
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -204,10 +198,16 @@ func decide(t testing.TB, c *Checker, qname string) Decision {
 	if candidates == nil {
 		return decision
 	}
-	if decision.Verdict != Unsure || decision.By != ByList {
-		t.Errorf("%s: Check = %+v with candidates, want unsure by list", qname, decision)
-	}
+	decided(t, qname, decision, Unsure, ByList)
 	return c.Confirm(candidates, nil).Wait(context.Background())
+}
+
+// decided fails the test unless a decision has this verdict and decider. what says what is decided about.
+func decided(t testing.TB, what any, d Decision, verdict Verdict, by Decider) {
+	t.Helper()
+	if d.Verdict != verdict || d.By != by {
+		t.Errorf("%v: %+v, want %v by %v", what, d, verdict, by)
+	}
 }
 
 // confirmed decides on a name until ctx ends, with new searches that admit admits.

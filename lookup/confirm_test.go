@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // named returns the name, and the expression, of host i, which has no other.
@@ -101,9 +103,7 @@ func TestALateConfirmationDoesNotReplaceAGraverDecision(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		got := c.Confirm(suspect(t, c, "www.example.com."), nil).Wait(ctx)
-		if want := (Decision{Verdict: Unsure, By: ByError, List: "list", Err: broken}); got != want {
-			t.Errorf("%+v, want %+v", got, want)
-		}
+		testkit.Equal(t, "the gravest counts", got, Decision{Verdict: Unsure, By: ByError, List: "list", Err: broken})
 	})
 }
 
@@ -132,23 +132,17 @@ func TestFailedSearchesAreUnsureAndNotCached(t *testing.T) {
 				var a account
 				for range 2 {
 					got := c.Confirm(suspect(t, c, "www.example.com."), a.admit).Wait(t.Context())
-					if want := (Decision{Verdict: Unsure, By: tt.by, List: "list", Err: tt.err}); got != want {
-						t.Errorf("%+v, want %+v", got, want)
-					}
+					testkit.Equal(t, tt.err, got, Decision{Verdict: Unsure, By: tt.by, List: "list", Err: tt.err})
 				}
 				sent := len(srv.searches())
 				srv.knows(time.Hour)
-				if got := decide(t, c, "www.example.com."); got != (Decision{By: ByServer}) {
-					t.Errorf("when the server is back: %+v, want safe by server", got)
-				}
+				testkit.Equal(t, "when the server is back", decide(t, c, "www.example.com."), Decision{By: ByServer})
 				c.Close() // the refund comes with the end
 				want := account{charged: map[bool]int{true: 4, false: 2}[perSearch == 1]}
 				if tt.unsent {
 					want.refunded = want.charged
 				}
-				if sent != want.charged || a != want {
-					t.Errorf("%d searches, %+v, want %+v", sent, a, want)
-				}
+				testkit.Equal(t, "searches, and what is charged and refunded", []any{sent, a}, []any{want.charged, want})
 			})
 		}
 	}
@@ -182,25 +176,19 @@ func TestCloseEndsAndAwaitsSearches(t *testing.T) {
 			time.Sleep(after)
 			begin := time.Now()
 			c.Close()
-			if got := time.Since(begin); got != time.Second {
-				t.Errorf("Close took %v, want the second that the search needs to end", got)
-			}
+			testkit.Equal(t, "Close, until the search has ended", time.Since(begin), time.Second)
 			for i, want := range []error{context.Canceled, ErrClosed} {
 				got := waiting[i].Wait(t.Context())
 				if got.Verdict != Unsure || got.By != ByError || !errors.Is(got.Err, want) {
 					t.Errorf("confirmation %d: %+v, want unsure by error, for %v", i, got, want)
 				}
 			}
-			for i, candidates := range []*Candidates{late, suspect(t, c, named(0)), suspect(t, c, named(1))} {
+			for _, candidates := range []*Candidates{late, suspect(t, c, named(0)), suspect(t, c, named(1))} {
 				got := c.Confirm(candidates, a.admit).Wait(t.Context())
-				if want := (Decision{Verdict: Unsure, By: ByError, List: "list", Err: ErrClosed}); got != want {
-					t.Errorf("confirmation %d after Close: %+v, want %+v", i, got, want)
-				}
+				testkit.Equal(t, "after Close", got, Decision{Verdict: Unsure, By: ByError, List: "list", Err: ErrClosed})
 			}
 			time.Sleep(time.Second)
-			if n := len(srv.searches()); n != 1 || a != (account{1, 1}) {
-				t.Errorf("%d searches, %+v, want one, and a refund of the other", n, a)
-			}
+			testkit.Equal(t, "searches, and what is charged and refunded", []any{len(srv.searches()), a}, []any{1, account{1, 1}})
 		})
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func TestNamesThatEscapesMakeLongerThanTheDNSAllowsAreChecked(t *testing.T) {
@@ -68,9 +70,7 @@ func FuzzFromQname(f *testing.F) {
 		if h.truncated() || h.name == "" {
 			return
 		}
-		if again := FromQname(h.name); again != h {
-			t.Errorf("FromQname(%q) = %+v, but of that %+v", qname, h, again)
-		}
+		testkit.Equal(t, "FromQname of what it returns", FromQname(h.name), h)
 		if strings.Contains(h.name, "%") {
 			return // ParseHost takes undone escapes for an international name
 		}
@@ -115,9 +115,7 @@ func TestEachWayLeadsToTheSameHost(t *testing.T) {
 			if name == "." {
 				want = Host{} // the root
 			}
-			if got := FromQname(name); got != want {
-				t.Errorf("FromQname(%q) = %+v, want %+v", name, got, want)
-			}
+			testkit.Equal(t, name, FromQname(name), want)
 		}
 	}
 }
@@ -266,8 +264,6 @@ func TestCleanNamesDoNotAllocate(t *testing.T) {
 		strings.Repeat(strings.Repeat("a", 49)+".", 5) + "com.",
 	} {
 		h := FromQname(qname)
-		if got := testing.AllocsPerRun(200, func() { c.Check(h) }); got != 0 {
-			t.Errorf("%s: %v allocations, want 0", qname, got)
-		}
+		testkit.Equal(t, "allocations for "+qname, testing.AllocsPerRun(200, func() { c.Check(h) }), 0)
 	}
 }

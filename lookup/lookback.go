@@ -66,7 +66,7 @@ func (c *Checker) LookBack(ctx context.Context, p *Passed, admit Admit) (late []
 }
 
 // lookBackAt asks about prefixes, and settles those that have an answer.
-func (c *Checker) lookBackAt(ctx context.Context, p *Passed, batch []uint32, found map[uint32][]passedOne, admit Admit) (late []Late, err error) {
+func (c *Checker) lookBackAt(ctx context.Context, p *Passed, batch []uint32, found map[uint32][]passedOne, admit Admit) ([]Late, error) {
 	quiet, cancel := context.WithTimeoutCause(ctx, idleWaiting, ErrLimited)
 	defer cancel()
 	if c.Idle(quiet) != nil {
@@ -76,6 +76,7 @@ func (c *Checker) lookBackAt(ctx context.Context, p *Passed, batch []uint32, fou
 	for _, prefix := range batch {
 		prefixes = append(prefixes, Prefix(binary.BigEndian.AppendUint32(nil, prefix)))
 	}
+	var late []Late
 	answers, err := c.Search(ctx, prefixes, false, admit.All(), nil)
 	for i, a := range answers {
 		threats := c.threatsIn(a)

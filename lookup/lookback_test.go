@@ -58,9 +58,7 @@ func TestANameThatIsListedLaterIsFoundOnce(t *testing.T) {
 		if err != nil || len(late) != 2 || late[0].Pair != first || late[0].Client == late[1].Client || late[0].Hash != HashExpression("evil.example/") || late[1].Threat != SocialEngineering {
 			t.Errorf("%+v, %v", late, err)
 		}
-		if got := late[0].Asked.UTC().Format("15:04"); got != "00:04" {
-			t.Errorf("asked at %s", got)
-		}
+		testkit.Equal(t, "asked at", late[0].Asked.UTC().Format("15:04"), "00:04")
 		if got := srv.searches(); len(got) != 1 || len(got[0]) != 2 {
 			t.Errorf("searches %x", got)
 		}
@@ -69,9 +67,7 @@ func TestANameThatIsListedLaterIsFoundOnce(t *testing.T) {
 		time.Sleep(time.Hour)
 		c.list("evil.example/", "clean.example/", "b.c.d.deep.example/", "another.example/")
 		c.wantLate(t, p)
-		if got := srv.searches(); len(got) != 2 {
-			t.Errorf("what the server has answered about is asked again: %x", got)
-		}
+		testkit.Equal(t, "searches about what has no answer", len(srv.searches()), 2)
 	})
 }
 
@@ -104,9 +100,7 @@ func TestEachExpressionOfANameIsSettledOnce(t *testing.T) {
 			time.Sleep(time.Hour)
 			c.list("s2.evil.example/", "evil.example/", "another.example/")
 			c.wantLate(t, p)
-			if got := srv.searches(); len(got) != 1 {
-				t.Errorf("what the server has answered about is asked again: %x", got)
-			}
+			testkit.Equal(t, "searches about what has no answer", len(srv.searches()), 1)
 		})
 	}
 }
@@ -132,17 +126,11 @@ func TestWhoAskedForAHostIsKnownUntilItIsForgotten(t *testing.T) {
 			t.Errorf("Expected 00:00 and 00:10, got %+v", all)
 		}
 		for _, name := range []string{"example.org.", "a.www.example.org.", "ww.example.org.", "d.deep.example.", "c.d.deep.example.", "b.c.d.deep.example.", "deep.example."} {
-			if got := asked(name); len(got) != 0 {
-				t.Errorf("%s: Expected nobody, got %+v", name, got)
-			}
+			testkit.Equal(t, name, len(asked(name)), 0)
 		}
-		if got := asked("x.a.b.c.d.deep.example."); len(got) != 1 {
-			t.Errorf("Expected a name with two records once, got %+v", got)
-		}
+		testkit.Equal(t, "a name with two records", len(asked("x.a.b.c.d.deep.example.")), 1)
 		time.Sleep(2*time.Hour - 9*time.Minute)
-		if got := asked("www.example.org."); len(got) != 1 {
-			t.Errorf("Expected that the first one is forgotten, got %+v", got)
-		}
+		testkit.Equal(t, "when the first one is forgotten", len(asked("www.example.org.")), 1)
 		before := p.Len()
 		if p.Forget(); p.Len() != before-1 {
 			t.Errorf("%d of %d records are left, want one less", p.Len(), before)
@@ -163,7 +151,7 @@ func TestANameThatOnlySharesAPrefixIsNotReported(t *testing.T) {
 			c.list("clean.example/")
 			p.Note(device1, FromQname("clean.example."), RuleV5)
 			late, err := c.LookBack(t.Context(), p, nil)
-			must(t, err)
+			testkit.Must(t, err)
 			reported += len(late)
 			p = NewPassed(1, time.Hour, nil) // with other keys
 			p.Note(device1, FromQname("clean.example."), RuleV5)
@@ -171,9 +159,7 @@ func TestANameThatOnlySharesAPrefixIsNotReported(t *testing.T) {
 		if reported > 5 { // of 64 one in 1,024 is expected: 0.06
 			t.Errorf("%d of 64 names that share a prefix were reported", reported)
 		}
-		if n := len(srv.searches()); n != 64 {
-			t.Errorf("%d searches", n)
-		}
+		testkit.Equal(t, "searches", len(srv.searches()), 64)
 	})
 }
 
@@ -192,9 +178,7 @@ func TestWhatIsNotConfirmedIsAskedAgain(t *testing.T) {
 				time.Sleep(5 * time.Second)
 				c.wantLate(t, p)
 			}
-			if n := len(srv.searches()) - before; n != 1 {
-				t.Errorf("%d searches in a minute", n)
-			}
+			testkit.Equal(t, "searches in a minute", len(srv.searches())-before, 1)
 			time.Sleep(10 * time.Second)
 		}
 		refused := errors.New("not now")
@@ -252,9 +236,7 @@ func TestLookBackComesAfterQueriesThatWait(t *testing.T) {
 			}
 			<-done
 			if searches == 1 { // for half a minute there was no time without a query that waits
-				if asked != -1 {
-					t.Errorf("look-back was number %d of the searches", asked)
-				}
+				testkit.Equal(t, "the number of the search", asked, -1)
 				time.Sleep(time.Minute)
 				return
 			}
@@ -278,9 +260,7 @@ func TestAQuerySharesASearchOfLookBack(t *testing.T) {
 		if late, err := c.LookBack(t.Context(), p, nil); late != nil || err != nil { // one at a time
 			t.Errorf("%v, %v", late, err)
 		}
-		if d := decide(t, c, "evil.example."); d.Verdict != Unsafe || len(srv.searches()) != 1 {
-			t.Errorf("%+v after %d searches", d, len(srv.searches()))
-		}
+		testkit.Equal(t, "verdict and searches", []any{decide(t, c, "evil.example.").Verdict, len(srv.searches())}, []any{Unsafe, 1})
 		time.Sleep(time.Second)
 	})
 }
@@ -314,9 +294,7 @@ func otherDevice(p *Passed) uint64 {
 }
 
 func TestARecordHas24Bytes(t *testing.T) {
-	if got := 3 * unsafe.Sizeof(eight{}); got != 8*passedBytes {
-		t.Errorf("a bucket of 8 records has %d bytes", got)
-	}
+	testkit.Equal(t, "bytes of a bucket of 8 records", 3*unsafe.Sizeof(eight{}), 8*passedBytes)
 	if n := len(NewPassed(4<<20, time.Hour, nil).pair); n*8*passedBytes > 4<<20 || n*8 < 174_000 {
 		t.Errorf("4 MiB hold %d records", n*8)
 	}
@@ -338,15 +316,12 @@ func TestAPairIsRememberedOnce(t *testing.T) {
 			}
 		}
 	}
-	if got := p.Len(); got != 3*(3+2*2) {
-		t.Errorf("%d records: each name has one, with more than three expressions two", got)
-	}
+	testkit.Equal(t, "records: each name has one, with more than three expressions two", p.Len(), 3*(3+2*2))
 	if _, added := p.Note(device1, Host{}, RuleV5); added {
 		t.Error("a host without a name is remembered")
 	}
-	if n := testing.AllocsPerRun(100, func() { p.Note(device1, FromQname("www.example.com."), RuleV5) }); n != 0 {
-		t.Errorf("%v allocations for a pair that is there", n)
-	}
+	again := func() { p.Note(device1, FromQname("www.example.com."), RuleV5) }
+	testkit.Equal(t, "allocations for a pair that is there", testing.AllocsPerRun(100, again), 0)
 }
 
 // The oldest in its bucket goes, so with one bucket the eight last ones stay.
@@ -378,7 +353,8 @@ func TestMinutesAreThoseThatPassWhateverTheClockShows(t *testing.T) {
 	}{
 		{30 * time.Minute, 0, 0, true}, {30 * time.Minute, 0, days, true}, {30 * time.Minute, 0, -days, true},
 		{62 * time.Minute, 0, 0, false}, {62 * time.Minute, 0, days, false}, {62 * time.Minute, 0, -days, false},
-		{30 * time.Minute, 20 * time.Minute, 20 * time.Minute, true}, {30 * time.Minute, hour, hour, false}, {30 * time.Minute, hour, -days, false},
+		{30 * time.Minute, 20 * time.Minute, 20 * time.Minute, true}, {30 * time.Minute, hour, hour, false},
+		{30 * time.Minute, hour, -days, false},
 	} {
 		booted := 5 * hour
 		p := NewPassed(64<<10, hour, func() time.Duration { return booted })

@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 const mib = 1 << 20
@@ -31,12 +33,10 @@ func TestTheLeastLimitOfTheCgroupsCounts(t *testing.T) {
 			top := t.TempDir()
 			for name, text := range tt.files {
 				file := filepath.Join(top, name)
-				must(t, os.MkdirAll(filepath.Dir(file), 0o700))
-				must(t, os.WriteFile(file, []byte(text), 0o600))
+				testkit.Must(t, os.MkdirAll(filepath.Dir(file), 0o700))
+				testkit.Must(t, os.WriteFile(file, []byte(text), 0o600))
 			}
-			if got := limitOfCgroups(top, tt.own, machine); got != tt.want*mib {
-				t.Errorf("Expected %d MiB, got %d bytes", tt.want, got)
-			}
+			testkit.Equal(t, "bytes", limitOfCgroups(top, tt.own, machine), tt.want*mib)
 		})
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 	"unsafe"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // endOfPage returns a function that returns n bytes. The last one is the given
@@ -14,12 +16,12 @@ func endOfPage(t *testing.T) func(behind, n int) string {
 	t.Helper()
 	const page = 4096
 	memory, err := syscall.Mmap(-1, 0, 2*page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = syscall.Munmap(memory) })
 	for i := range page {
 		memory[i] = "abc.-_:9\xff."[i*i>>3%10]
 	}
-	must(t, syscall.Mprotect(memory[page:], syscall.PROT_NONE))
+	testkit.Must(t, syscall.Mprotect(memory[page:], syscall.PROT_NONE))
 	return func(behind, n int) string { return unsafe.String(&memory[page-behind-n], n) }
 }
 

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 const firstPlaces, mostPlaces = 512, 4096
@@ -57,9 +59,7 @@ func TestPlacesAreShared(t *testing.T) {
 					leaves = append(leaves, leave)
 				}
 			}
-			if len(leaves) != test.want {
-				t.Errorf("Expected the flood to get %d places, got %d", test.want, len(leaves))
-			}
+			testkit.Equal(t, "places of the flood", len(leaves), test.want)
 			if _, ok := p.Take(netip.MustParseAddr("203.0.113.9"), prefixOf(2*mostPlaces)); ok != (test.want < mostPlaces) {
 				t.Errorf("Expected a place for another client: %v, got %v", test.want < mostPlaces, ok)
 			}
@@ -90,9 +90,7 @@ func TestShareOfAClientAndOfANetwork(t *testing.T) {
 			got++
 		}
 	}
-	if got != networkPlaces {
-		t.Errorf("Expected %d places for a second network, %d of them for one client, got %d", networkPlaces, clientPlaces, got)
-	}
+	testkit.Equal(t, "places of a second network, some of them for one client", got, networkPlaces)
 	few := NewPlaces(4, 8) // however few there are, each gets one if it is free
 	for n := range 12 {
 		if _, ok := few.Take(clientsOf(0, n), prefixOf(n)); ok != (n < 8) {
@@ -129,9 +127,7 @@ func TestAClientLeavesConnectionsForOthers(t *testing.T) {
 				}
 				leave = append(leave, l)
 			}
-			if len(leave) != tc.want {
-				t.Errorf("got %d places, want %d", len(leave), tc.want)
-			}
+			testkit.Equal(t, "places", len(leave), tc.want)
 			if _, ok := p.Take(modest, ""); ok != (tc.others+tc.want < tc.most) {
 				t.Errorf("another client got a place: %v", ok)
 			}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // searchOf asks about expressions, as a relay does.
@@ -67,9 +69,7 @@ func TestAPrefixAnswerTellsItsRemainingTTL(t *testing.T) {
 				}
 			}
 			unlisted := oneAnswer(t, c, "other.example/")
-			if unlisted.From != FromLists || unlisted.TTL != time.Minute || len(unlisted.Threats) != 0 {
-				t.Errorf("a prefix in no list: %+v", unlisted)
-			}
+			testkit.Equal(t, "a prefix in no list", []any{unlisted.From, unlisted.TTL, len(unlisted.Threats)}, []any{FromLists, time.Minute, 0})
 		})
 	}
 }
@@ -108,6 +108,7 @@ func TestWhichPrefixesAPrefixSearchAsksAbout(t *testing.T) {
 		return e
 	}
 	short := Prefix(hash[:4])
+	asStored := Config{AsStored: true}
 	var many [][]byte
 	for i := range MaxPrefixes + 1 {
 		many = append(many, longer(5, byte(i)))
@@ -125,10 +126,10 @@ func TestWhichPrefixesAPrefixSearchAsksAbout(t *testing.T) {
 		{"in no list, mode nostorage", nil, Config{Mode: NoStorage}, false, []Prefix{short}},
 		{"4 bytes", [][]byte{hash[:4]}, Config{}, false, []Prefix{short}},
 		{"longer, cut", [][]byte{longer(5, 1), longer(8, 2)}, Config{}, false, []Prefix{short}},
-		{"longer, as stored", [][]byte{longer(5, 1), longer(8, 2)}, Config{AsStored: true}, false, shortest([]Prefix{Prefix(longer(5, 1)), Prefix(longer(8, 2))})},
-		{"4 bytes and longer, as stored", [][]byte{hash[:4], longer(8, 2)}, Config{AsStored: true}, false, []Prefix{short}},
-		{"5 bytes and longer, as stored", [][]byte{hash[:5], longer(6, 1), longer(6, 2)}, Config{AsStored: true}, false, []Prefix{Prefix(hash[:5])}},
-		{"too many, as stored", many, Config{AsStored: true}, false, []Prefix{short}},
+		{"longer, as stored", [][]byte{longer(5, 1), longer(8, 2)}, asStored, false, shortest([]Prefix{Prefix(longer(5, 1)), Prefix(longer(8, 2))})},
+		{"4 bytes and longer, as stored", [][]byte{hash[:4], longer(8, 2)}, asStored, false, []Prefix{short}},
+		{"5 bytes and longer, as stored", [][]byte{hash[:5], longer(6, 1), longer(6, 2)}, asStored, false, []Prefix{Prefix(hash[:5])}},
+		{"too many, as stored", many, asStored, false, []Prefix{short}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			srv := &server{t: t}
@@ -192,7 +193,7 @@ func TestAURLWaitsForTheAnswersAboutAllItsExpressions(t *testing.T) {
 			return Answer{TTL: time.Minute, Threats: []ThreatHash{lasting(time.Minute, page)}}, nil
 		})}, "evil.example/login", "evil.example/")
 		u, err := ParseURL("http://evil.example/login")
-		must(t, err)
+		testkit.Must(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		if d := c.CheckURL(ctx, u); d.Verdict != Unsafe || d.Expression != "evil.example/login" {
@@ -230,9 +231,7 @@ func TestAPrefixSearchIsAdmittedForEachRequest(t *testing.T) {
 				if err == nil || sent != want || refused != tc.prefixes-want {
 					t.Errorf("%d allowed: %v, %d prefixes sent and %d refused, want %d and %d", allowed, err, sent, refused, want, tc.prefixes-want)
 				}
-				if calls != tc.want || refunds != allowed {
-					t.Errorf("%d allowed: %d calls and %d refunds, want %d and %d", allowed, calls, refunds, tc.want, allowed)
-				}
+				testkit.Equal(t, fmt.Sprint("calls and refunds, allowed ", allowed), []any{calls, refunds}, []any{tc.want, allowed})
 			}
 		})
 	}
@@ -244,7 +243,8 @@ func TestListingsSayWhichListsHoldAPrefixAndWhatIsCached(t *testing.T) {
 		srv.knows(5*time.Minute, isThreat("bad.example/", Malware))
 		safe := listOf("gc-32b", "good.example/", "safe.example/")
 		safe.LikelySafe = true
-		c := checkerOf(t, Config{Searcher: srv, Database: databaseOf(listOf("se-4b", "bad.example/", "both.example/"), listOf("mw-4b", "both.example/"), safe)})
+		database := databaseOf(listOf("se-4b", "bad.example/", "both.example/"), listOf("mw-4b", "both.example/"), safe)
+		c := checkerOf(t, Config{Searcher: srv, Database: database})
 		want := func(when string, searches, ask int) {
 			t.Helper()
 			var prefixes []Prefix
@@ -272,16 +272,12 @@ func TestIdleWaitsForTheQueriesThatWait(t *testing.T) {
 		names := []string{"a.example/", "b.example/", "c.example/", "d.example/"}
 		c := checkerOf(t, Config{Searcher: srv, Searches: 2, Timeout: time.Hour}, names...)
 		begun := time.Now()
-		if err := c.Idle(t.Context()); err != nil || time.Since(begun) != 0 {
-			t.Errorf("without a query: %v after %s", err, time.Since(begun))
-		}
+		testkit.Equal(t, "without a query", []any{c.Idle(t.Context()), time.Since(begun)}, []any{nil, time.Duration(0)})
 		for _, name := range names {
 			go searchOf(t, c, nil, name)
 			time.Sleep(time.Second) // the first two begin a search, and the others wait together for the end of the first
 		}
-		if err := c.Idle(t.Context()); err != nil || time.Since(begun) != 11*time.Second {
-			t.Errorf("idle after %s, %v, want the end of the second search", time.Since(begun), err)
-		}
+		testkit.Equal(t, "the end of the second search", []any{c.Idle(t.Context()), time.Since(begun)}, []any{nil, 11 * time.Second})
 		time.Sleep(time.Minute)
 	})
 }
@@ -297,9 +293,7 @@ func TestIdleEndsWithItsContextAndWithTheChecker(t *testing.T) {
 		if err := c.Idle(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, want the error of the context", err)
 		}
-		if n := len(c.searching.watchers); n != 0 {
-			t.Errorf("%d watchers are left", n)
-		}
+		testkit.Equal(t, "watchers that are left", len(c.searching.watchers), 0)
 		idle := make(chan error, 1)
 		go func() { idle <- c.Idle(t.Context()) }()
 		synctest.Wait()

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func at(hour int) time.Time { return time.Date(2026, 11, 23, hour, 0, 0, 0, time.Local) }
@@ -36,9 +38,7 @@ func TestWhatIsReservedForOthers(t *testing.T) {
 		{"only the day of an earlier process is known", []Use{day("2026-11-23", 10, 200)}, day("2026-11-23", 1, 20), asker{own: 20}, 12, 200},
 	} {
 		b := Budget{Day: 200, Left: 200, Hour: 50, Now: 50}
-		if got := reservedFor(b, 10, test.past, test.today, test.own, at(test.hour)); got != test.want {
-			t.Errorf("%s: %d, want %d", test.name, got, test.want)
-		}
+		testkit.Equal(t, test.name, reservedFor(b, 10, test.past, test.today, test.own, at(test.hour)), test.want)
 	}
 }
 
@@ -113,21 +113,15 @@ func TestAnHourHasSearchesForThoseWhoComeLater(t *testing.T) {
 		}
 		return got
 	}
-	if got := take("192.0.2.1", at(12)); got != 20 {
-		t.Errorf("the first client takes %d, want 20", got)
-	}
+	testkit.Equal(t, "the first client takes", take("192.0.2.1", at(12)), 20)
 	if b, _ := s.For(netip.MustParseAddr("192.0.2.1"), at(12)); b.any() || b.Day != 100 {
 		t.Errorf("for it there are %+v", b)
 	}
 	if b, _ := s.For(netip.MustParseAddr("192.0.2.2"), at(12)); b.Now != 2 {
 		t.Errorf("for another there are %+v", b)
 	}
-	if got := take("192.0.2.2", at(12)); got != 2 {
-		t.Errorf("another takes %d, want 2", got)
-	}
-	if got := take("192.0.2.3", at(12)); got != 2 {
-		t.Errorf("a third takes %d, want 2", got)
-	}
+	testkit.Equal(t, "another takes", take("192.0.2.2", at(12)), 2)
+	testkit.Equal(t, "a third takes", take("192.0.2.3", at(12)), 2)
 }
 
 // A clock that was ahead for weeks does not hide the days that come before that time has come.
@@ -155,14 +149,10 @@ func TestUsesOfTheLastDaysAreJoined(t *testing.T) {
 		all = JoinUses(all, []Use{{Date: fmt.Sprintf("2026-12-%02d", i+1), Clients: i, Kept: 5}})
 	}
 	all = JoinUses([]Use{{Date: "2026-12-30", Clients: 3, Kept: 9, Refused: 1}}, all)
-	if len(all) != keptUses || all[keptUses-1] != (Use{"2026-12-30", 29, 9, 1}) || all[0].Date != "2026-12-03" {
-		t.Errorf("%+v", all)
-	}
+	testkit.Equal(t, "days", []any{len(all), all[keptUses-1], all[0].Date}, []any{keptUses, (Use{"2026-12-30", 29, 9, 1}), "2026-12-03"})
 }
 
 // On 32 bits, too: GOARCH=386.
 func TestAShareOfALargeBudgetIsThatPercentage(t *testing.T) {
-	if got := (Budget{Day: 100_000_000}).share(25); got != 25_000_000 {
-		t.Errorf("a share has %d searches, want 25000000", got)
-	}
+	testkit.Equal(t, "searches of a share", (Budget{Day: 100_000_000}).share(25), 25_000_000)
 }

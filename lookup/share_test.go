@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // purse is a budget that counts exactly.
@@ -75,9 +77,7 @@ func TestAShareIsForASiteAndADay(t *testing.T) {
 		{"the clock is set back", "192.0.2.1", evening, 1, 0},
 		{"and forward again", "192.0.2.1", midnight, 1, 0},
 	} {
-		if got := takes(s, step.client, step.now, step.asked); got != step.want {
-			t.Errorf("%s: %d of %d, want %d", step.name, got, step.asked, step.want)
-		}
+		testkit.Equal(t, step.name, takes(s, step.client, step.now, step.asked), step.want)
 	}
 }
 
@@ -89,9 +89,7 @@ func TestAClientHasItsShareEachDayAfterAClockThatWasAhead(t *testing.T) {
 		take := func(now time.Time) int { return takes(s, "192.0.2.1", now, 9) }
 		take(day)
 		take(day.Add(ahead))
-		if got := take(day); got != 0 {
-			t.Errorf("%s: %d searches when the clock is back on the same day, want none", name, got)
-		}
+		testkit.Equal(t, name+": when the clock is back on the same day", take(day), 0)
 		for i := range 5 {
 			if got := take(day.AddDate(0, 0, i+1)); got != 3 && !(got == 0 && dateOf(day.Add(ahead)) == dateOf(day.AddDate(0, 0, i+1))) {
 				t.Errorf("%s: %d searches %d days later, want 3", name, got, i+1)
@@ -107,9 +105,7 @@ func TestAShareIsGivenBackOnTheSameDayOnly(t *testing.T) {
 	tomorrow := today.AddDate(0, 0, 1)
 	take := func(now time.Time, want int) {
 		t.Helper()
-		if got := takes(s, client.String(), now, 5); got != want {
-			t.Errorf("%d are taken, want %d", got, want)
-		}
+		testkit.Equal(t, "searches that are taken", takes(s, client.String(), now, 5), want)
 	}
 	take(today, 2)
 	s.GiveBack(client, today)
@@ -162,16 +158,12 @@ func TestSharesForgetClientsThatAreTooMany(t *testing.T) {
 	for i := range maxClients + 1 {
 		s.Take(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), epoch)
 	}
-	if n := s.spent.Len(); n != 16_384 {
-		t.Errorf("%d clients are remembered, want 16,384, as PerClient says", n)
-	}
+	testkit.Equal(t, "clients that are remembered, as PerClient says", s.spent.Len(), 16_384)
 }
 
 func TestAdmissionAsksTheLimiterFirst(t *testing.T) {
 	client := netip.MustParseAddr("192.0.2.1")
-	if AdmitBy(nil, nil, client) != nil {
-		t.Error("without limits admission is not nil")
-	}
+	testkit.Equal(t, "admission without limits", AdmitBy(nil, nil, client), nil)
 	synctest.Test(t, func(t *testing.T) {
 		limiter, shares := PerClient(LeakyBucket{Rate: 1, Capacity: 2}.Admit), walled(3)
 		admit := AdmitBy(limiter, shares, client)
@@ -194,9 +186,7 @@ func TestAdmissionAsksTheLimiterFirst(t *testing.T) {
 		refund()
 		admits(AdmitBy(nil, shares, client), nil)
 		admits(AdmitBy(nil, shares, client), ErrBudget)
-		if refund := admits(AdmitBy(limiter, nil, client), nil); refund != nil {
-			t.Error("without shares there is a refund")
-		}
+		testkit.Equal(t, "refund without shares", admits(AdmitBy(limiter, nil, client), nil), nil)
 	})
 }
 
@@ -226,17 +216,11 @@ func TestAClientIsChargedForTheSearchesThatItCauses(t *testing.T) {
 				c.Confirm(suspect(t, c, "a.example.com."), third.admit),   // all is under way
 			}
 			for _, w := range waiting {
-				if d := w.Wait(t.Context()); d.Verdict != Safe || d.By != ByServer {
-					t.Errorf("%+v", d)
-				}
+				decided(t, "charged", w.Wait(t.Context()), Safe, ByServer)
 			}
 			c.Confirm(suspectAfter(t, c, "b.a.example.com."), third.admit)
-			if first.charged != test.first || other.charged != test.other || third.charged != 0 {
-				t.Errorf("charged %d, %d and %d, want %d, %d and 0", first.charged, other.charged, third.charged, test.first, test.other)
-			}
-			if n := first.refunded + other.refunded + third.refunded; n != 0 {
-				t.Errorf("%d were refunded", n)
-			}
+			testkit.Equal(t, "charged", []any{first.charged, other.charged, third.charged}, []any{test.first, test.other, 0})
+			testkit.Equal(t, "refunds", first.refunded+other.refunded+third.refunded, 0)
 			var sizes []int
 			for _, prefixes := range srv.searches() {
 				sizes = append(sizes, len(prefixes))
@@ -308,9 +292,7 @@ func TestAQueryThatIsOverAsksNoFurther(t *testing.T) {
 			got, _ := within(t, c, "www.example.com.")
 			time.Sleep(time.Second)
 			synctest.Wait()
-			if got != want || len(srv.searches()) != min(query+1, 2) {
-				t.Errorf("query %d: %+v after %d searches, want %+v", query+1, got, len(srv.searches()), want)
-			}
+			testkit.Equal(t, fmt.Sprint("query ", query+1), []any{got, len(srv.searches())}, []any{want, min(query+1, 2)})
 		}
 	})
 }
@@ -335,13 +317,9 @@ func TestTheQueueIsBoundInPrefixes(t *testing.T) {
 					t.Errorf("host %d: %+v, want %+v at once", i, w.decision(t.Context()), want)
 				}
 			}
-			if a.charged != hosts || a.refunded != 10 {
-				t.Errorf("%d prefixes a search: %d of %d were refunded, want 10", perSearch, a.refunded, a.charged)
-			}
+			testkit.Equal(t, perSearch, []any{a.charged, a.refunded}, []any{hosts, 10})
 			c.Close()
-			if a.refunded != hosts-1 {
-				t.Errorf("%d prefixes a search: at the end %d of %d were refunded, want all but the one that was sent", perSearch, a.refunded, a.charged)
-			}
+			testkit.Equal(t, fmt.Sprint(perSearch, ", refunds at the end"), a.refunded, hosts-1)
 		})
 	}
 }

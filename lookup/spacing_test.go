@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // began is a Searcher that notes when each search began and for how many prefixes.
@@ -89,9 +91,7 @@ func TestAFloodWakesFewQueriesAtOnce(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				woken, slowest = append(woken, time.Now()), max(slowest, time.Since(begun))
-				if d.By != ByServer {
-					t.Errorf("Expected the server to decide, got %+v", d)
-				}
+				testkit.Equal(t, "flood", d.By, ByServer)
 			})
 			time.Sleep(every)
 		}
@@ -163,9 +163,7 @@ func TestQueriesOfOneSearchWakeAFewAtATime(t *testing.T) {
 			if last := slices.Max(after); last != test.last || slices.Min(after) != 50*ms || most != test.most {
 				t.Errorf("Expected the queries to go on from 50ms to %v, %d together, got %v to %v, %d together", test.last, test.most, slices.Min(after), last, most)
 			}
-			if by[ByServer] != queries || len(b.at) != 1 {
-				t.Errorf("Expected the answer of one search to decide, got %v by %d searches", by, len(b.at))
-			}
+			testkit.Equal(t, "decided by the answer of one search", []any{by[ByServer], len(b.at)}, []any{queries, 1})
 		})
 	}
 }
@@ -178,8 +176,7 @@ func TestCloseWakesAll(t *testing.T) {
 		begun := time.Now()
 		time.AfterFunc(time.Second, c.Close)
 		after, by := asking(t, c, 1_000, time.Minute)
-		if by[ByError] != 1_000 || slices.Max(after) != time.Second || time.Since(begun) != time.Second {
-			t.Errorf("Expected Close to end all confirmations at once, got %v until %v", by, slices.Max(after))
-		}
+		testkit.Equal(t, "ended by Close, at once", []any{by[ByError], slices.Max(after)}, []any{1_000, time.Second})
+		testkit.Equal(t, "the end", time.Since(begun), time.Second)
 	})
 }

@@ -3,9 +3,12 @@ package lookup
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // earlier returns an answer about one prefix that a Searcher had.
@@ -43,27 +46,17 @@ func TestOnlyPrefixesWithoutAnAnswerWaitAndForAMinuteAtMost(t *testing.T) {
 			refuses = true
 			var asks account
 			ask := func(qname string) Decision { return c.Confirm(suspectAfter(t, c, qname), asks.admit).Wait(t.Context()) }
-			if d := ask("bad.example."); d.Verdict != Unsure || d.By != ByBudget {
-				t.Errorf("refused: %+v", d)
-			}
+			decided(t, "refused", ask("bad.example."), Unsure, ByBudget)
 			refuses = false
 			time.Sleep(tc.waits - time.Nanosecond)
-			if d := ask("bad.example."); d.Verdict != Unsure || d.By != ByBudget {
-				t.Errorf("just before the end of %s: %+v", tc.says, d)
-			}
+			decided(t, fmt.Sprint("just before the end of ", tc.says), ask("bad.example."), Unsure, ByBudget)
 			if answers, err := searchOf(t, c, nil, "bad.example/"); !errors.Is(err, ErrShare) || answers[0].Err == nil {
 				t.Errorf("as a relay, just before the end of %s: %+v, %v", tc.says, answers, err)
 			}
-			if d := ask("other.example."); d.Verdict != Unsafe {
-				t.Errorf("another name: %+v", d)
-			}
-			if asks.charged-asks.refunded != 1 || len(srv.searches()) != 2 {
-				t.Errorf("%d charged, %d refunded, %d searches", asks.charged, asks.refunded, len(srv.searches()))
-			}
+			testkit.Equal(t, "another name", ask("other.example.").Verdict, Unsafe)
+			testkit.Equal(t, "charged, refunded, searches", []any{asks.charged - asks.refunded, len(srv.searches())}, []any{1, 2})
 			time.Sleep(time.Nanosecond)
-			if d := ask("bad.example."); d.Verdict != Unsafe || len(srv.searches()) != 3 {
-				t.Errorf("after %s: %+v, %d searches", tc.waits, d, len(srv.searches()))
-			}
+			testkit.Equal(t, fmt.Sprint("after ", tc.waits), []any{ask("bad.example.").Verdict, len(srv.searches())}, []any{Unsafe, 3})
 		})
 	}
 }
@@ -115,9 +108,7 @@ func TestAnEarlierAnswerIsNoNewerThanItIs(t *testing.T) {
 		if err != nil || answers[0].From != FromShared || answers[0].TTL != 9*time.Minute+40*time.Second || len(answers[0].Threats) != 1 {
 			t.Fatalf("Expected a threat of 20 minutes ago, from the other cache, got %+v, %v", answers, err)
 		}
-		if account.charged != 1 || account.refunded != 1 {
-			t.Errorf("Expected that a search that was not sent is refunded, got %+v", *account)
-		}
+		testkit.Equal(t, "charged, and refunded since it was not sent", []any{account.charged, account.refunded}, []any{1, 1})
 		if d := decide(t, c, "bad.example."); d.By != ByCache || !d.Expires.Equal(time.Now().Add(10*time.Minute)) {
 			t.Errorf("Expected that the cache has the answer for 10 minutes, got %+v", d)
 		}
@@ -146,9 +137,7 @@ func TestAdmissionOfASearchDoesNotLockTheChecker(t *testing.T) {
 	refunded := 0
 	prefix := HashExpression("bad.example/").Prefix(4)
 	answers, err := c.Search(t.Context(), []Prefix{prefix}, false, func(n int) (int, func(), error) {
-		if n != 1 {
-			t.Errorf("Expected 1 search, got %d", n)
-		}
+		testkit.Equal(t, "searches", n, 1)
 		oneAnswer(t, c, "bad.example/") // another query has the same wish
 		return n, func() { refunded++ }, nil
 	}, nil)
@@ -211,9 +200,7 @@ func TestEachNameOfAMergedSearchGoesOnWhenItIsKnown(t *testing.T) {
 		for _, qname := range []string{"bad.example.", "good.example.", "new.example."} {
 			within(t, c, qname)
 		}
-		if n := len(srv.searches()); n != 2 {
-			t.Errorf("%d searches, want 2: all is known or under way", n)
-		}
+		testkit.Equal(t, "searches, where all is known or under way", len(srv.searches()), 2)
 		time.Sleep(10 * time.Second)
 		if d, _ := within(t, c, "bad.example."); d.Verdict != Unsafe || d.By != ByCache {
 			t.Errorf("after the end of the search: %+v", d)
@@ -276,18 +263,14 @@ func TestAClientWhoseShareIsSpentLearnsWhatIsKnown(t *testing.T) {
 		c := checkerOf(t, Config{Searcher: srv, Known: true}, "bad.example/", "new.example/")
 		confirm := func(qname string, admit Admit) Decision { return confirmed(t.Context(), c, qname, admit) }
 		for _, by := range []Decider{ByServer, ByCache} {
-			if d := confirm("bad.example.", shareSpent); d.Verdict != Unsafe || d.By != by {
-				t.Errorf("a known threat: %+v", d)
-			}
+			decided(t, "a known threat", confirm("bad.example.", shareSpent), Unsafe, by)
 		}
 		for range 3 {
 			if d := confirm("new.example.", shareSpent); d.Verdict != Unsure || d.By != ByBudget || !errors.Is(d.Err, ErrShare) {
 				t.Errorf("what is not known: %+v", d)
 			}
 		}
-		if *onlyKnown != 2 {
-			t.Errorf("asked %d times for what is known, want 2", *onlyKnown)
-		}
+		testkit.Equal(t, "times that what is known is asked for", *onlyKnown, 2)
 		time.Sleep(MaxUnanswered)
 		begun := time.Now()
 		done := make(chan Decision)
@@ -296,12 +279,8 @@ func TestAClientWhoseShareIsSpentLearnsWhatIsKnown(t *testing.T) {
 		if d := confirm("new.example.", nil); d.Verdict != Unsafe || time.Since(begun) >= time.Second {
 			t.Errorf("another client with a share, after %s: %+v", time.Since(begun), d)
 		}
-		if d := <-done; d.Verdict != Unsafe {
-			t.Errorf("the first client: %+v, want what the other has learnt meanwhile", d)
-		}
-		if *onlyKnown != 3 {
-			t.Errorf("asked %d times for what is known, want 3", *onlyKnown)
-		}
+		testkit.Equal(t, "the first client", (<-done).Verdict, Unsafe)
+		testkit.Equal(t, "times that what is known is asked for", *onlyKnown, 3)
 	})
 }
 
@@ -370,9 +349,7 @@ func TestWhatIsKnownDoesNotWaitForASlot(t *testing.T) {
 		}
 		close(hung)
 		for name, d := range map[string]Decision{"slow": slow.Wait(t.Context()), "new": unknown.Wait(t.Context())} {
-			if d.Verdict != Safe {
-				t.Errorf("%s: %+v", name, d)
-			}
+			testkit.Equal(t, name, d.Verdict, Safe)
 		}
 		if len(searched) != 2 || searched[HashExpression("bad.example/").Prefix(4)] || refunds > 1 {
 			t.Errorf("%d prefixes searched, %d refunds", len(searched), refunds)

@@ -51,9 +51,7 @@ func TestWhatIsNoURLIsRefusedWithTheReason(t *testing.T) {
 		if u != (URL{}) || err == nil {
 			t.Fatalf("ParseURL = %q, %v, want an error", u, err)
 		}
-		if got := err.Error(); got != f[1] {
-			t.Errorf("error is %q, want %q", got, f[1])
-		}
+		testkit.Equal(t, "error", err.Error(), f[1])
 	})
 }
 
@@ -61,7 +59,7 @@ func TestExpressionsOfURLsAreThoseOfTheVectors(t *testing.T) {
 	vectors(t, "url-expressions.txt", 3, func(t *testing.T, f []string) {
 		rule := rules[f[0]]
 		u, err := ParseURL(f[1])
-		must(t, err)
+		testkit.Must(t, err)
 		same := func(e Expression, want string) bool { return e.Text == want }
 		if got, want := u.Expressions(rule), strings.Fields(f[2]); !slices.EqualFunc(got, want, same) {
 			t.Errorf("%s: Expressions = %+v, want %q", f[1], got, want)

@@ -10,13 +10,15 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // vectors calls run with the fields of every line of a file of test vectors.
 func vectors(t *testing.T, file string, fields int, run func(t *testing.T, f []string)) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "testdata", "lookup", file))
-	must(t, err)
+	testkit.Must(t, err)
 	n := 0
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSpace(line)
@@ -65,9 +67,7 @@ func TestSpellingsOfIPv4AddressesAreOneHost(t *testing.T) {
 		if !ok || parsed.String() != f[1] || parsed.ip() != (f[2] == "ip") {
 			t.Errorf("ParseHost = %q, ip %v, want %q, %s", parsed, parsed.ip(), f[1], f[2])
 		}
-		if asked := FromQname(f[0]); asked != parsed {
-			t.Errorf("FromQname = %+v, want %+v as of ParseHost", asked, parsed)
-		}
+		testkit.Equal(t, "FromQname, as ParseHost", FromQname(f[0]), parsed)
 		if f[2] == "ip" && !slices.Equal(parsed.Expressions(), []string{f[1] + "/"}) {
 			t.Errorf("Expressions = %q, want only the address", parsed.Expressions())
 		}
@@ -77,9 +77,7 @@ func TestSpellingsOfIPv4AddressesAreOneHost(t *testing.T) {
 func TestQnamesBecomeTheHostsOfTheVectors(t *testing.T) {
 	vectors(t, "qnames.txt", 3, func(t *testing.T, f []string) {
 		h := FromQname(f[0])
-		if h.String() != f[1] {
-			t.Errorf("host is %q, want %q", h, f[1])
-		}
+		testkit.Equal(t, "host", h.String(), f[1])
 		got := "exact"
 		switch {
 		case h.name == "":
@@ -87,9 +85,7 @@ func TestQnamesBecomeTheHostsOfTheVectors(t *testing.T) {
 		case h.truncated():
 			got = "parents"
 		}
-		if got != f[2] {
-			t.Errorf("host stands for %s, want %s", got, f[2])
-		}
+		testkit.Equal(t, "host stands for", got, f[2])
 	})
 }
 
@@ -108,16 +104,12 @@ func TestExpressionsAreThoseOfTheVectors(t *testing.T) {
 func TestHashesAreThoseOfTheVectors(t *testing.T) {
 	vectors(t, "hashes.txt", 3, func(t *testing.T, f []string) {
 		hash := HashExpression(f[0])
-		if got := fmt.Sprintf("%x", hash); got != f[2] {
-			t.Errorf("hash is %s, want %s", got, f[2])
-		}
-		if got := fmt.Sprintf("%x", hash.Prefix(4)); got != f[1] {
-			t.Errorf("prefix is %s, want %s", got, f[1])
-		}
+		testkit.Equal(t, "hash", fmt.Sprintf("%x", hash), f[2])
+		testkit.Equal(t, "prefix", fmt.Sprintf("%x", hash.Prefix(4)), f[1])
 	})
 	vectors(t, "sha256.txt", 3, func(t *testing.T, f []string) { // as published
 		times, err := strconv.Atoi(f[1])
-		must(t, err)
+		testkit.Must(t, err)
 		if got := fmt.Sprintf("%x", HashExpression(strings.Repeat(f[0], times))); !strings.HasPrefix(got, f[2]) {
 			t.Errorf("hash is %s, want it to begin with %s", got, f[2])
 		}
@@ -144,9 +136,7 @@ func TestNoNameOfTheRegistryOfSpecialUseNamesIsPublic(t *testing.T) {
 		zone, reference, _ := strings.Cut(line, ",")
 		resolved := strings.HasPrefix(zone, "example.") // as other names are (RFC 6761 section 6.5)
 		for _, name := range []string{"a." + zone, "www.a." + zone} {
-			if h := FromQname(name); h.Public() != resolved {
-				t.Errorf("%s (%s): public is %v", name, reference, h.Public())
-			}
+			testkit.Equal(t, name+", "+reference, FromQname(name).Public(), resolved)
 		}
 	}
 }

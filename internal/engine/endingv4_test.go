@@ -24,14 +24,10 @@ func TestTheEndOfVersion4IsAWarningUntilTheDayAndAnErrorFromThenOn(t *testing.T)
 			t.Errorf("The page is told of the end %q", got.Ending)
 		}
 		time.Sleep(10*time.Hour - time.Second)
-		if got := lines.About("Google has ended"); len(got) != 0 {
-			t.Errorf("Before the day: %q", got)
-		}
+		testkit.WantNone(t, lines.String(), "Google has ended")
 		time.Sleep(time.Minute)
 		testkit.WantParts(t, lines.Only(t, "Google has ended"), "[ERROR]", "Change protocol v4 to v5. DNS and your own lists keep working")
-		if len(e.Lists()) != 1 {
-			t.Error("The list is not in force any more")
-		}
+		testkit.Equal(t, "lists in force", len(e.Lists()), 1)
 		stop()
 
 		lines.Forget()
@@ -46,9 +42,7 @@ func TestTheEndOfVersion4IsAWarningUntilTheDayAndAnErrorFromThenOn(t *testing.T)
 		s.Endpoint, s.Protocol = "", protocol.DialectV5.Name
 		_, stop = life(t, s, google, time.Minute)
 		stop()
-		if got := lines.About("Google"); len(got) != 0 {
-			t.Errorf("A server of one's own, and version 5: %q", got)
-		}
+		testkit.WantNone(t, lines.String(), "Google")
 	})
 }
 

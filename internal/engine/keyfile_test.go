@@ -38,9 +38,7 @@ func TestAKeyThatCannotBeReadIsOneLineAndTheOldKeyStays(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				e := &Engine{Service: Service{settings: Settings{KeyFile: file, Token: tc.token}}}
-				if got := e.awaitKey(ctx, "OLD"); got != "OLD" {
-					t.Errorf("Expected the old one, got %.9q", got)
-				}
+				testkit.Equal(t, "key", e.awaitKey(ctx, "OLD"), "OLD")
 			})
 			testkit.WantParts(t, lines.Only(t, "Cannot replace the "+tc.word), "[WARNING]", file, "The old one stays in use", "every 5 seconds")
 		})
@@ -69,15 +67,11 @@ func TestANewTokenIsTriedAtOnce(t *testing.T) {
 				e := started(t, s, "OLD", Edge{Transport: google, FirstContact: atOnce})
 				time.Sleep(time.Minute)
 				cure := ". Put a new token into " + file + "; it is tried within a minute"
-				if line := lines.Only(t, "Cannot update lists se-4b"); strings.Contains(line, cure) != test.want {
-					t.Errorf("Expected advice about the token: %t, got %s", test.want, line)
-				}
+				testkit.Equal(t, "advice about the token", strings.Contains(lines.Only(t, "Cannot update lists se-4b"), cure), test.want)
 				google.SetToken("NEW")
 				testkit.Write(t, dir, "token", "NEW")
 				time.Sleep(2 * keyInterval)
-				if got := len(lines.About("List se-4b now has 1 entry")) == 1; got != test.want {
-					t.Errorf("Expected an update with the new token at once: %t, got %q", test.want, lines.About("plugin/safebrowsing"))
-				}
+				testkit.Equal(t, "updated with the new token at once", len(lines.About("List se-4b now has 1 entry")) == 1, test.want)
 				e.stop()
 				lines.Only(t, "Web Risk is on")
 			})
@@ -108,9 +102,9 @@ func TestANewKeyIsTriedAtOnceAndAnotherWrongOneIsTold(t *testing.T) {
 				testkit.Must(t, os.WriteFile(file, []byte("RIGHT"), 0o600))
 				time.Sleep(2 * keyInterval)
 				_, _ = (*searcher).Search(t.Context(), []lookup.Prefix{"pre1"})
-				for _, want := range []string{"List se-4b now has 1 entry", "Lists are updated again, after trouble since", "Confirmations work again"} {
-					lines.Only(t, want)
-				}
+				lines.Only(t, "List se-4b now has 1 entry")
+				lines.Only(t, "Lists are updated again, after trouble since")
+				lines.Only(t, "Confirmations work again")
 			})
 		})
 	}
@@ -149,9 +143,7 @@ func TestAdviceNamesTheServiceAndTheCredential(t *testing.T) {
 		{token, 503, ""},
 		{copied, 401, ". Put a new token into /run/credentials/it.service/token; it is tried within a minute after a restart: the service has a copy of the original"},
 	} {
-		if got := newReporter(test.settings, func() {}).hint(&updater.StatusError{Code: test.code}, time.Time{}); got != test.want {
-			t.Errorf("%d: got %q, want %q", test.code, got, test.want)
-		}
+		testkit.Equal(t, test.code, newReporter(test.settings, func() {}).hint(&updater.StatusError{Code: test.code}, time.Time{}), test.want)
 	}
 }
 
@@ -194,14 +186,10 @@ func TestANewKeyIsInUseWithItsClockOnly(t *testing.T) {
 				testkit.Write(t, dir, "key", "NEW")
 				time.Sleep(2 * keyInterval) // it has been read, and the fetch has not ended
 				search("pre2")
-				if to.searches["OLD"] != 2 || len(lines.About("is in use")) != 0 {
-					t.Errorf("while the fetch ends: searches %v, log %q", to.searches, lines.About("is in use"))
-				}
+				testkit.Equal(t, "while the fetch ends", []any{to.searches["OLD"], len(lines.About("is in use"))}, []any{2, 0})
 				time.Sleep(20 * time.Second)
 				search("pre3")
-				if to.searches["NEW"] != 1 {
-					t.Errorf("afterwards: searches %v", to.searches)
-				}
+				testkit.Equal(t, "afterwards", to.searches["NEW"], 1)
 			})
 		})
 	}
@@ -241,17 +229,13 @@ func TestTheEndOfAnEngineDoesNotWaitForWhatHangs(t *testing.T) {
 		_, endNext, err := r.Acquire(next, "key") // as a reload does
 		testkit.Must(t, err)
 		end()
-		if took := time.Since(begun); took != files.WaitLimit {
-			t.Errorf("Expected a reload in %s, took %s", files.WaitLimit, took)
-		}
+		testkit.Equal(t, "a reload", time.Since(begun), files.WaitLimit)
 		begun = time.Now()
 		endNext()
 		if took := time.Since(begun); took > files.WaitLimit/2 {
 			t.Errorf("Expected the end of the next engine, which waits for the first, at once, took %s", took)
 		}
-		if got := lines.About("has not ended within"); len(got) != 1 {
-			t.Errorf("Expected one line, got %q", got)
-		}
+		testkit.Equal(t, "lines", len(lines.About("has not ended within")), 1)
 		close(google.until)
 		synctest.Wait()
 		first.reporter.report(updater.Event{Kind: updater.ListUpdated, List: "se-4b", Entries: 77}) // as at the end of the write
@@ -262,9 +246,7 @@ func TestTheEndOfAnEngineDoesNotWaitForWhatHangs(t *testing.T) {
 		e, endLast, err := r.Acquire(s, "key")
 		testkit.Must(t, err)
 		time.Sleep(2 * time.Hour)
-		if got := len(e.Lists()); got != 1 {
-			t.Errorf("Expected the list to be fetched by the next engine, got %d", got)
-		}
+		testkit.Equal(t, "lists that the next engine fetches", len(e.Lists()), 1)
 		endLast()
 	})
 }

@@ -63,9 +63,7 @@ func TestARelayThatIsLeftIsTwoLinesAndAGauge(t *testing.T) {
 		want := func(when string, first, second float64) {
 			t.Helper()
 			for url, up := range map[string]float64{"http://first.internal": first, "http://second.internal": second} {
-				if got := testkit.Metric(t, "endpoint_up", "url", url); got != up {
-					t.Errorf("%s: endpoint_up of %s is %v, want %v", when, url, got, up)
-				}
+				testkit.Equal(t, when+": endpoint_up of "+url, testkit.Metric(t, "endpoint_up", "url", url), up)
 			}
 		}
 		before, end := acquire(t, r, relaySettings, 0)
@@ -83,9 +81,7 @@ func TestARelayThatIsLeftIsTwoLinesAndAGauge(t *testing.T) {
 		want("it is back", 1, 1)
 		testkit.WantParts(t, lines.Only(t, "fails"), "[WARNING]", "http://first.internal fails: ", "connection refused. http://second.internal is asked in its place; http://first.internal is tried again, not before "+today)
 		testkit.WantParts(t, lines.Only(t, "answers again"), "[INFO]", "http://first.internal answers again")
-		if got := lines.About("[ERROR]"); len(got) > 0 {
-			t.Errorf("Expected no errors, got %q", got)
-		}
+		testkit.WantNone(t, lines.String(), "[ERROR]")
 		other := relaySettings
 		other.Cache = 7
 		_, endOther := acquire(t, r, other, 0)
@@ -143,9 +139,7 @@ func TestASearchWithoutANetworkTakesFromNoShare(t *testing.T) {
 			}
 			time.Sleep(5 * time.Minute)
 		}
-		if got := e.Shares.Taken(lookup.Program, time.Now()); got != 0 {
-			t.Errorf("%d searches were taken, and none was sent", got)
-		}
+		testkit.Equal(t, "searches that were taken, and none was sent", e.Shares.Taken(lookup.Program, time.Now()), 0)
 	})
 }
 
@@ -224,9 +218,7 @@ func TestAReloadEndsTheWaitForWhatItRaises(t *testing.T) {
 					defer end()
 					release()
 					time.Sleep(time.Second)
-					if d := decide(second, fmt.Sprintf("evil%d.example.", refused)); d.Verdict != lookup.Unsafe {
-						t.Errorf("after the reload, name %d: %+v", refused, d)
-					}
+					testkit.Equal(t, "after the reload", decide(second, fmt.Sprintf("evil%d.example.", refused)).Verdict, lookup.Unsafe)
 				})
 			})
 		}
@@ -266,12 +258,8 @@ func TestAnswersOutliveAReloadOfOtherSettings(t *testing.T) {
 					defer end()
 					release()
 					time.Sleep(time.Minute)
-					if d := decide(second, "evil.example.com."); d.Verdict != lookup.Unsafe {
-						t.Errorf("after the reload: %+v", d)
-					}
-					if got := len(google.Requests("search")); got != test.searches {
-						t.Errorf("%d searches, want %d", got, test.searches)
-					}
+					testkit.Equal(t, "after the reload", decide(second, "evil.example.com.").Verdict, lookup.Unsafe)
+					testkit.Equal(t, "searches", len(google.Requests("search")), test.searches)
 				})
 			})
 		}
@@ -316,12 +304,9 @@ func TestAKeyThatMovesIntoAFileIsTheSameKey(t *testing.T) {
 					testkit.Must(t, err)
 					defer end()
 					release()
-					if d := decide(second, "evil.example.com."); d.Verdict != lookup.Unsafe || d.By != lookup.ByCache {
-						t.Errorf("what is known, right after the reload: %+v", d)
-					}
-					if d := decide(second, "worse.example.com."); d.Verdict != lookup.Unsafe {
-						t.Errorf("another name, right after the reload: %+v", d)
-					}
+					d := decide(second, "evil.example.com.")
+					testkit.Equal(t, "what is known, right after the reload", []any{d.Verdict, d.By}, []any{lookup.Unsafe, lookup.ByCache})
+					testkit.Equal(t, "another name, right after the reload", decide(second, "worse.example.com.").Verdict, lookup.Unsafe)
 					time.Sleep(2 * time.Minute)
 					if !registry.past.schedules[before].Over() {
 						t.Error("lists are kept for nobody")
@@ -365,9 +350,7 @@ func TestAKeyThatMovesDuringAFetchCausesNoBackoff(t *testing.T) {
 		defer end()
 		release()
 		time.Sleep(2 * time.Minute)
-		if len(next.Lists()) != 1 {
-			t.Errorf("no list after two minutes: %+v", next.FetchHold())
-		}
+		testkit.Equal(t, "lists after two minutes", len(next.Lists()), 1)
 	})
 }
 

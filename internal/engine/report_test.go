@@ -79,9 +79,7 @@ func TestTheStartSaysWhatProtects(t *testing.T) {
 		_, end = life(t, s, google, 0)
 		testkit.WantParts(t, lines.Only(t, "is on: "), "[INFO]", "se-4b (1 entry, updated 10m ago), mw-4b (2 entries, updated 10m ago)",
 			"next request not before "+say.Time(time.Now().Add(30*time.Minute-10*time.Minute-20*time.Second))+" (minimum wait of the server)")
-		if got := lines.About("in force"); len(got) != 0 {
-			t.Errorf("Expected all of the start in one line, got %q", got)
-		}
+		testkit.WantNone(t, lines.String(), "in force")
 		google.Break("update", 1, protocoltest.Fault{Status: 503})
 		time.Sleep(25 * time.Minute)
 		end()
@@ -125,9 +123,7 @@ func TestAFollowerSaysWhomItFollowsAndTellsTheTrueTimes(t *testing.T) {
 		lines.Forget()
 		_, end := life(t, s, google, 0)
 		testkit.WantParts(t, lines.Only(t, "is on: "), "[INFO]", "se-4b (1 entry, updated 1m ago)", "another process uses db and fetches the lists; this one reads them from there\n")
-		if got := testkit.Metric(t, "list_last_success_timestamp_seconds", "list", "se-4b"); got != unixSeconds(fetched) {
-			t.Errorf("Expected the gauge to tell %v, got %v", unixSeconds(fetched), got)
-		}
+		testkit.Equal(t, "gauge", testkit.Metric(t, "list_last_success_timestamp_seconds", "list", "se-4b"), unixSeconds(fetched))
 		google.Publish("se-4b", [][]byte{{1, 2, 3, 4}, {5, 6, 7, 8}})
 		time.Sleep(31 * time.Minute)
 		testkit.WantParts(t, lines.Only(t, "fetched by the process that keeps"), "[INFO]", "List se-4b now has 2 entries", say.Time(fetched.Add(30*time.Minute)))
@@ -135,9 +131,7 @@ func TestAFollowerSaysWhomItFollowsAndTellsTheTrueTimes(t *testing.T) {
 		endFirst()
 		time.Sleep(5 * time.Second)
 		testkit.WantParts(t, lines.Only(t, "is on: "), "[INFO]", "minimum wait of the server")
-		if got := lines.About("fetched by"); len(got) > 0 {
-			t.Errorf("Expected nothing of lists that are the same, got %q", got)
-		}
+		testkit.WantNone(t, lines.String(), "fetched by")
 		end()
 	})
 }
@@ -157,7 +151,8 @@ func TestAListThatTheServerDoesNotHaveIsNamed(t *testing.T) {
 			_, end := life(t, s, google, 0)
 			defer end()
 			if !relay {
-				testkit.WantParts(t, lines.Only(t, "Cannot update lists"), "[ERROR]", "se-4b, pha4-4b, mw-4b, gc-32b", status, "each list is requested by itself")
+				testkit.WantParts(t, lines.Only(t, "Cannot update lists"), "[ERROR]", "se-4b, pha4-4b, mw-4b, gc-32b", status,
+					"each list is requested by itself")
 			}
 			time.Sleep(24 * time.Hour)
 			testkit.WantParts(t, lines.Only(t, "refuses list pha4-4b: "), "[ERROR]", "The server refuses list", status, "Did you mean pha-4b?",
@@ -255,9 +250,7 @@ func TestListsOfWebRiskThatAlwaysFailAreALineForEachCause(t *testing.T) {
 		}
 		fails.status.Delete("SOCIAL_ENGINEERING")
 		time.Sleep(12 * time.Hour)
-		if got := lines.About("updated again"); len(got) > 0 {
-			t.Errorf("uws-4b is not: %q", got)
-		}
+		testkit.WantNone(t, lines.String(), "updated again")
 		fails.status.Clear()
 		time.Sleep(12 * time.Hour)
 		lines.Only(t, "Lists are updated again")
@@ -299,9 +292,7 @@ func TestAPauseOfConfirmationsIsSaidOnceAndItsEndOnce(t *testing.T) {
 		failing := func() string { return failing(r.schedule.SearchHold(), google, lists, time.Now()) } // of the status
 		searches(r, searcher, 2)
 		testkit.WantParts(t, lines.Only(t, "A confirmation failed"), "[WARNING]", "status 502", "Suspected names pass")
-		if got := failing(); got != "" {
-			t.Errorf("Expected the status to say nothing of two failures without a pause, got %q", got)
-		}
+		testkit.Equal(t, "status of two failures without a pause", failing(), "")
 		if got := lines.About("paused"); len(got) != 0 || gauge() > unixSeconds(time.Now()) {
 			t.Errorf("Expected no pause before the third failure, got %q", got)
 		}
@@ -309,9 +300,7 @@ func TestAPauseOfConfirmationsIsSaidOnceAndItsEndOnce(t *testing.T) {
 		searches(r, searcher, 1)
 		until := time.Now().Add(5 * time.Minute)
 		testkit.WantParts(t, lines.Only(t, "paused"), "[WARNING]", "paused until "+say.Time(until), "3 failures in a row", "status 502")
-		if got := gauge(); got != unixSeconds(until) {
-			t.Errorf("Expected the gauge to be %v, got %v", unixSeconds(until), got)
-		}
+		testkit.Equal(t, "gauge", gauge(), unixSeconds(until))
 		if hold := r.schedule.SearchHold(); !hold.Until.Equal(until) {
 			t.Errorf("Expected the schedule to tell the same end, %v, got %v", until, hold.Until)
 		}
@@ -376,9 +365,7 @@ func TestARelayThatAnswersInPartIsTwoLines(t *testing.T) {
 		if _, _, inPart := r.standing(); inPart != "" {
 			t.Errorf("Expected an end of that, got %q", inPart)
 		}
-		if got := lines.About("onfirmation"); len(got) != 0 {
-			t.Errorf("Expected no other line, got %q", got)
-		}
+		testkit.WantNone(t, lines.String(), "onfirmation")
 	})
 }
 
@@ -405,9 +392,7 @@ func TestAnEndpointThatIsNotUTF8LeavesTheMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, end := life(t, s, listing(t, time.Hour), time.Hour)
 		defer end()
-		if n := testkit.CountSamples(t, "endpoint_up", "url", "http://one.example/%FC"); n != 1 {
-			t.Errorf("Expected a gauge of the endpoint, got %d", n)
-		}
+		testkit.Equal(t, "gauges of the endpoint", testkit.CountSamples(t, "endpoint_up", "url", "http://one.example/%FC"), 1)
 	})
 }
 
@@ -430,7 +415,8 @@ func TestAWrongKeyIsNotTakenForAListThatIsRefused(t *testing.T) {
 		e := started(t, Settings{Protocol: protocol.DialectV5.Name, Lists: "se-4b mw-4b"}, "WRONG", Edge{Transport: google, FirstContact: atOnce})
 		synctest.Wait()
 		line := lines.Only(t, "Cannot update lists")
-		testkit.WantParts(t, line, "[ERROR]", "se-4b, mw-4b", "API key not valid", "NO list is in force", "Check the API key, and that the Safe Browsing API is enabled for it; a new one is tried within a minute",
+		testkit.WantParts(t, line, "[ERROR]", "se-4b, mw-4b", "API key not valid", "NO list is in force",
+			"Check the API key, and that the Safe Browsing API is enabled for it; a new one is tried within a minute",
 			"If you have just enabled the API: the next try is at "+say.Time(e.FetchHold().Until)+", in ")
 		time.Sleep(12 * time.Hour)
 		e.stop()

@@ -143,9 +143,7 @@ func (tc pair) try(t *testing.T) {
 		if tc.waits {
 			want = 1
 		}
-		if got := len(google.Requests("update")); got != want {
-			t.Errorf("Expected %d engines to ask, got %d", want, got)
-		}
+		testkit.Equal(t, "updates", len(google.Requests("update")), want)
 		releaseFirst()
 	})
 }
@@ -251,9 +249,7 @@ func TestANewTokenAtAReloadEndsTheBackoffWithoutADB(t *testing.T) {
 				testkit.Must(t, err)
 				release()
 				synctest.Wait()
-				if got := len(google.Requests("update")); got != want {
-					t.Errorf("Expected requests: %d, got %d", want, got)
-				}
+				testkit.Equal(t, "updates", len(google.Requests("update")), want)
 				releaseNext()
 			})
 		})
@@ -292,9 +288,7 @@ func TestTheOriginOfSeveralEndpointsIsTheirSet(t *testing.T) {
 	if ab.Origin("K").Name != ba.Origin("K").Name || ab.Identity() != ba.Identity() || ab.Origin("K").Asker != ba.Origin("K").Asker {
 		t.Error("Expected the order not to matter")
 	}
-	if ab.Address() != "http://a http://b" || ba.Address() != "http://b http://a" {
-		t.Error("Expected the address to keep the order")
-	}
+	testkit.Equal(t, "the order of the address", []any{ab.Address(), ba.Address()}, []any{"http://a http://b", "http://b http://a"})
 	for _, tc := range []struct {
 		now, before string
 		want        bool
@@ -307,9 +301,7 @@ func TestTheOriginOfSeveralEndpointsIsTheirSet(t *testing.T) {
 		{"http://a", "http://b", false},
 		{"http://a http://b", "http://aa", false},
 	} {
-		if got := of(tc.now).Origin("").Related(tc.before); got != tc.want {
-			t.Errorf("%q after %q: Expected %v, got %v", tc.now, tc.before, tc.want, got)
-		}
+		testkit.Equal(t, tc.now+" after "+tc.before, of(tc.now).Origin("").Related(tc.before), tc.want)
 	}
 }
 
@@ -400,9 +392,7 @@ func TestAReloadWithAnotherKeyRenewsNoBudgetWithoutADB(t *testing.T) {
 			e, end := acquire(t, r, s, 0)
 			release()
 			release = end
-			if got := e.ledger.Remaining(100, time.Now()); got != 100-i {
-				t.Errorf("key %d: Expected %d searches to be left, got %d", i, 100-i, got)
-			}
+			testkit.Equal(t, i, e.ledger.Remaining(100, time.Now()), 100-i)
 			_, n, err := e.Confirm(t.Context(), []lookup.Prefix{lookup.Prefix([]byte{1, 2, 3, 4})})
 			if testkit.Must(t, err); n != 1 {
 				t.Errorf("key %d: Expected a search, got %d", i, n)
@@ -439,9 +429,7 @@ func TestTheSeriesOfTwoKeysShowsWhatIsWorse(t *testing.T) {
 			if got, last := metric("list_entries"), metric("list_last_success_timestamp_seconds"); got != entries || (last != 0) != (entries != 0) {
 				t.Errorf("%s: %v entries, fetched at %v, want %v", when, got, last, entries)
 			}
-			if got := metric("search_not_before_timestamp_seconds"); got != unixSeconds(until) {
-				t.Errorf("%s: confirmations are paused until %v, want %v", when, got, unixSeconds(until))
-			}
+			testkit.Equal(t, when+": the end of the pause", metric("search_not_before_timestamp_seconds"), unixSeconds(until))
 		}
 		paused := without.SearchHold().Until
 		if !paused.After(time.Now()) {

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // strides returns n ascending entries of four bytes, fast: with random strides over the whole range.
@@ -219,9 +221,7 @@ func TestPauseOfFewBytesAndANilPauseDoNotSleep(t *testing.T) {
 			pause.After(lookEvery / 101)
 			none.After(1 << 30)
 		}
-		if slept := time.Since(begun); slept != 0 {
-			t.Errorf("slept %s", slept)
-		}
+		testkit.Equal(t, "slept", time.Since(begun), 0)
 	})
 }
 
@@ -289,14 +289,14 @@ func addChanged(t *testing.T, old []uint32, every, capacity int, r *rand.Rand) {
 	pieces, firsts := change(r, old, every)
 	plain, quick := NewBuilder(capacity), NewBuilder(capacity)
 	for i, piece := range pieces {
-		must(t, plain.Add(packed(piece), 4))
+		testkit.Must(t, plain.Add(packed(piece), 4))
 		err := error(nil)
 		if firsts[i] < 0 {
 			err = quick.Add(packed(piece), 4)
 		} else {
 			err = quick.AddOf(from, firsts[i], packed(piece), 4)
 		}
-		must(t, err)
+		testkit.Must(t, err)
 	}
 	if got, want := quick.Set(), plain.Set(); len(pieces) > 0 && !bytes.Equal(writtenForm(t, got), writtenForm(t, want)) {
 		t.Errorf("sets of %d and %d entries differ", got.Len(), want.Len())
@@ -327,7 +327,7 @@ func TestAddOfRefusesWhatIsOutOfOrder(t *testing.T) {
 	from := setOfNumbers(old)
 	for _, again := range []int{999, 998, 500, 0} {
 		b := NewBuilder(len(old))
-		must(t, errors.Join(b.AddOf(from, 0, packed(old[:500]), 4), b.AddOf(from, 500, packed(old[500:1000]), 4)))
+		testkit.Must(t, errors.Join(b.AddOf(from, 0, packed(old[:500]), 4), b.AddOf(from, 500, packed(old[500:1000]), 4)))
 		if err := b.AddOf(from, again, packed(old[again:again+500]), 4); !errors.Is(err, ErrOrder) {
 			t.Errorf("entries from %d on, after 1000: %v, want ErrOrder", again, err)
 		}
@@ -354,7 +354,7 @@ func TestAddOfTakesEntriesOfAnySet(t *testing.T) {
 		b := NewBuilder(0)
 		runs, first := set.Runs(), 0
 		for run, width := runs.Next(); width > 0; run, width = runs.Next() {
-			must(t, b.AddOf(set, first, run, width))
+			testkit.Must(t, b.AddOf(set, first, run, width))
 			first += len(run) / width
 		}
 		want, _ := io.ReadAll(set.Reader())

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"testing"
 	"testing/iotest"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func TestWrittenSetsAreReadBack(t *testing.T) {
@@ -173,9 +175,7 @@ func useSet(t *testing.T, written []byte) {
 	const limit = 1000
 	set, err := Read(bytes.NewReader(written), limit)
 	if err != nil {
-		if set != nil {
-			t.Error("a set and an error")
-		}
+		testkit.Equal(t, "a set with an error", set, nil)
 		return
 	}
 	if set.Len() > limit {

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // joinSets are sets of all kinds, to be joined: they share some entries, and one has wide ones.
@@ -39,7 +41,7 @@ func textsOf(entries [][]byte) (texts []string) {
 func entriesIn(t testing.TB, s *Set) []string {
 	t.Helper()
 	raw, err := io.ReadAll(s.Reader())
-	must(t, err)
+	testkit.Must(t, err)
 	return textsOf(slices.Collect(slices.Chunk(raw, 4)))
 }
 
@@ -142,7 +144,7 @@ func TestGroupAsksLongerEntriesToo(t *testing.T) {
 		if e[7]%2 == 0 {
 			width = 8
 		}
-		must(t, mixed.Add(e[:width], width))
+		testkit.Must(t, mixed.Add(e[:width], width))
 	}
 	sets := []*Set{mixed.Set(), buildSet(t, 500, randomEntries(r, 4, 500, false)), buildSet(t, 0, randomEntries(r, 32, 100, false))}
 	filtered, apart := NewGroup(sets, 10_000, new(Pause)), NewGroup(sets, 0, new(Pause))

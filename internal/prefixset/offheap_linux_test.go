@@ -6,13 +6,15 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // residentBytes returns the memory that the process takes.
 func residentBytes(t *testing.T) int {
 	t.Helper()
 	statm, err := os.ReadFile("/proc/self/statm")
-	must(t, err)
+	testkit.Must(t, err)
 	var size, resident int // in pages
 	if _, err := fmt.Sscan(string(statm), &size, &resident); err != nil {
 		t.Fatal(err)

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func TestMemoryComesFromTheHeapIfItCannotBeMapped(t *testing.T) {
@@ -25,9 +27,7 @@ func TestMemoryComesFromTheHeapIfItCannotBeMapped(t *testing.T) {
 	for size, want := range map[int]int{0: 0, minMapped - 1: 0, minMapped: 1} {
 		asked = 0
 		m := newMemoryFrom(size, refuse)
-		if len(m.bytes) != size || asked != want {
-			t.Errorf("%d bytes, asked for mapped ones %d times, want %d and %d", len(m.bytes), asked, size, want)
-		}
+		testkit.Equal(t, size, []any{len(m.bytes), asked}, []any{size, want})
 	}
 }
 
@@ -60,7 +60,7 @@ func TestSetsLiveWhileTheyAreReadAndWritten(t *testing.T) {
 	for width, entries := range map[int][]byte{4: strides(67, 300_000), 9: wide} {
 		made := func() *Set {
 			b := NewBuilder(len(entries) / 4)
-			must(t, b.Add(entries, width))
+			testkit.Must(t, b.Add(entries, width))
 			return b.Set()
 		}
 		var written bytes.Buffer
@@ -163,9 +163,7 @@ func TestMemoryOutsideOfTheHeapCountsForTheLimit(t *testing.T) {
 	const mib = 1 << 20
 	want := func(when string, limit int64) {
 		t.Helper()
-		if got := debug.SetMemoryLimit(-1); got != limit {
-			t.Errorf("%s: the collector's limit is %d, want %d", when, got, limit)
-		}
+		testkit.Equal(t, when, debug.SetMemoryLimit(-1), limit)
 	}
 	var l memoryLimit
 	debug.SetMemoryLimit(math.MaxInt64)
@@ -198,9 +196,7 @@ func TestGiveBackLeavesALargeHeapAlone(t *testing.T) {
 		{"one that has grown", manyBytes, fewUnused + 1, collected},
 		{"one that has grown, much replaced", 1 << 30, 1 << 40, collected},
 	} {
-		if got := release(tc.replaced, tc.unused); got != tc.want {
-			t.Errorf("%s: got %d, want %d", tc.name, got, tc.want)
-		}
+		testkit.Equal(t, tc.name, release(tc.replaced, tc.unused), tc.want)
 	}
 }
 

@@ -9,14 +9,9 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-)
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
+)
 
 // randomEntries returns at most n distinct ascending entries. Clustered ones
 // share their first bytes with many others.
@@ -41,7 +36,7 @@ func buildSet(t testing.TB, capacity int, entries [][]byte) *Set {
 	t.Helper()
 	b := NewBuilder(capacity)
 	for _, e := range entries {
-		must(t, b.Add(e, len(e)))
+		testkit.Must(t, b.Add(e, len(e)))
 	}
 	return b.Set()
 }
@@ -213,9 +208,7 @@ func checkRuns(t *testing.T, set *Set, entries [][]byte) {
 		t.Errorf("after the end come %x, %d, and %d entries are missing", run, width, len(rest))
 	}
 	for width := 3; width <= 33; width++ {
-		if got := set.LenOf(width); got != ofWidth[width] {
-			t.Errorf("%d entries of %d bytes, want %d", got, width, ofWidth[width])
-		}
+		testkit.Equal(t, width, set.LenOf(width), ofWidth[width])
 	}
 }
 
@@ -230,9 +223,7 @@ func TestBuilderRefusesBrokenEntries(t *testing.T) {
 		}
 	}
 	b := NewBuilder(0)
-	if err := b.Add(nil, 4); err != nil || b.Set().Len() != 0 {
-		t.Errorf("adding nothing: %v", err)
-	}
+	testkit.Equal(t, "adding nothing", []any{b.Add(nil, 4), b.Set().Len()}, []any{nil, 0})
 }
 
 // FuzzBuilder adds what the bytes say: a width, a number of entries, and these.
