@@ -276,9 +276,7 @@ func (w *world) wantAgreement(where, page string, names []string, logs bool) {
 	r := w.told()
 	w.made(page, r.Headline)
 	w.made(page, r.Today.InWords())
-	if unsure := int(testkit.Metric(w.t, "verdicts_total", "verdict", "unsure")); r.Today.Unconfirmed != unsure {
-		w.t.Errorf("%s: %d passed unconfirmed, the metric has %d", where, r.Today.Unconfirmed, unsure)
-	}
+	testkit.Equal(w.t, where+": passed unconfirmed", r.Today.Unconfirmed, int(testkit.Metric(w.t, "verdicts_total", "verdict", "unsure")))
 	if byServer := int(testkit.Metric(w.t, "verdicts_total", "decided_by", "server")); r.Today.InTime > byServer {
 		w.t.Errorf("%s: %d confirmed in time, the metric has %d names that the server decided about", where, r.Today.InTime, byServer)
 	}
@@ -286,15 +284,11 @@ func (w *world) wantAgreement(where, page string, names []string, logs bool) {
 	if r.Blocks[0].Paused.After(r.At) {
 		paused = 1
 	}
-	if got := testkit.Metric(w.t, "paused", "zones", "."); got != paused {
-		w.t.Errorf("%s: the metric of pauses is %v, the door says %v", where, got, r.Blocks[0].Paused)
-	}
+	testkit.Equal(w.t, where+": the metric of pauses", testkit.Metric(w.t, "paused", "zones", "."), paused)
 	blocked := 0
 	for _, c := range r.Hour {
 		blocked += c.N
-		if got := testkit.Metric(w.t, "blocked_total", "list", c.List); int(got) != c.N {
-			w.t.Errorf("%s: %d queries are blocked by %s, the metric has %v", where, c.N, c.List, got)
-		}
+		testkit.Equal(w.t, where+": blocked by "+c.List, int(testkit.Metric(w.t, "blocked_total", "list", c.List)), c.N)
 	}
 	timeless := func(text string) string {
 		return regexp.MustCompile(`"at":"[^"]*"`).ReplaceAllString(strings.TrimSpace(text), "")
@@ -313,9 +307,7 @@ func (w *world) wantAgreement(where, page string, names []string, logs bool) {
 // names are logged.
 func (w *world) wantDevicesAgree(where, page string, r truth.Report, logs bool) {
 	w.t.Helper()
-	if got := testkit.Metric(w.t, "devices", "state", "also"); int(got) != r.Devices.Also {
-		w.t.Errorf("%s: the metric has %v devices, the door %+v", where, got, r.Devices)
-	}
+	testkit.Equal(w.t, where+": devices", int(testkit.Metric(w.t, "devices", "state", "also")), r.Devices.Also)
 	sum := r.Devices.InWords()
 	testkit.WantParts(w.t, w.why("dns.google"), sum)
 	if r.Devices.Any() {

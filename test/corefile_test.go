@@ -180,7 +180,8 @@ func TestCorefilesThatCannotBeMeantAreRefused(t *testing.T) {
 		t.Run(tc.text, func(t *testing.T) {
 			err := caddy.ValidateAndExecuteDirectives(input(around(tc.text)), nil, true)
 			testkit.WantError(t, err, tc.wants...)
-			if at := fmt.Sprintf("plugin/safebrowsing: Corefile:%d - Error during parsing: ", tc.line); !strings.HasPrefix(fmt.Sprint(err), at) {
+			at := fmt.Sprintf("plugin/safebrowsing: Corefile:%d - Error during parsing: ", tc.line)
+			if !strings.HasPrefix(fmt.Sprint(err), at) {
 				t.Errorf("Expected an error that begins with %q, got %q", at, err)
 			}
 			testkit.WantNone(t, fmt.Sprint(err), "SECRET")

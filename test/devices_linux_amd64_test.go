@@ -73,9 +73,7 @@ func TestDevicesThatLeaveAreToldOverRealSockets(t *testing.T) {
 			break
 		}
 	}
-	if !slices.Equal(told, []byte{first, second}) {
-		t.Fatalf("Expected the devices 3 and 4 to be told in this order, got %v", told)
-	}
+	testkit.Equal(t, "the devices that are told, in this order", told, []byte{first, second})
 	h.wantTold(w, "http://"+page+"/", told)
 	testkit.Until(t, "the line that one is back", func() bool {
 		h.pass(time.Minute)

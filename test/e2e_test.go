@@ -54,8 +54,9 @@ func TestEndToEnd(t *testing.T) {
 
 func confirmedThreatsAreBlockedAndAllElsePasses(t *testing.T, w *world) {
 	w.threaten("evil.example.com/", "bad.example.co.uk/", "d.e.evil.example.net/", "co.uk/")
-	// The last two are no threats. Names that match by them, too, need two searches of Web Risk: each takes one prefix.
-	w.publish("se-4b", "evil.example.com/", "bad.example.co.uk/", "d.e.evil.example.net/", "co.uk/", "www.evil.example.com/", "evil.example.net/")
+	// Two more are no threats. Names that match by them, too, need two searches of Web Risk: each takes one prefix.
+	w.publish("se-4b", "evil.example.com/", "bad.example.co.uk/", "d.e.evil.example.net/", "co.uk/",
+		"www.evil.example.com/", "evil.example.net/")
 	w.run()
 	for _, name := range []string{
 		"evil.example.com.", "EVIL.exAmple.COM.", "www.evil.example.com.", // listed, and below it
@@ -113,9 +114,7 @@ func removedThreatPassesAfterTheNextPartialUpdate(t *testing.T, w *world) {
 	w.wantPassed("evil.example.com.", dns.TypeA)
 	testkit.Equal(t, "no search for a name that is in no list any more", len(w.searches()), searches)
 	w.wantBlocked("worse.example.com.", dns.TypeA, w.blames("social engineering"))
-	if r := w.fetches(); len(r[1].Versions) != 1 {
-		t.Errorf("Expected the second request to name the version that is held, got %d versions", len(r[1].Versions))
-	}
+	testkit.Equal(t, "versions in the second request: the one that is held", len(w.fetches()[1].Versions), 1)
 }
 
 func twoServerBlocksAndThreeReloadsMakeOneFirstContact(t *testing.T, w *world) {
@@ -123,12 +122,10 @@ func twoServerBlocksAndThreeReloadsMakeOneFirstContact(t *testing.T, w *world) {
 	corefile := w.corefile() + strings.Replace(w.corefile("respond refused", "ttl 10s"), ".:0 {", "example.net:0 {", 1)
 	w.serve(corefile)
 	w.wantBlocked("evil.example.com.", dns.TypeA, w.blames("social engineering"))
-	for i := range 3 {
+	for range 3 {
 		testkit.Must(t, w.reload(corefile))
 		w.wantBlocked("evil.example.com.", dns.TypeA, w.blames("social engineering"))
-		if m := w.ask("evil.example.net.", dns.TypeA); m.Rcode != dns.RcodeRefused {
-			t.Errorf("Reload %d: Expected the other block's own answer, got\n%v", i, m)
-		}
+		testkit.Equal(t, "the other block's own answer", w.ask("evil.example.net.", dns.TypeA).Rcode, dns.RcodeRefused)
 	}
 	testkit.Equal(t, "requests for lists", len(w.fetches()), w.perUpdate(3))
 	testkit.Equal(t, "one search for each name, the cache being kept", len(w.searches()), 2)

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -36,9 +35,7 @@ func TestMonitorDecidesCountsAndLogsButBlocksNothing(t *testing.T) {
 		return lines.About("Monitor: www.evil.example.com. A for 127.0.0.1 would be blocked: " + phishing)
 	}
 	testkit.Until(t, "two lines that say what would be blocked", func() bool { return len(would()) == 2 }) // they follow the counters
-	if got := would(); !strings.Contains(got[0], "evil.example.com/") {
-		t.Errorf("Expected lines that say why, got %q", got)
-	}
+	testkit.WantParts(t, would()[0], "evil.example.com/")
 	wantEngines(t, 1, 2)
 }
 
@@ -77,9 +74,7 @@ func TestTargetsOfAnAnswerAreInspected(t *testing.T) {
 			w.google.AddThreat("evil.example.com/", sbv5.ThreatType_SOCIAL_ENGINEERING)
 			w.upstream = aliases(t, tc.records...)
 			w.run("inspect cname", "except excepted.example")
-			if m := w.ask("www.innocent.example.", dns.TypeA); isBlocked(m) != tc.blocked {
-				t.Errorf("Expected blocked %v, got\n%v", tc.blocked, m)
-			}
+			testkit.Equal(t, "blocked", isBlocked(w.ask("www.innocent.example.", dns.TypeA)), tc.blocked)
 		})
 	}
 }
@@ -105,7 +100,8 @@ func TestWhyIsAnsweredFromWhatIsKnown(t *testing.T) {
 	}
 	testkit.Equal(t, "no search", len(w.google.Requests("search")), 0)
 	w.wantPassed("collides.example.com.", dns.TypeA)
-	testkit.Equal(t, "of a collision", w.why("collides.example.com"), "verdict=safe decided_by=cache note=the server was asked about the first bytes of its hash, and does not call it a threat")
+	testkit.Equal(t, "of a collision", w.why("collides.example.com"),
+		"verdict=safe decided_by=cache note=the server was asked about the first bytes of its hash, and does not call it a threat")
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 	got := w.why("www.evil.example.com")
 	if !strings.HasPrefix(got, "verdict=unsafe decided_by=cache warning=suspected social engineering (Safe Browsing) threat=social engineering list=se-4b expression=evil.example.com/ confirmed=20") ||
@@ -174,7 +170,8 @@ func TestTheGravestDecisionAboutAQueryCounts(t *testing.T) {
 	w.publish("se-4b", "shared.example.com/") // collides, but is no threat
 	w.google.Break("search", 1, protocoltest.Fault{Delay: 100 * time.Millisecond})
 	w.upstream = aliases(t, "@ 60 IN CNAME sb-test.example.")
-	w.serve(strings.Replace(w.corefile("inspect cname", blockList(t, "sb-test.example")), "errors", "errors\n\tmetadata\n\t"+metadataOfLog, 1))
+	corefile := w.corefile("inspect cname", blockList(t, "sb-test.example"))
+	w.serve(strings.Replace(corefile, "errors", "errors\n\tmetadata\n\t"+metadataOfLog, 1))
 	w.wantBlocked("shared.example.com.", dns.TypeA, byOwn)
 	testkit.Until(w.t, "the line of the log", func() bool { return len(lines.About("shared.example.com.")) > 0 })
 	testkit.WantParts(t, lines.About("shared.example.com.")[0], "verdict=unsafe", "by=block")
@@ -256,9 +253,8 @@ func TestAFamiliarNameThatIsListedIsLoud(t *testing.T) {
 	defer conn.Close()
 	client := &dns.Client{Timeout: patience}
 	for range 4000 {
-		if _, _, err := client.ExchangeWithConn(new(dns.Msg).SetQuestion("www.familiar.example.net.", dns.TypeA), conn); err != nil {
-			t.Fatal(err)
-		}
+		_, _, err := client.ExchangeWithConn(new(dns.Msg).SetQuestion("www.familiar.example.net.", dns.TypeA), conn)
+		testkit.Must(t, err)
 	}
 	w.wantPassed("www.familiar.example.net.", dns.TypeA)
 	w.stop()
@@ -269,9 +265,8 @@ func TestAFamiliarNameThatIsListedIsLoud(t *testing.T) {
 	w.updated(2)
 	w.wantBlocked("www.familiar.example.net.", dns.TypeA, phishing)
 	w.wantBlocked("www.rare.example.net.", dns.TypeA, phishing)
-	if got := lines.About("is blocked now (suspected social engineering, list se-4b), and was asked for about "); len(got) != 1 || len(lines.About("[WARNING] plugin/safebrowsing: www.familiar.example.net is blocked now")) != 1 {
-		t.Errorf("Expected one WARNING about the familiar name, got %q", got)
-	}
+	testkit.WantParts(t, lines.Only(t, "is blocked now (suspected social engineering, list se-4b), and was asked for about "),
+		"[WARNING] plugin/safebrowsing: www.familiar.example.net is blocked now")
 }
 
 // In the real server, over each transport and for each size that clients take. Who asks by another option gets
@@ -332,7 +327,7 @@ func TestLogSaysWhoAskedForWhatAndWhyItIsBlocked(t *testing.T) {
 	}
 	w.wantBlocked("sb-test.example.", dns.TypeA, byOwn)
 	w.ask("evil.example.com.", dns.TypeMX)
-	testkit.Equal(t, "lines: none of a server block without log, and none of a name that passes", len(lines.About("safebrowsing: Blocked ")), 4)
+	testkit.Equal(t, "lines: none of a block without log, and of a name that passes", len(lines.About("safebrowsing: Blocked ")), 4)
 }
 
 // Programs read the JSON form, so a line of it has just the fields that the example in the documents has.
@@ -353,9 +348,7 @@ func TestLogAsJSONIsAsDocumented(t *testing.T) {
 		t.Errorf("time %v: %v", got["time"], err)
 	}
 	got["time"], want["client"], want["list"] = want["time"], "127.0.0.1", own
-	if !maps.Equal(got, want) {
-		t.Errorf("Expected what the document says, %v, got %v", want, got)
-	}
+	testkit.Equal(t, "what the document says", got, want)
 }
 
 func TestShutdownSaysHowManyNamesWereLeftOutOfTheLog(t *testing.T) {

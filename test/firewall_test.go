@@ -123,9 +123,7 @@ func TestTheFirewallKeepsQueriesHere(t *testing.T) {
 	}
 	for _, what := range []string{"@198.51.100.53", "-p 853 +tcp @198.51.100.53", "@2001:db8::53"} { // as this server asks others
 		out, _ := exec.Command("dig", digArgs(what)...).CombinedOutput()
-		if !strings.Contains(string(out), others) {
-			t.Errorf("%s from here: %s", what, out)
-		}
+		testkit.WantParts(t, what+" from here: "+string(out), others)
 	}
 }
 
@@ -192,9 +190,7 @@ func TestAnycastIsWithdrawnWhenDNSDoesNotWork(t *testing.T) {
 		return strings.Contains(string(out), "via 192.168.1.2")
 	}
 	testkit.Until(t, "the route", announced)
-	if got := asClient("@192.0.2.53"); !strings.Contains(got, upstreamAddress) {
-		t.Errorf("Expected a client to reach the address, got %s", got)
-	}
+	testkit.WantParts(t, asClient("@192.0.2.53"), upstreamAddress)
 	for range 5 { // no list was ever in force, and no relay answers
 		if time.Sleep(time.Second); !announced() {
 			t.Fatal("withdrawn without lists")

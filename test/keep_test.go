@@ -88,13 +88,10 @@ func (w *world) wantLedToldAs(lines *testkit.Lines, led bool) {
 	r := w.told()
 	var text strings.Builder
 	(&truth.Printer{W: &text, Tool: "safebrowsing"}).Long(&r)
-	if r.Blocks[0].Led != led || strings.Contains(text.String(), off) != led {
-		w.t.Errorf("Expected to be told that clients are led away: %t, got %+v and\n%s", led, r.Blocks[0], text.String())
-	}
+	testkit.Equal(w.t, "the door tells that clients are led away", r.Blocks[0].Led, led)
+	testkit.Equal(w.t, "status tells that clients are led away", strings.Contains(text.String(), off), led)
 	page := w.pageURL(lines)
-	if body := get(w.t, page); strings.Contains(body, off) != led {
-		w.t.Errorf("Expected the page to tell that clients are led away: %t, got\n%s", led, body)
-	}
+	testkit.Equal(w.t, "the page tells that clients are led away", strings.Contains(get(w.t, page), off), led)
 	testkit.WantParts(w.t, get(w.t, page+"status.json"), fmt.Sprintf(`"led_away":%t`, led))
 }
 
@@ -111,9 +108,7 @@ func TestKeptNamesAreCountedAndExplained(t *testing.T) {
 		w.wantKept(k.Name, true) // although an own list and respond would have another answer
 	}
 	for reason, want := range map[string]float64{"resolver_arpa": 1, "firefox": 1, "private_relay": 2, "chrome_prefetch": 1} {
-		if got := testkit.Metric(t, "kept_total", "reason", reason) - before[reason]; got != want {
-			t.Errorf("Expected %v to be counted as %s, got %v", want, reason, got)
-		}
+		testkit.Equal(t, reason, testkit.Metric(t, "kept_total", "reason", reason)-before[reason], want)
 	}
 	testkit.WantParts(t, w.why("mask.icloud.com"), "Private Relay")
 	testkit.WantParts(t, w.why("_dns.resolver.arpa"), "not forwarded")
@@ -265,14 +260,12 @@ func TestAnEncryptedServerDesignatesItselfToClients(t *testing.T) {
 			t.Errorf("Expected to be led to dns.home.example at %s, got %v", w.host, rr)
 			continue
 		}
-		if m := upgraded(t, rr, w.host, roots, "blocked.example."); !isBlocked(m) {
-			t.Errorf("%s: Expected to end at this server, which blocks, got\n%v", p.alpn, m)
-		}
+		testkit.Equal(t, p.alpn+" ends at this server, which blocks", isBlocked(upgraded(t, rr, w.host, roots, "blocked.example.")), true)
 		if m := upgraded(t, rr, w.host, roots, "clean.example.org."); m.Rcode != dns.RcodeSuccess || len(m.Answer) != 1 {
 			t.Errorf("%s: Expected the address of a clean name, got\n%v", p.alpn, m)
 		}
 	}
-	testkit.Equal(t, "transports: first those that cut no answers, the least costly before others", strings.Join(order, " "), "dot h2 doq h3")
+	testkit.Equal(t, "transports: first those that cut no answers, the least costly first", strings.Join(order, " "), "dot h2 doq h3")
 	for _, rr := range all[:2] {
 		if m := upgraded(t, rr, w.host, roots, "large.example.org."); m.Truncated || len(m.Answer) != 100 {
 			t.Errorf("%v: Expected a large answer as a whole, got %d records, TC %v", rr, len(m.Answer), m.Truncated)

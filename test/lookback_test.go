@@ -154,9 +154,7 @@ func TestLookBackKeepsNoNames(t *testing.T) {
 			}
 			chaff()
 			if names {
-				if got := len(secretNames(t, c.Pid(), label)); got != secrets {
-					t.Errorf("Expected all %d names in memory where they are logged, got %d", secrets, got)
-				}
+				testkit.Equal(t, "names in memory where they are logged", len(secretNames(t, c.Pid(), label)), secrets)
 				return
 			}
 			left, end := secrets, time.Now().Add(20*time.Second) // some goes with the next update only

@@ -73,7 +73,8 @@ func askHTTP3(_ context.Context, address string, trust *tls.Config, m *dns.Msg) 
 	if err != nil {
 		return nil, err
 	}
-	r, err := (&http.Client{Transport: over, Timeout: 10 * time.Second}).Post("https://"+address+"/dns-query", "application/dns-message", bytes.NewReader(raw))
+	client := &http.Client{Transport: over, Timeout: 10 * time.Second}
+	r, err := client.Post("https://"+address+"/dns-query", "application/dns-message", bytes.NewReader(raw))
 	if err != nil {
 		return nil, err
 	}
@@ -202,9 +203,8 @@ func TestAnswersThatWouldNotFitLoseWordsNotRecords(t *testing.T) {
 	}
 	answer, err = asks["tcp"](m)
 	testkit.Must(t, err)
-	if text, _ := ede(answer); len(text) != 200 {
-		t.Errorf("Expected a text of 200 bytes over TCP, got %d", len(text))
-	}
+	text, _ = ede(answer)
+	testkit.Equal(t, "bytes of the text over TCP", len(text), 200)
 }
 
 func TestPaddingIsAnsweredWithPadding(t *testing.T) {

@@ -45,12 +45,8 @@ func TestMigrationOfAListOfMixedLengthsStartsAnew(t *testing.T) {
 	testkit.Must(t, w.reload(w.corefile()))
 	w.wantBlocked("www.long.example.com.", dns.TypeA, "suspected malware (Safe Browsing)") // until the list is there
 	first := w.v5Fetch(0)
-	if len(first.Versions) != 2 {
-		t.Errorf("Expected the states of the two other lists, got %x", first.Versions)
-	}
-	if got := lines.About("was fetched by another protocol"); len(got) == 0 || !strings.Contains(got[0], "mw-4b") {
-		t.Errorf("Expected a line about mw-4b, got %q", got)
-	}
+	testkit.Equal(t, "states of the two other lists", len(first.Versions), 2)
+	testkit.WantParts(t, strings.Join(lines.About("was fetched by another protocol"), ""), "mw-4b")
 }
 
 func TestVersion4AsksForAPowerOfTwo(t *testing.T) {
@@ -151,7 +147,5 @@ func TestTheListOfVersion4IsWhole(t *testing.T) {
 	testkit.Must(t, err)
 	slices.Sort(listed)
 	slices.Sort(own)
-	if !slices.Equal(listed, own) {
-		t.Errorf("CONTRIBUTING.md lists %q, and version 4 has %q", listed, own)
-	}
+	testkit.Equal(t, "the list in CONTRIBUTING.md", listed, own)
 }

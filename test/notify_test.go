@@ -61,9 +61,8 @@ func TestRecipeOfHomeAssistant(t *testing.T) {
 			t.Errorf("There is no attribute %s", attribute)
 		}
 	}
-	if lost := fmt.Sprintf("from: %s\n        to: %s\n", truth.Protected, truth.OwnLists); !strings.Contains(recipe, lost) {
-		t.Errorf("Expected %q: with the key gone only own lists are left", lost)
-	}
+	// With the key gone only own lists are left.
+	testkit.WantParts(t, recipe, fmt.Sprintf("from: %s\n        to: %s\n", truth.Protected, truth.OwnLists))
 	for _, word := range bad {
 		if err := new(truth.State).UnmarshalText([]byte(word)); err != nil && word != "unavailable" {
 			t.Error(err)
@@ -264,7 +263,8 @@ func dashboardQueries(t *testing.T) (all []string) {
 func exposed(t *testing.T) map[string][]string {
 	t.Helper()
 	all := described(t)
-	for _, m := range regexp.MustCompile("`(safebrowsing_relay_[a-z_]+)(?:{([^}]*)})?`").FindAllStringSubmatch(documents(t)["docs/fleet.md"], -1) {
+	form := regexp.MustCompile("`(safebrowsing_relay_[a-z_]+)(?:{([^}]*)})?`")
+	for _, m := range form.FindAllStringSubmatch(file(t, "docs/fleet.md"), -1) {
 		if !regexp.MustCompile("redis|lease|leader").MatchString(m[1]) {
 			all[m[1]] = strings.Split(m[2], ", ")
 		}
@@ -312,9 +312,7 @@ func TestSeriesOfAlertsAreThereBeforeTheFirstTime(t *testing.T) {
 	testkit.Until(w.t, "the first contact to fail", w.ready)
 	for _, name := range []string{"list_entries", "list_last_success_timestamp_seconds"} {
 		testkit.Until(w.t, name+" of three lists", func() bool { return testkit.CountSamples(t, name, "endpoint", w.endpoint) == 3 })
-		if got := testkit.Metric(t, name, "endpoint", w.endpoint); got != 0 {
-			t.Errorf("Expected %s to be 0, got %v", name, got)
-		}
+		testkit.Equal(t, name, testkit.Metric(t, name, "endpoint", w.endpoint), 0)
 	}
 	for _, outcome := range []string{"quota", "refused"} {
 		testkit.Equal(t, "methods of requests_total with "+outcome, testkit.CountSamples(t, "requests_total", "outcome", outcome), 2)

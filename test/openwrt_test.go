@@ -30,7 +30,8 @@ type router struct {
 func newRouter(t *testing.T, options map[string][]string) *router {
 	t.Helper()
 	r := &router{t, t.TempDir(), t.TempDir(), t.TempDir()}
-	for _, m := range regexp.MustCompile(`(?m)^\t(?:option|list) (\w+) '(.*)'$`).FindAllStringSubmatch(file(t, openwrt+"safebrowsing.config"), -1) {
+	installed := file(t, openwrt+"safebrowsing.config")
+	for _, m := range regexp.MustCompile(`(?m)^\t(?:option|list) (\w+) '(.*)'$`).FindAllStringSubmatch(installed, -1) {
 		if m[2] != "" {
 			r.set("safebrowsing.main."+m[1], m[2])
 		}
@@ -131,9 +132,7 @@ func TestOpenWrtServiceBlocksAndHandsDnsmasqOver(t *testing.T) {
 	ours := strings.Replace(ours, "5335", port, 1)
 	for range 2 { // a reload changes nothing
 		called = r.do("RUNNING=1; service_started")
-		if r.servers() != ours {
-			t.Fatalf("Expected dnsmasq to have %q, got %q", ours, r.servers())
-		}
+		testkit.Equal(t, "the servers of dnsmasq", r.servers(), ours)
 	}
 	testkit.Equal(t, "changes of flash and dnsmasq by the reload", called, "")
 	r.set("dhcp.@dnsmasq[0].server", "192.0.2.1", "/lan/192.0.2.2") // the power failed between two files
@@ -169,12 +168,9 @@ func TestOpenWrtServiceLeavesDnsmasqAlone(t *testing.T) {
 			maps.DeleteFunc(options, func(_ string, values []string) bool { return values == nil })
 			r := newRouter(t, options)
 			called := r.do("UDP=/nowhere; start_service; service_started")
-			if r.servers() != before || !strings.Contains(called, tc.says) {
-				t.Errorf("Expected dnsmasq to keep its servers and %q to be said, got %q after\n%s", tc.says, r.servers(), called)
-			}
-			if started := strings.Contains(called, "open_instance"); started != (tc.options == nil) {
-				t.Errorf("It started: %v", started)
-			}
+			testkit.Equal(t, "the servers of dnsmasq", r.servers(), before)
+			testkit.WantParts(t, called, tc.says)
+			testkit.Equal(t, "started", strings.Contains(called, "open_instance"), tc.options == nil)
 			testkit.WantNone(t, called, "SECRET")
 		})
 	}
@@ -200,9 +196,7 @@ func TestOpenWrtDnsmasqAsksNobodyElse(t *testing.T) {
 		}
 		r.set("dhcp.@dnsmasq[0]."+tc.option, tc.values...)
 		r.serve("")
-		if got := strings.TrimPrefix(r.servers(), "/lan/192.0.2.2 "); got != "127.0.0.1#5335 1" {
-			t.Errorf("%s: expected dnsmasq to ask the service alone, got %q", tc.name, r.servers())
-		}
+		testkit.Equal(t, tc.name+": the service alone", strings.TrimPrefix(r.servers(), "/lan/192.0.2.2 "), "127.0.0.1#5335 1")
 		testkit.Equal(t, tc.name+": changes by a reload", r.serve(""), "")
 		r.do("service_stopped")
 		testkit.Equal(t, tc.name+": the servers again", r.servers(), tc.back)
@@ -287,9 +281,8 @@ func TestOpenWrtScriptTakesAddressesAndHosts(t *testing.T) {
 // rc.common reads the script after /lib/functions.sh. A function of the same name would replace one with which
 // config_load reads lists.
 func TestOpenWrtScriptReplacesNoFunctionOfTheSystem(t *testing.T) {
-	if m := regexp.MustCompile(`(?m)^(append|prepend|list_contains|config|option|list|config_\w+|get_bool|xor|include|package|debug|board_name)\(\)`).FindString(file(t, openwrt+"safebrowsing.init")); m != "" {
-		t.Errorf("It replaces %s", m)
-	}
+	theirs := regexp.MustCompile(`(?m)^(append|prepend|list_contains|config|option|list|config_\w+|get_bool|xor|include|package|debug|board_name)\(\)`)
+	testkit.Equal(t, "replaced", theirs.FindString(file(t, openwrt+"safebrowsing.init")), "")
 }
 
 // The words of a router's owner reach the server that runs, and what it answers is the exit status.
@@ -347,7 +340,7 @@ func TestFixOfOpenWrtsCoreDNSPutsThePluginBeforeCache(t *testing.T) {
 	testkit.Must(t, err)
 	fixed, err := exec.Command("sed", "-e", fix[1], filepath.Join(strings.TrimSpace(string(dir)), "plugin.cfg")).Output()
 	testkit.Must(t, err)
-	testkit.Equal(t, "times of the plugin directly before cache", strings.Count(string(fixed), "\nsafebrowsing:"+module+"\ncache:cache\n"), 1)
+	testkit.Equal(t, "the plugin directly before cache", strings.Count(string(fixed), "\nsafebrowsing:"+module+"\ncache:cache\n"), 1)
 }
 
 // A folder where others have files, such as /tmp or the top of a stick, stays theirs.
@@ -408,9 +401,8 @@ func TestOpenWrtDnsmasqIsHandedOverToAServerThatStays(t *testing.T) {
 		r := newRouter(t, port5335)
 		udp := writeFile(t, t.TempDir(), "udp", "  1: 0100007F:14D7 00000000:0000\n")
 		called := r.do("left=" + looks + "; sleep() { left=$((left - 1)); [ $left -gt 0 ] || : >" + udp + "; }; UDP=" + udp + "; RUNNING=1; service_started")
-		if r.servers() != want || strings.Contains(called, "does not listen") != (want == before) {
-			t.Errorf("The port is open for %s looks: dnsmasq has %q after\n%s", looks, r.servers(), called)
-		}
+		testkit.Equal(t, looks+" looks: servers", r.servers(), want)
+		testkit.Equal(t, looks+" looks: it is said", strings.Contains(called, "does not listen"), want == before)
 	}
 }
 

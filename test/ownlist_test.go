@@ -95,9 +95,7 @@ func TestANameThatAPolicyZoneDropsGetsNoAnswer(t *testing.T) {
 			t.Errorf("%s: Expected the server to go on, got %v\n%v", transport, err, m)
 		}
 	}
-	if n := testkit.Metric(t, "blocked_total", "list", zone) - counted; n != float64(len(all)) {
-		t.Errorf("Expected %d names to be counted as blocked, got %v", len(all), n)
-	}
+	testkit.Equal(t, "names counted as blocked", testkit.Metric(t, "blocked_total", "list", zone)-counted, float64(len(all)))
 	over := transports(t, "respond nodata\nblock "+zone)
 	if m, err := over["udp"](new(dns.Msg).SetQuestion("drop.example.", dns.TypeA)); err != nil || m.Rcode != dns.RcodeSuccess || len(m.Ns) != 1 {
 		t.Errorf("Expected respond to win, got %v\n%v", err, m)
@@ -140,7 +138,8 @@ func TestATargetThatAPolicyZoneDropsGetsNoAnswer(t *testing.T) {
 func TestHostsLinesWithAnotherAddressDoNotBlock(t *testing.T) {
 	w := newWorld(t)
 	block := writeFile(t, t.TempDir(), "hosts", "192.168.1.10 nas.home.arpa nas\n0.0.0.0 null.example\n127.0.0.1 loop.example\n192.0.2.99 sunk.example other.example\n")
-	w.serve(w.corefile("block "+block) + strings.Replace(w.corefile("block "+block, "respond sinkhole 192.0.2.99"), ".:0", "sunk.example:0", 1))
+	sinkhole := w.corefile("block "+block, "respond sinkhole 192.0.2.99")
+	w.serve(w.corefile("block "+block) + strings.Replace(sinkhole, ".:0", "sunk.example:0", 1))
 	w.wantPassed("nas.home.arpa.", dns.TypeA)
 	w.wantBlocked("null.example.", dns.TypeA, "blocklist hosts")
 	w.wantBlocked("loop.example.", dns.TypeA, "blocklist hosts")
@@ -161,14 +160,10 @@ func TestAPathThatIsNotUTF8(t *testing.T) {
 	t.Setenv("DB", dir+"/d\xe9")
 	w.db = "{$DB}"
 	w.start(w.corefile("block {$LIST}"))
-	if m := w.ask("bad.example.", dns.TypeA); !isBlocked(m) {
-		t.Errorf("Expected to be blocked, got\n%v", m)
-	}
+	testkit.Equal(t, "blocked", isBlocked(w.ask("bad.example.", dns.TypeA)), true)
 	for _, metric := range []string{"blocked_total", "own_list_entries"} {
 		label := map[bool]string{true: "list", false: "file"}[metric == "blocked_total"]
-		if got := testkit.Metric(t, metric, label, dir+"/l%E9.txt"); got != 1 {
-			t.Errorf("Expected %s to be 1, got %v", metric, got)
-		}
+		testkit.Equal(t, metric, testkit.Metric(t, metric, label, dir+"/l%E9.txt"), 1)
 	}
 	testkit.Equal(t, "lists of that db", testkit.CountSamples(t, "list_entries", "db", dir+"/d%E9"), 3)
 }
@@ -208,9 +203,8 @@ func TestAListByURLBlocksAndAllows(t *testing.T) {
 	testkit.Until(w.t, "the line about the list, which follows it", func() bool { return len(lines.About("/new.txt")) > 0 })
 	line := lines.Only(t, "/new.txt")
 	testkit.WantParts(t, line, "[INFO]", "List "+block.URL+"/new.txt#", "is in force with 2 names")
-	if got := testkit.Metric(t, "own_list_entries", "file", strings.Fields(line[strings.Index(line, "List "):])[1]); got != 2 {
-		t.Errorf("Expected 2 entries in the metrics, got %v", got)
-	}
+	name := strings.Fields(line[strings.Index(line, "List "):])[1]
+	testkit.Equal(t, "entries", testkit.Metric(t, "own_list_entries", "file", name), 2)
 	testkit.Equal(t, "no secret of the URL in the log", lines.About("s3cret"), nil)
 	var files []string
 	testkit.Until(w.t, "two lists and two states in the db", func() bool { // a state is saved after its list

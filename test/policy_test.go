@@ -75,12 +75,8 @@ func TestMetricsCountVerdictsAndTellOfLists(t *testing.T) {
 	testkit.Equal(t, "entries", testkit.Metric(t, "list_entries", "endpoint", w.endpoint), 2)
 	testkit.Equal(t, "build_info of this version", testkit.Metric(t, "build_info", "version", say.Version), 1)
 	now := float64(time.Now().Unix())
-	if got := testkit.Metric(t, "list_last_success_timestamp_seconds", "endpoint", w.endpoint); got < now-60 || got > now+1 {
-		t.Errorf("Expected a success just now, %v, got %v", now, got)
-	}
-	if got := testkit.Metric(t, "list_next_due_timestamp_seconds", "endpoint", w.endpoint); got < now+3500 || got > now+3700 {
-		t.Errorf("Expected to be due in an hour, %v, got %v", now+3600, got)
-	}
+	testkit.Between(t, "the last success", testkit.Metric(t, "list_last_success_timestamp_seconds", "endpoint", w.endpoint), now-60, now+1)
+	testkit.Between(t, "due in an hour", testkit.Metric(t, "list_next_due_timestamp_seconds", "endpoint", w.endpoint), now+3500, now+3700)
 	w.stop()
 	testkit.Equal(t, "no gauge of a list that is kept no more", testkit.Metric(t, "list_entries", "endpoint", w.endpoint), 0)
 }
@@ -112,9 +108,8 @@ func TestWhatTheServerNeedsIsNotBlocked(t *testing.T) {
 				w.wantBlocked("www.google.com.", dns.TypeA, phishing)
 				w.wantBlocked("www.example.com.", dns.TypeA, phishing)
 			}
-			if got := w.why("time.google.com"); !strings.Contains(got, "decided_by=allow") || !strings.Contains(got, "never blocked by Safe Browsing or a list by URL: it is a time server") {
-				t.Errorf("Expected explain to say why it passes, got %q", got)
-			}
+			testkit.WantParts(t, w.why("time.google.com"), "decided_by=allow",
+				"never blocked by Safe Browsing or a list by URL: it is a time server")
 			testkit.Equal(t, "no line that it would be blocked", lines.About("Monitor: time.google.com"), nil)
 		})
 	}
@@ -169,9 +164,7 @@ func TestAPauseLetsEveryNamePass(t *testing.T) {
 	w.paused(".", 0)
 	testkit.Until(w.t, "a name to be blocked", func() bool { return isBlocked(w.ask("blocked.example.com.", dns.TypeA)) })
 	testkit.Until(w.t, "the line of the end", func() bool { return len(lines.About("for the server blocks for .: the pause has ended")) == 1 })
-	if got := lines.About("Blocking is PAUSED until"); len(got) != 1 || !strings.Contains(got[0], "[WARNING]") {
-		t.Errorf("Expected one WARNING, got %q", got)
-	}
+	testkit.WantParts(t, lines.Only(t, "Blocking is PAUSED until"), "[WARNING]")
 }
 
 // Without Safe Browsing there is no folder of lists, and the default one counts.

@@ -61,7 +61,7 @@ func TestARelayThatDiesIsReplacedAndTheLogSaysSoOnce(t *testing.T) {
 	w.wantBlocked("evil.example.org.", dns.TypeA, phishing)
 	testkit.WantParts(t, lines.Only(t, " fails: "), "[WARNING]", sockets[0].URL+" fails: ", sockets[1].URL+" is asked in its place", "is tried again, not before 20")
 	testkit.WantParts(t, lines.Only(t, "Safe Browsing v5 is on"), sockets[0].URL+", then "+sockets[1].URL)
-	testkit.Equal(t, "entries of all lists, with both URLs in the label endpoint", testkit.Metric(t, "list_entries", "endpoint", w.endpoint), 3)
+	testkit.Equal(t, "entries of all lists, with both URLs as the label", testkit.Metric(t, "list_entries", "endpoint", w.endpoint), 3)
 }
 
 // A relay with -tls-client-ca sees the certificate of tls, and a renewed one without a reload.
