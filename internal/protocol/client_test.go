@@ -71,8 +71,7 @@ func TestRequestsHaveTheFormOfTheReference(t *testing.T) {
 }
 
 func TestNewClientRefusesWhatCannotWorkWithoutRepeatingIt(t *testing.T) {
-	good := Config{Endpoint: "https://sb.example", Key: testKey, UserAgent: "test/1"}
-	tests := []struct {
+	for _, test := range []struct {
 		name  string
 		alter func(*Config)
 	}{
@@ -89,22 +88,12 @@ func TestNewClientRefusesWhatCannotWorkWithoutRepeatingIt(t *testing.T) {
 		{"a key with a line break", func(c *Config) { c.Key = "secret\r\nX-Other: secret" }},
 		{"a key with a byte of eight bits", func(c *Config) { c.Key = "secret\xff" }},
 		{"no user agent", func(c *Config) { c.UserAgent = "" }},
-	}
-	if _, err := NewV5(good); err != nil {
-		t.Fatal(err)
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			cfg := good
-			test.alter(&cfg)
-			_, err := NewV5(cfg)
-			if err == nil {
-				t.Fatal("was taken")
-			}
-			if strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), testKey) {
-				t.Errorf("the error repeats it: %v", err)
-			}
-		})
+	} {
+		cfg := Config{Endpoint: "https://sb.example", Key: testKey, UserAgent: "test/1"}
+		test.alter(&cfg)
+		if _, err := NewV5(cfg); err == nil || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), testKey) {
+			t.Errorf("%s was taken, or the error repeats it: %v", test.name, err)
+		}
 	}
 }
 
@@ -144,7 +133,7 @@ func TestBatchMustAnswerWhatWasAsked(t *testing.T) {
 	list := func(name string) []byte {
 		return marshal(t, &sbv5.HashList{Name: name, Version: []byte{1}, MinimumWaitDuration: durationpb.New(time.Hour)})
 	}
-	tests := []struct {
+	for _, test := range []struct {
 		name  string
 		lists [][]byte
 		good  bool
@@ -159,16 +148,13 @@ func TestBatchMustAnswerWhatWasAsked(t *testing.T) {
 		{"a list that breaks off", [][]byte{list("se-4b"), list("mw-4b")[:5]}, false, time.Hour},
 		{"no list", nil, false, 0},
 		{"one list too many", [][]byte{list("se-4b"), list("mw-4b"), list("uws-4b")}, false, time.Hour},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			c := newClient(t, always(binaryForm, batch(test.lists...)))
-			taken := 0
-			wait, err := c.Fetch(t.Context(), []updater.Want{{List: "se-4b"}, {List: "mw-4b"}}, func(int, *updater.Update) { taken++ })
-			if test.good != (err == nil) || err != nil && !errors.Is(err, updater.ErrMalformed) || test.good && taken != 2 || wait != test.wait {
-				t.Errorf("got %d updates, a minimum wait of %s, %v", taken, wait, err)
-			}
-		})
+	} {
+		c := newClient(t, always(binaryForm, batch(test.lists...)))
+		taken := 0
+		wait, err := c.Fetch(t.Context(), []updater.Want{{List: "se-4b"}, {List: "mw-4b"}}, func(int, *updater.Update) { taken++ })
+		if test.good != (err == nil) || err != nil && !errors.Is(err, updater.ErrMalformed) || test.good && taken != 2 || wait != test.wait {
+			t.Errorf("%s: got %d updates, a minimum wait of %s, %v", test.name, taken, wait, err)
+		}
 	}
 	for form, body := range map[string][]byte{binaryForm: list("mw-4b"), "application/json": []byte(`{"name": "mw-4b"}`)} {
 		c := newClient(t, always(form, body))
@@ -193,7 +179,11 @@ func testAnswersOfOtherTypes(t *testing.T, answer proto.Message, lists ...string
 	text, err := protojson.Marshal(answer)
 	testkit.Must(t, err)
 	withUnknown := []byte(strings.Replace(string(text), "{", `{"somethingNew": {"a": [1]},`, 1))
-	tests := []struct {
+	var wanted []updater.Want
+	for _, list := range lists {
+		wanted = append(wanted, updater.Want{List: list})
+	}
+	for _, test := range []struct {
 		contentType string
 		body        []byte
 		good        bool
@@ -213,24 +203,16 @@ func testAnswersOfOtherTypes(t *testing.T, answer proto.Message, lists ...string
 		{"text/html; charset=utf-8", []byte("<!DOCTYPE html><title>Welcome</title>"), false},
 		{"text/plain", raw, false},
 		{"application/x-protobuf", raw[:len(raw)-1], false},
-	}
-	var wanted []updater.Want
-	for _, list := range lists {
-		wanted = append(wanted, updater.Want{List: list})
-	}
-	for _, test := range tests {
-		t.Run(fmt.Sprintf("%d lists, %s, good: %t", len(lists), test.contentType, test.good), func(t *testing.T) {
-			updates, err := fetch(t, newClient(t, always(test.contentType, test.body)), wanted...)
-			if test.good != (err == nil) || err != nil && !errors.Is(err, updater.ErrMalformed) {
-				t.Fatal(err)
+	} {
+		updates, err := fetch(t, newClient(t, always(test.contentType, test.body)), wanted...)
+		if test.good != (err == nil) || err != nil && !errors.Is(err, updater.ErrMalformed) {
+			t.Errorf("%d lists, %s: %v", len(lists), test.contentType, err)
+		}
+		for i, u := range updates {
+			if l, _, err := updater.Apply(updater.List{Name: lists[i]}, u, 10); err != nil || l.Set.Len() != 3 {
+				t.Errorf("%s, %s: %v", lists[i], test.contentType, err)
 			}
-			for i, u := range updates {
-				l, _, err := updater.Apply(updater.List{Name: lists[i]}, u, 10)
-				if err != nil || l.Set.Len() != 3 {
-					t.Errorf("%s: %v", lists[i], err)
-				}
-			}
-		})
+		}
 	}
 }
 

@@ -103,14 +103,10 @@ func (f *fleet) asked() (n []int) {
 
 func (f *fleet) want(t *testing.T, asked []int, events ...string) {
 	t.Helper()
-	if got := f.asked(); !slices.Equal(got, asked) {
-		t.Errorf("%v requests, want %v", got, asked)
-	}
+	testkit.Equal(t, "requests", f.asked(), asked)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !slices.Equal(f.events, events) {
-		t.Errorf("events %q, want %q", f.events, events)
-	}
+	testkit.Equal(t, "events", f.events, events)
 }
 
 func TestMain(m *testing.M) {
@@ -180,12 +176,10 @@ func TestAShutdownIsNoFailureOfAnEndpoint(t *testing.T) {
 		f.servers[0].Break("search", 1, protocoltest.Fault{Delay: time.Hour})
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
-		if _, err := f.Search(ctx, []lookup.Prefix{"abcd"}); !errors.Is(err, context.Canceled) {
+		if err := searchOnce(ctx, f); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
-		if err := f.search(t, time.Second); err != nil {
-			t.Error(err)
-		}
+		testkit.Must(t, f.search(t, time.Second))
 		f.want(t, []int{2, 0})
 	})
 }
@@ -316,9 +310,7 @@ func TestAListThatNobodyHasLeavesTheOthersAlone(t *testing.T) {
 		if e, ok := errors.AsType[*updater.StatusError](err); !ok || e.Code != 404 {
 			t.Error(err)
 		}
-		if _, err := fetch(t, f, updater.Want{List: "se-4b"}); err != nil {
-			t.Error(err)
-		}
+		testkit.Must(t, fetchOnce(t.Context(), f))
 		f.want(t, []int{2, 1})
 		_, err = fetch(t, f, updater.Want{List: "se-4b"}, updater.Want{List: "pha-4b"})
 		if e, ok := errors.AsType[*updater.StatusError](err); !ok || !e.LacksList {
@@ -469,13 +461,8 @@ func TestAnEndpointIsBackWhenItAnswersWhatItFailedIn(t *testing.T) {
 
 func TestAnEndpointThatWasNotAskedInTimeHasNotFailed(t *testing.T) {
 	simulate(t, 2, func(t *testing.T, f *fleet) {
-		if err := f.search(t, -time.Second); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
-		}
-		for _, e := range f.endpoints {
-			if e.rests[searching].failures > 0 {
-				t.Errorf("%s: %+v", e.url, e.rests[searching])
-			}
+		if err := f.search(t, -time.Second); !errors.Is(err, context.DeadlineExceeded) || f.endpoints[0].rests[searching].failures+f.endpoints[1].rests[searching].failures > 0 {
+			t.Errorf("%v, %+v", err, f.endpoints)
 		}
 		f.want(t, []int{0, 0})
 	})
@@ -517,15 +504,10 @@ func (s slow) Lists(ctx context.Context) ([]ListInfo, error) { return nil, s.Rea
 func TestASilentEndpointLeavesTimeForTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := NewFailover([]string{"a", "b", "c"}, []Client{slow{takes: time.Hour}, slow{takes: time.Hour}, slow{takes: time.Second}})
-		for name, ask := range map[string]func(context.Context) error{
-			"reach": f.Reach,
-			"lists": func(ctx context.Context) error { _, err := f.Lists(ctx); return err },
-		} {
+		for _, ask := range []func(context.Context, Client) error{func(ctx context.Context, c Client) error { return c.Reach(ctx) }, toList} {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
-			if err := ask(ctx); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
+			testkit.Must(t, ask(ctx, f))
 		}
 	})
 }

@@ -129,21 +129,19 @@ func TestSearchAnswersOnTheWire(t *testing.T) {
 	}
 	for wire, want := range map[string][]lookup.ThreatHash{wireNothingFound: nil, wireFound: {found}} {
 		got, err := newClient(t, always(binaryForm, unhex(t, wire))).Search(t.Context(), []lookup.Prefix{"\x1d\x32\xc5\x08"})
-		if err != nil || got.TTL != 5*time.Minute || !slices.Equal(got.Threats, want) {
-			t.Errorf("got %v, %v, want %v for 5 min", got, err, want)
-		}
+		testkit.Must(t, err)
+		testkit.Equal(t, wire, got, lookup.Answer{TTL: 5 * time.Minute, Threats: want})
 	}
 }
 
 // searchFor lets a client search for a prefix, answered m in binary form.
 func searchFor(t *testing.T, m *sbv5.SearchHashesResponse) (lookup.Answer, error) {
 	t.Helper()
-	raw := marshal(t, m)
-	return newClient(t, always(binaryForm, raw)).Search(t.Context(), []lookup.Prefix{zeroPrefix})
+	return newClient(t, always(binaryForm, marshal(t, m))).Search(t.Context(), []lookup.Prefix{zeroPrefix})
 }
 
 func TestLifeOfSearchAnswers(t *testing.T) {
-	tests := []struct {
+	for _, test := range []struct {
 		name     string
 		duration *durationpb.Duration
 		want     time.Duration
@@ -160,18 +158,17 @@ func TestLifeOfSearchAnswers(t *testing.T) {
 		{"both signs", &durationpb.Duration{Seconds: 1, Nanos: -1}, 0, false},
 		{"too many nanoseconds", &durationpb.Duration{Nanos: 1_000_000_000}, 0, false},
 		{"longer than the schema allows", &durationpb.Duration{Seconds: math.MaxInt64}, 0, false},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			got, err := searchFor(t, &sbv5.SearchHashesResponse{CacheDuration: test.duration})
-			if got.TTL != test.want || test.good != (err == nil) || err != nil && !errors.Is(err, updater.ErrMalformed) {
-				t.Errorf("got %s, %v, want %s", got.TTL, err, test.want)
+	} {
+		got, err := searchFor(t, &sbv5.SearchHashesResponse{CacheDuration: test.duration})
+		u := updateOf(t.Context(), &sbv5.HashList{Name: "se-4b", Version: []byte{1}, MinimumWaitDuration: test.duration})
+		if got.TTL != test.want || u.MinimumWait != test.want {
+			t.Errorf("%s: got a life of %s and a minimum wait of %s, want %s", test.name, got.TTL, u.MinimumWait, test.want)
+		}
+		for _, err := range []error{err, u.Err} {
+			if test.good != (err == nil) || err != nil && !errors.Is(err, updater.ErrMalformed) {
+				t.Errorf("%s: %v", test.name, err)
 			}
-			u := updateOf(t.Context(), &sbv5.HashList{Name: "se-4b", Version: []byte{1}, MinimumWaitDuration: test.duration})
-			if u.MinimumWait != test.want || test.good != (u.Err == nil) || u.Err != nil && !errors.Is(u.Err, updater.ErrMalformed) {
-				t.Errorf("as a minimum wait: got %s, %v, want %s", u.MinimumWait, u.Err, test.want)
-			}
-		})
+		}
 	}
 }
 
@@ -245,20 +242,14 @@ func threatHashes(hash lookup.FullHash, threats, frameOnly []lookup.Threat) (all
 func TestOnlyEnforceableThreatsAreKept(t *testing.T) {
 	hash := bytes.Repeat([]byte{7}, 32)
 	for _, test := range enforceableTests {
-		t.Run(test.name, func(t *testing.T) {
-			m := &sbv5.SearchHashesResponse{FullHashes: []*sbv5.FullHash{{FullHash: hash, FullHashDetails: test.details}}}
-			want := threatHashes(lookup.FullHash(hash), test.want, test.frameOnly)
-			got, err := searchFor(t, m)
-			if err != nil || !slices.Equal(got.Threats, want) {
-				t.Errorf("binary form: got %v, %v, want %v", got.Threats, err, want)
-			}
-			text, err := protojson.Marshal(m)
+		m := &sbv5.SearchHashesResponse{FullHashes: []*sbv5.FullHash{{FullHash: hash, FullHashDetails: test.details}}}
+		text, err := protojson.Marshal(m)
+		testkit.Must(t, err)
+		for form, body := range map[string][]byte{binaryForm: marshal(t, m), jsonForm: text} {
+			got, err := newClient(t, always(form, body)).Search(t.Context(), []lookup.Prefix{zeroPrefix})
 			testkit.Must(t, err)
-			got, err = newClient(t, always("application/json", text)).Search(t.Context(), []lookup.Prefix{zeroPrefix})
-			if err != nil || !slices.Equal(got.Threats, want) {
-				t.Errorf("JSON: got %v, %v, want %v", got.Threats, err, want)
-			}
-		})
+			testkit.Equal(t, test.name+", "+form, got.Threats, threatHashes(lookup.FullHash(hash), test.want, test.frameOnly))
+		}
 	}
 }
 
