@@ -131,14 +131,12 @@ func TestPanicOfADecisionInMonitorModeDoesNotEndTheProcess(t *testing.T) {
 	for name, ctx := range map[string]context.Context{
 		"without metadata": t.Context(), "with metadata": metadata.ContextWithMetadata(t.Context()),
 	} {
-		t.Run(name, func(t *testing.T) {
-			s := oneListed(t, config.Block{Monitor: true})
-			_, q := s.decide(ctx, &test.ResponseWriter{}, new(dns.Msg).SetQuestion("suspected.example.", dns.TypeA))
-			before := panics(t)
-			q.detach(func() { panic("on purpose") })()
-			s.detached.end()
-			testkit.Equal(t, "panics", panics(t)-before, 1)
-		})
+		s := oneListed(t, config.Block{Monitor: true})
+		_, q := s.decide(ctx, &test.ResponseWriter{}, new(dns.Msg).SetQuestion("suspected.example.", dns.TypeA))
+		before := panics(t)
+		q.detach(func() { panic("on purpose") })()
+		s.detached.end()
+		testkit.Equal(t, name+": panics", panics(t)-before, 1)
 	}
 }
 
@@ -207,25 +205,21 @@ func TestLogOfNamesIsBoundedAndSaysWhatItLeavesOut(t *testing.T) {
 		"monitor as JSON": {true, true, `"event":"would_block","client":"192.0.2.10"`, `"event":"left_out","left_out":980}`, `"event":"left_out","left_out":1}`},
 		"json":            {false, true, `"event":"blocked","client":"192.0.2.10","name":"x.example.","type":"A","cause":"malware"`, `"event":"left_out","left_out":980}`, `"event":"left_out","left_out":1}`},
 	} {
-		t.Run(name, func(t *testing.T) {
-			lines := testkit.Capture(t)
-			l := nameLog{monitor: tc.monitor, json: tc.json}
-			now := time.Now()
-			for range 1000 {
-				l.log("192.0.2.10", q, d, "malware", "", "", now)
-			}
-			testkit.Equal(t, "lines in one second", len(lines.About(tc.line)), 20)
-			for range 11 {
-				l.log("192.0.2.10", q, d, "malware", "", "", now.Add(time.Second))
-			}
-			if n := len(lines.About(tc.line)); n != 30 {
-				t.Errorf("Expected 10 lines more after a second, got %d", n-20)
-			}
-			testkit.Equal(t, "lines about those left out", len(lines.About(tc.left)), 1)
-			l.end(now)
-			l.end(now)
-			testkit.Equal(t, "lines about the last one left out", len(lines.About(tc.atTheEnd)), 1)
-		})
+		lines := testkit.Capture(t)
+		l := nameLog{monitor: tc.monitor, json: tc.json}
+		now := time.Now()
+		for range 1000 {
+			l.log("192.0.2.10", q, d, "malware", "", "", now)
+		}
+		testkit.Equal(t, name+": lines in one second", len(lines.About(tc.line)), 20)
+		for range 11 {
+			l.log("192.0.2.10", q, d, "malware", "", "", now.Add(time.Second))
+		}
+		testkit.Equal(t, name+": lines after a second", len(lines.About(tc.line)), 30)
+		testkit.Equal(t, name+": lines about those left out", len(lines.About(tc.left)), 1)
+		l.end(now)
+		l.end(now)
+		testkit.Equal(t, name+": lines about the last one left out", len(lines.About(tc.atTheEnd)), 1)
 	}
 }
 
@@ -302,9 +296,7 @@ func TestALongNoteIsDividedBetweenWords(t *testing.T) {
 					t.Errorf("%q ends within a word", s)
 				}
 			}
-			if got := strings.Join(texts[i:], ""); got != "note="+tc.want {
-				t.Errorf("got %q, want %q", got, "note="+tc.want)
-			}
+			testkit.Equal(t, "the note", strings.Join(texts[i:], ""), "note="+tc.want)
 		})
 	}
 }

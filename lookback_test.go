@@ -163,10 +163,8 @@ func passesUnconfirmed(t *testing.T, client string, passes int) {
 				t.Error("Expected the second query to be blocked")
 			}
 		}
-		got := block.ThisProcess().Report().Today.Threats
-		if want := (status.Threats{InTime: before.InTime, Unconfirmed: before.Unconfirmed + passes, Second: before.Second + passes}); got != want {
-			t.Errorf("Expected %+v, got %+v", want, got)
-		}
+		want := status.Threats{InTime: before.InTime, Unconfirmed: before.Unconfirmed + passes, Second: before.Second + passes}
+		testkit.Equal(t, "threats", block.ThisProcess().Report().Today.Threats, want)
 		time.Sleep(2 * time.Minute)
 		if passes > 0 {
 			testkit.WantParts(t, lines.Only(t, "Listed too late"), strings.TrimSuffix(client, "%eth0")+" asked for slow.example at ")

@@ -448,17 +448,15 @@ func TestEachTextNamesTheServiceAndGoogleOnlyIfItIsGoogles(t *testing.T) {
 		{"a name that passes", "Web Risk", adviceOnWebRisk, lookup.Decision{By: lookup.ByAllow, List: "/a/own.txt"}, ""},
 		{"an own list, with Web Risk", "Web Risk", adviceOnWebRisk, blockedByOwn, "blocklist own.txt"},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			p := Reply{Service: tc.service, Advisory: tc.advisory}
-			if codes, got := codesOf(t, p.blocked(t, query("evil.example.", 1232), tc.d)); got != tc.want || len(codes) != 1 || len(got) > maxText {
-				t.Errorf("Expected %q, got %q", tc.want, got)
-			}
-			p.Structured = Structured{Code: 65010}
-			codes, text := codesOf(t, p.blocked(t, query("evil.example.", 1232, &dns.EDNS0_LOCAL{Code: 65010}), tc.d))
-			if e := parsed(t, text); e.Justification != tc.want || len(codes) != 1 {
-				t.Errorf("Expected the justification %q, got %q", tc.want, e.Justification)
-			}
-		})
+		p := Reply{Service: tc.service, Advisory: tc.advisory}
+		if codes, got := codesOf(t, p.blocked(t, query("evil.example.", 1232), tc.d)); got != tc.want || len(codes) != 1 || len(got) > maxText {
+			t.Errorf("%s: Expected %q, got %q", tc.name, tc.want, got)
+		}
+		p.Structured = Structured{Code: 65010}
+		codes, text := codesOf(t, p.blocked(t, query("evil.example.", 1232, &dns.EDNS0_LOCAL{Code: 65010}), tc.d))
+		if e := parsed(t, text); e.Justification != tc.want || len(codes) != 1 {
+			t.Errorf("%s: Expected the justification %q, got %q", tc.name, tc.want, e.Justification)
+		}
 	}
 }
 

@@ -218,9 +218,7 @@ func TestAListOfTheServerBlocksWhatItSaysWithAWarning(t *testing.T) {
 
 func TestWhatTheOperatorAllowsIsNotCalledBlocked(t *testing.T) {
 	p := fetching(t, "||example.net^\n", false, hosts("lists.example.net", "sb.example.net", "time.example.net"))
-	if n := p.BlocksNeeded(p.Config.Own[0].Name()); n.String() != "" {
-		t.Errorf("got %q", n)
-	}
+	testkit.Equal(t, "needed names", p.BlocksNeeded(p.Config.Own[0].Name()).String(), "")
 }
 
 // One line of a list must not end DNS.

@@ -53,9 +53,8 @@ func TestAListThatIsNotWhatItShouldBeIsAWarning(t *testing.T) {
 		if got := lines.About("[" + test.level + "] plugin/safebrowsing: List " + file + test.want); len(got) != 1 || test.level == "INFO" && len(lines.About(file)) != 1 {
 			t.Errorf("%s: Expected one line of level %s that says %q, got %q", test.name, test.level, test.want, lines.About(file))
 		}
-		if got, want := testkit.Metric(t, "own_list_failing", "file", file), strings.HasPrefix(test.want, " blocks nothing: "); got == 1 != want {
-			t.Errorf("%s: Expected that it fails to be %v in the metrics, got %v", test.name, want, got)
-		}
+		failing := testkit.Metric(t, "own_list_failing", "file", file) == 1
+		testkit.Equal(t, test.name+" fails in the metrics", failing, strings.HasPrefix(test.want, " blocks nothing: "))
 	}
 }
 

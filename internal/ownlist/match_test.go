@@ -45,20 +45,16 @@ func TestTheMostSpecificEntryDecidesAndAllowWinsTies(t *testing.T) {
 		{"address", "192.0.2.1", "192.0.2.1", "192.0.2.1", "allow 192.0.2.1"},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			block, _ := listOf(t, tt.block, false)
-			allow, _ := listOf(t, tt.allow, true)
-			h := host(t, tt.host)
-			for _, files := range [][]*File{{block, allow}, {allow, block}, {block, block, allow, allow}} {
-				got := ""
-				if m, ok := Best(files, h, then); ok {
-					got = map[bool]string{false: "block ", true: "allow "}[m.Allow] + m.Name(h)
-				}
-				if got != tt.want {
-					t.Errorf("%q, want %q", got, tt.want)
-				}
+		block, _ := listOf(t, tt.block, false)
+		allow, _ := listOf(t, tt.allow, true)
+		h := host(t, tt.host)
+		for _, files := range [][]*File{{block, allow}, {allow, block}, {block, block, allow, allow}} {
+			got := ""
+			if m, ok := Best(files, h, then); ok {
+				got = map[bool]string{false: "block ", true: "allow "}[m.Allow] + m.Name(h)
 			}
-		})
+			testkit.Equal(t, tt.name, got, tt.want)
+		}
 	}
 }
 
@@ -153,40 +149,30 @@ func agrees(line string, allowList bool, m Match, h lookup.Host) bool {
 }
 
 func TestUntilEndsInTheZoneItIsMeantIn(t *testing.T) {
-	berlin, err := time.LoadLocation("Europe/Berlin")
-	must(t, err)
-	auckland, err := time.LoadLocation("Pacific/Auckland")
-	must(t, err)
-	santiago, err := time.LoadLocation("America/Santiago")
-	must(t, err)
 	for _, tc := range []struct {
-		name, text string
-		loc        *time.Location
-		want       string // UTC
+		name, text, zone, want string // want is in UTC
 	}{
-		{"a day, UTC", "2027-01-31", time.UTC, "2027-02-01T00:00:00Z"},
-		{"a day, east of UTC", "2027-01-31", berlin, "2027-01-31T23:00:00Z"},
-		{"a day, far east of UTC", "2027-01-31", auckland, "2027-01-31T11:00:00Z"},
-		{"the last day of a year", "2027-12-31", time.UTC, "2028-01-01T00:00:00Z"},
-		{"a leap day", "2028-02-29", time.UTC, "2028-03-01T00:00:00Z"},
-		{"the day of 23 hours", "2027-03-28", berlin, "2027-03-28T22:00:00Z"},
-		{"the day of 25 hours", "2027-10-31", berlin, "2027-10-31T23:00:00Z"},
-		{"the day before one that has no midnight", "2027-09-04", santiago, "2027-09-05T04:00:00Z"},
-		{"a day that has no midnight", "2027-09-05", santiago, "2027-09-06T03:00:00Z"},
-		{"a time of day", "2027-01-31T18:00", berlin, "2027-01-31T17:00:00Z"},
-		{"a time of day with seconds", "2027-07-31T18:00:30", berlin, "2027-07-31T16:00:30Z"},
-		{"a time in UTC, whatever the zone", "2027-01-31T18:00:00Z", berlin, "2027-01-31T18:00:00Z"},
-		{"a time with an offset", "2027-01-31T18:00:00-05:00", berlin, "2027-01-31T23:00:00Z"},
-		{"an offset without seconds", "2027-01-31T18:00+02:00", berlin, "2027-01-31T16:00:00Z"},
-		{"a day long gone", "2020-01-01", time.UTC, "2020-01-02T00:00:00Z"},
+		{"a day, UTC", "2027-01-31", "UTC", "2027-02-01T00:00:00Z"},
+		{"a day, east of UTC", "2027-01-31", "Europe/Berlin", "2027-01-31T23:00:00Z"},
+		{"a day, far east of UTC", "2027-01-31", "Pacific/Auckland", "2027-01-31T11:00:00Z"},
+		{"the last day of a year", "2027-12-31", "UTC", "2028-01-01T00:00:00Z"},
+		{"a leap day", "2028-02-29", "UTC", "2028-03-01T00:00:00Z"},
+		{"the day of 23 hours", "2027-03-28", "Europe/Berlin", "2027-03-28T22:00:00Z"},
+		{"the day of 25 hours", "2027-10-31", "Europe/Berlin", "2027-10-31T23:00:00Z"},
+		{"the day before one that has no midnight", "2027-09-04", "America/Santiago", "2027-09-05T04:00:00Z"},
+		{"a day that has no midnight", "2027-09-05", "America/Santiago", "2027-09-06T03:00:00Z"},
+		{"a time of day", "2027-01-31T18:00", "Europe/Berlin", "2027-01-31T17:00:00Z"},
+		{"a time of day with seconds", "2027-07-31T18:00:30", "Europe/Berlin", "2027-07-31T16:00:30Z"},
+		{"a time in UTC, whatever the zone", "2027-01-31T18:00:00Z", "Europe/Berlin", "2027-01-31T18:00:00Z"},
+		{"a time with an offset", "2027-01-31T18:00:00-05:00", "Europe/Berlin", "2027-01-31T23:00:00Z"},
+		{"an offset without seconds", "2027-01-31T18:00+02:00", "Europe/Berlin", "2027-01-31T16:00:00Z"},
+		{"a day long gone", "2020-01-01", "UTC", "2020-01-02T00:00:00Z"},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			got, err := ParseUntil(tc.text, tc.loc)
-			must(t, err)
-			if utc := got.UTC().Format(time.RFC3339); utc != tc.want {
-				t.Errorf("Expected %s, got %s", tc.want, utc)
-			}
-		})
+		zone, err := time.LoadLocation(tc.zone)
+		must(t, err)
+		got, err := ParseUntil(tc.text, zone)
+		must(t, err)
+		testkit.Equal(t, tc.name, got.UTC().Format(time.RFC3339), tc.want)
 	}
 }
 
@@ -314,10 +300,8 @@ func TestRemarksSayWhatIsNotUsed(t *testing.T) {
 		{"ended", "a.example # until " + ended + "\nb.example # until " + ended + "\nb.example\n", true, []string{"1 entry has ended"}},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			f, _ := listOf(t, tt.text, tt.allow)
-			testkit.Equal(t, "remarks", f.State().Remarks(), tt.want)
-		})
+		f, _ := listOf(t, tt.text, tt.allow)
+		testkit.Equal(t, tt.name+": remarks", f.State().Remarks(), tt.want)
 	}
 }
 
@@ -356,24 +340,16 @@ func TestAListWithNothingInItSaysWhatItIs(t *testing.T) {
 		{"prose about HTML", "# <html>\na.example\n", ""},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			f, sum := listOf(t, tt.text, false)
-			if got := sum.Nothing(); got != tt.want {
-				t.Errorf("%q, want %q", got, tt.want)
-			}
-			if _, found := f.Match(host(t, "forbidden"), then); found {
-				t.Error("a word of a page is a name")
-			}
-		})
+		f, sum := listOf(t, tt.text, false)
+		testkit.Equal(t, tt.name, sum.Nothing(), tt.want)
+		if _, found := f.Match(host(t, "forbidden"), then); found {
+			t.Error(tt.name, "a word of a page is a name")
+		}
 	}
 	f, _ := listOf(t, "a.example # until 2020-01-01", true)
-	if got := f.State().Nothing(); got != "has only entries that have ended" {
-		t.Errorf("%q", got)
-	}
+	testkit.Equal(t, "ended", f.State().Nothing(), "has only entries that have ended")
 	never := State{Fetched: true} // the log says why
-	if got := never.Complaint(); got != "has not been fetched yet" {
-		t.Errorf("%q", got)
-	}
+	testkit.Equal(t, "never fetched", never.Complaint(), "has not been fetched yet")
 }
 
 func TestEntriesAboutVeryManyNamesAreNamed(t *testing.T) {
@@ -443,9 +419,7 @@ local-zone: "empty.example." always_nodata
 	if m, ok := f.Match(host(t, "pass.example"), then); !ok || !m.Allow || m.Response != lookup.NXDOMAIN {
 		t.Errorf("passthru: %+v, %v", m, ok)
 	}
-	if n := len(f.content.Load().responses); n != 7 {
-		t.Errorf("%d names are in the map of answers, want only those that are answered in a way of their own", n)
-	}
+	testkit.Equal(t, "names that are answered in a way of their own", len(f.content.Load().responses), 7)
 	if m, _ := f.Match(lookup.FromQname(`x\.y.nodata.example.`), then); m.Response != lookup.NoAnswer {
 		t.Errorf("a name with a label that no URL can hold is below the others: %+v", m)
 	}
@@ -489,9 +463,7 @@ func TestTheHeadOfAListSaysWhereMistakesAreReported(t *testing.T) {
 			must(t, err)
 			defer f.Close()
 			other := Hosts("Corefile", nil)
-			if got := Tracker([]*File{other, f}, f.State().Named); got != tc.want {
-				t.Errorf("got %q, want %q", got, tc.want)
-			}
+			testkit.Equal(t, "the tracker", Tracker([]*File{other, f}, f.State().Named), tc.want)
 			testkit.Equal(t, "another list", Tracker([]*File{other, f}, filepath.Base(path)), "")
 		})
 	}
