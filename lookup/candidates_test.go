@@ -84,16 +84,13 @@ func TestPrefixesAreAskedAsTheyAreStored(t *testing.T) {
 				srv.knows(time.Hour, isThreat(host, Malware))
 				mode := map[bool]Mode{true: NoStorage, false: Local}[tt.first == ""]
 				c := checkerOf(t, Config{Database: databaseOf(tt.lists...), Searcher: srv, AsStored: asStored, Mode: mode})
-				if got := decide(t, c, "example.com."); got.Verdict != Unsafe || got.List != tt.first {
-					t.Errorf("%+v, want unsafe, of list %s", got, tt.first)
-				}
+				got := decide(t, c, "example.com.")
+				testkit.Equal(t, "verdict and list", []any{got.Verdict, got.List}, []any{Unsafe, tt.first})
 				want := HashExpression(host).Prefix(4)
 				if asStored {
 					want = HashExpression(host).Prefix(tt.size)
 				}
-				if got := srv.searches(); len(got) != 1 || !slices.Equal(got[0], []Prefix{want}) {
-					t.Errorf("asked for %x, want %x", got, want)
-				}
+				testkit.Equal(t, "asked about", srv.searches(), [][]Prefix{{want}})
 			})
 		}
 	}
@@ -118,9 +115,7 @@ func TestMoreThanMaxFilteredPrefixesAreJoined(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d := &Database{MaxFiltered: test.maxFiltered}
-			if d.PublishApart(test.lists) {
-				t.Error("lists were replaced, but there were none")
-			}
+			testkit.Equal(t, "replaced, where there were none", d.PublishApart(test.lists), false)
 			checkHeld(t, d, len(test.lists) > 0)
 			testkit.Equal(t, "joined", d.Join(), test.joined)
 			checkHeld(t, d, len(test.lists) > 0)

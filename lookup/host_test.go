@@ -14,9 +14,7 @@ func TestNamesThatEscapesMakeLongerThanTheDNSAllowsAreChecked(t *testing.T) {
 	qname := strings.Repeat(label+".", 3) + "example.com."
 	want := strings.Repeat(strings.Repeat("%01", 63)+".", 3) + "example.com"
 	h := FromQname(qname)
-	if h.String() != want {
-		t.Fatalf("host is %q, want %q", h, want)
-	}
+	testkit.Equal(t, "host", h.String(), want)
 	c := checkerOf(t, Config{}, want+"/")
 	if _, candidates := c.Check(h); candidates == nil || candidates.expression(0) != want+"/" {
 		t.Errorf("the exact host is no candidate")

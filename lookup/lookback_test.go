@@ -132,9 +132,8 @@ func TestWhoAskedForAHostIsKnownUntilItIsForgotten(t *testing.T) {
 		time.Sleep(2*time.Hour - 9*time.Minute)
 		testkit.Equal(t, "when the first one is forgotten", len(asked("www.example.org.")), 1)
 		before := p.Len()
-		if p.Forget(); p.Len() != before-1 {
-			t.Errorf("%d of %d records are left, want one less", p.Len(), before)
-		}
+		p.Forget()
+		testkit.Equal(t, "records that are left", p.Len(), before-1)
 	})
 }
 
@@ -182,9 +181,8 @@ func TestWhatIsNotConfirmedIsAskedAgain(t *testing.T) {
 			time.Sleep(10 * time.Second)
 		}
 		refused := errors.New("not now")
-		if _, err := c.LookBack(t.Context(), p, func() (func(), error) { return nil, refused }); !errors.Is(err, refused) {
-			t.Errorf("%v, want that it is not admitted", err)
-		}
+		_, err := c.LookBack(t.Context(), p, func() (func(), error) { return nil, refused })
+		testkit.Is(t, "what is not admitted", err, refused)
 		time.Sleep(time.Minute)
 		srv.knows(time.Minute, isThreat("evil.example/", SocialEngineering))
 		c.wantLate(t, p, "00:00 list social engineering")
@@ -363,9 +361,7 @@ func TestMinutesAreThoseThatPassWhateverTheClockShows(t *testing.T) {
 		booted += test.after + test.suspended
 		now := testkit.ClockSet(begun.Add(test.after), test.set)
 		found, _ := p.listed(func(uint32) bool { return true }, now, 10)
-		if p.Len() == 1 != test.kept {
-			t.Errorf("%+v: %d records", test, p.Len())
-		}
+		testkit.Equal(t, test, p.Len() == 1, test.kept)
 		for _, one := range found {
 			asked := now.Round(0).Add(-test.after - test.suspended)
 			if off := one[0].Asked.Sub(asked).Abs(); off >= 2*time.Minute {
@@ -398,9 +394,7 @@ func TestNotingFromManyGoroutines(t *testing.T) {
 		}
 	})
 	wg.Wait()
-	if n, most := p.Len(), 8*len(p.pair); n > most || n < most*9/10 {
-		t.Errorf("%d records of %d", n, most)
-	}
+	testkit.Between(t, "records", p.Len(), 8*len(p.pair)*9/10, 8*len(p.pair))
 }
 
 // BenchmarkNote prints what a query costs more, and how many bytes a pair takes: of a household's day,

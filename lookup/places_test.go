@@ -226,10 +226,8 @@ func TestEMARefusesABurstAndLearnsARate(t *testing.T) {
 				state, admitted = rule.Admit(state, now)
 				return admitted
 			}
-			for i := range 15 {
-				if !step(5 * time.Second) {
-					t.Errorf("regular request %d is refused", i+1)
-				}
+			for range 15 {
+				testkit.Equal(t, "a regular request is admitted", step(5*time.Second), true)
 			}
 			refused := 0
 			for range 6 {
@@ -243,10 +241,8 @@ func TestEMARefusesABurstAndLearnsARate(t *testing.T) {
 			for range 100 {
 				step(50 * time.Millisecond)
 			}
-			for i := range 100 {
-				if !step(50 * time.Millisecond) {
-					t.Fatalf("request %d of a rate that lasts is refused", i+1)
-				}
+			for range 100 {
+				testkit.Equal(t, "a request of a rate that lasts is admitted", step(50*time.Millisecond), true)
 			}
 		})
 	}

@@ -92,9 +92,8 @@ func TestAPrefixAnswerTellsWhyTheServerWasAsked(t *testing.T) {
 		} {
 			time.Sleep(step.after)
 			for _, expression := range []string{"bad.example/", "good.example/"} {
-				if got := oneAnswer(t, c, expression); got.From != FromServer || got.Reason != step.want {
-					t.Errorf("%s after %s: from %s, %s, want %s", expression, step.after, got.From, got.Reason, step.want)
-				}
+				got := oneAnswer(t, c, expression)
+				testkit.Equal(t, expression, []any{got.From, got.Reason}, []any{FromServer, step.want})
 			}
 		}
 	})
@@ -169,13 +168,11 @@ func TestAPrefixSearchTellsWhatItKnowsThoughAnotherPrefixFails(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		blocked := checkerOf(t, Config{Searcher: searchFunc(hanging)}, expressed(0))
-		if _, err := blocked.Search(ctx, []Prefix{prefixOf(0)}, false, nil, nil); !errors.Is(err, context.Canceled) {
-			t.Errorf("ended: %v", err)
-		}
+		_, err = blocked.Search(ctx, []Prefix{prefixOf(0)}, false, nil, nil)
+		testkit.Is(t, "ended", err, context.Canceled)
 		blocked.Close()
-		if _, err := blocked.Search(t.Context(), []Prefix{prefixOf(0)}, false, nil, nil); !errors.Is(err, ErrClosed) {
-			t.Errorf("closed: %v", err)
-		}
+		_, err = blocked.Search(t.Context(), []Prefix{prefixOf(0)}, false, nil, nil)
+		testkit.Is(t, "closed", err, ErrClosed)
 	})
 }
 
@@ -196,9 +193,8 @@ func TestAURLWaitsForTheAnswersAboutAllItsExpressions(t *testing.T) {
 		testkit.Must(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		if d := c.CheckURL(ctx, u); d.Verdict != Unsafe || d.Expression != "evil.example/login" {
-			t.Errorf("%+v", d)
-		}
+		d := c.CheckURL(ctx, u)
+		testkit.Equal(t, "decision", []any{d.Verdict, d.Expression}, []any{Unsafe, "evil.example/login"})
 	})
 }
 
@@ -290,19 +286,13 @@ func TestIdleEndsWithItsContextAndWithTheChecker(t *testing.T) {
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := c.Idle(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v, want the error of the context", err)
-		}
+		testkit.Is(t, "idle, until the context ends", c.Idle(ctx), context.DeadlineExceeded)
 		testkit.Equal(t, "watchers that are left", len(c.searching.watchers), 0)
 		idle := make(chan error, 1)
 		go func() { idle <- c.Idle(t.Context()) }()
 		synctest.Wait()
 		c.Close()
-		if err := <-idle; !errors.Is(err, ErrClosed) {
-			t.Errorf("got %v, want %v", err, ErrClosed)
-		}
-		if err := c.Idle(t.Context()); !errors.Is(err, ErrClosed) {
-			t.Errorf("afterwards: %v, want %v", err, ErrClosed)
-		}
+		testkit.Is(t, "idle, until the end", <-idle, ErrClosed)
+		testkit.Is(t, "idle, afterwards", c.Idle(t.Context()), ErrClosed)
 	})
 }

@@ -2,10 +2,8 @@ package lookup
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -148,9 +146,8 @@ func TestWhatALoneClientNeedsIsReservedFromWhoIsNone(t *testing.T) {
 	s := NewShares(10, (&purse{day: 200}).left, nil)
 	s.Remember([]Use{{Date: "2026-11-22", Clients: 1, Kept: 20}})
 	b, _ := s.For(Program, now)
-	if c, _ := s.For(netip.MustParseAddr("192.0.2.1"), now); b.Left != 180 || c.Left != 200 {
-		t.Errorf("%d are left for a program and %d for a client, want 180 and 200", b.Left, c.Left)
-	}
+	c, _ := s.For(netip.MustParseAddr("192.0.2.1"), now)
+	testkit.Equal(t, "left for a program and for a client", []int{b.Left, c.Left}, []int{180, 200})
 }
 
 func TestSharesForgetClientsThatAreTooMany(t *testing.T) {
@@ -170,9 +167,7 @@ func TestAdmissionAsksTheLimiterFirst(t *testing.T) {
 		admits := func(admit Admit, want error) (refund func()) {
 			t.Helper()
 			refund, err := admit()
-			if !errors.Is(err, want) {
-				t.Errorf("%v, want %v", err, want)
-			}
+			testkit.Is(t, "admission", err, want)
 			return refund
 		}
 		refund := admits(admit, nil)
@@ -225,9 +220,7 @@ func TestAClientIsChargedForTheSearchesThatItCauses(t *testing.T) {
 			for _, prefixes := range srv.searches() {
 				sizes = append(sizes, len(prefixes))
 			}
-			if !slices.Equal(sizes, test.sizes) {
-				t.Errorf("searches of %v prefixes, want %v", sizes, test.sizes)
-			}
+			testkit.Equal(t, "prefixes of the searches", sizes, test.sizes)
 		})
 	}
 }
@@ -267,15 +260,11 @@ func TestAThreatOfTheDomainSavesTheOtherSearches(t *testing.T) {
 			for _, e := range test.searches {
 				want = append(want, []Prefix{HashExpression(e).Prefix(4)})
 			}
-			if searches := srv.searches(); !slices.EqualFunc(searches, want, slices.Equal) {
-				t.Errorf("searches for %x, want %x", searches, want)
-			}
+			testkit.Equal(t, "searches", srv.searches(), want)
 			if again := decide(t, c, name); again.Verdict != got.Verdict || again.By != ByCache || len(srv.searches()) != len(want) {
 				t.Errorf("again: %+v after %d searches", again, len(srv.searches()))
 			}
-			if after := expressionsOf(candidates); !slices.Equal(before, after) {
-				t.Errorf("the candidates have changed from %q to %q", before, after)
-			}
+			testkit.Equal(t, "the candidates afterwards", expressionsOf(candidates), before)
 		})
 	}
 }

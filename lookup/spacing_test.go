@@ -67,9 +67,8 @@ func TestSearchesBeginOneAfterAnother(t *testing.T) {
 			}
 			time.Sleep(10 * time.Second)
 			c.Close()
-			if !slices.Equal(b.at, test.at) || !slices.Equal(b.sizes, test.sizes) {
-				t.Errorf("Expected searches at %v for %v prefixes, got %v and %v", test.at, test.sizes, b.at, b.sizes)
-			}
+			testkit.Equal(t, "when searches begin", b.at, test.at)
+			testkit.Equal(t, "for how many prefixes", b.sizes, test.sizes)
 		})
 	}
 }
@@ -160,9 +159,7 @@ func TestQueriesOfOneSearchWakeAFewAtATime(t *testing.T) {
 				together[d]++
 				most = max(most, together[d])
 			}
-			if last := slices.Max(after); last != test.last || slices.Min(after) != 50*ms || most != test.most {
-				t.Errorf("Expected the queries to go on from 50ms to %v, %d together, got %v to %v, %d together", test.last, test.most, slices.Min(after), last, most)
-			}
+			testkit.Equal(t, "together, from, to", []any{most, slices.Min(after), slices.Max(after)}, []any{test.most, 50 * ms, test.last})
 			testkit.Equal(t, "decided by the answer of one search", []any{by[ByServer], len(b.at)}, []any{queries, 1})
 		})
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // checkSums compares sumSuffixes with the standard library. It also checks that
@@ -17,9 +19,7 @@ func checkSums(t *testing.T, name string, starts []int) {
 			t.Fatalf("the sum of %q, number %d of %v: got %x, want %x", name[start:], i, starts, got[i], want)
 		}
 	}
-	if got[len(starts)] != (FullHash{}) {
-		t.Fatalf("%v of %q: written past the last sum", starts, name)
-	}
+	testkit.Equal(t, "what is behind the last sum", got[len(starts)], FullHash{})
 }
 
 // randomMessage returns n bytes, of all values: some of them look like padding.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,9 +27,8 @@ func TestAnAnswerInPartIsNoneForAQueryFromBeforeIt(t *testing.T) {
 	threat := lasting(time.Minute, ThreatHash{Hash: neighbour(hash, 4), Threats: AllThreats})
 	c.put(hash.Prefix(4), serverAnswer{received: now.Add(time.Millisecond), ttl: -1, threats: []ThreatHash{threat}})
 	_, other := c.get(hash, now)
-	if _, known := c.get(threat.Hash, now); other || !known {
-		t.Errorf("answered: %v of what is not known, %v of the threat", other, known)
-	}
+	_, known := c.get(threat.Hash, now)
+	testkit.Equal(t, "answers about what is not known and about the threat", []bool{other, known}, []bool{false, true})
 }
 
 // A relay's refusal is about the prefixes without an answer, for the time that it says.
@@ -118,9 +118,7 @@ func TestAnEarlierAnswerIsNoNewerThanItIs(t *testing.T) {
 		if err != nil || answers[0].From != FromServer || answers[0].TTL != time.Hour || answers[1].From != FromShared || answers[1].TTL != 9*time.Minute+40*time.Second {
 			t.Errorf("Expected that each prefix has its own time and origin, got %+v, %v", answers, err)
 		}
-		if account.charged != 2 || account.refunded != 1 || len(sent) != 1 || sent[0] != good {
-			t.Errorf("Expected one search for %x and no refund of it, got %+v and %x", good, *account, sent)
-		}
+		testkit.Equal(t, "sent, charged, refunded", []any{sent, account.charged, account.refunded}, []any{[]Prefix{good}, 2, 1})
 
 		time.Sleep(time.Hour)
 		if d := c.Confirm(suspectAfter(t, c, "bad.example."), nil).Wait(t.Context()); d.Verdict != Unsafe || !d.Expires.Equal(time.Now().Add(10*time.Minute)) {
@@ -194,17 +192,15 @@ func TestEachNameOfAMergedSearchGoesOnWhenItIsKnown(t *testing.T) {
 			}()
 		}
 		time.Sleep(time.Second)
-		if n := len(srv.searches()); n != 2 || len(srv.searches()[1]) != 3 {
-			t.Errorf("searches %x, want the second one for three prefixes", srv.searches())
-		}
+		searches := srv.searches()
+		testkit.Equal(t, "searches, and prefixes: three are in the second one", []int{len(searches), len(slices.Concat(searches...))}, []int{2, 4})
 		for _, qname := range []string{"bad.example.", "good.example.", "new.example."} {
 			within(t, c, qname)
 		}
 		testkit.Equal(t, "searches, where all is known or under way", len(srv.searches()), 2)
 		time.Sleep(10 * time.Second)
-		if d, _ := within(t, c, "bad.example."); d.Verdict != Unsafe || d.By != ByCache {
-			t.Errorf("after the end of the search: %+v", d)
-		}
+		d, _ := within(t, c, "bad.example.")
+		decided(t, "after the end of the search", d, Unsafe, ByCache)
 	})
 }
 
@@ -221,9 +217,8 @@ func TestNobodyListensToALateTell(t *testing.T) {
 		c := checkerOf(t, Config{Searcher: srv}, "bad.example/")
 		within(t, c, "bad.example.")
 		Tell(late, []Prefix{bad}, Answer{Earlier: map[Prefix]EarlierAnswer{bad: earlier(time.Minute, isThreat("bad.example/", Malware))}})
-		if d, _ := within(t, c, "bad.example."); d.Verdict != Safe {
-			t.Errorf("%+v", d)
-		}
+		d, _ := within(t, c, "bad.example.")
+		testkit.Equal(t, "after a late Tell", d.Verdict, Safe)
 	})
 }
 
@@ -266,9 +261,9 @@ func TestAClientWhoseShareIsSpentLearnsWhatIsKnown(t *testing.T) {
 			decided(t, "a known threat", confirm("bad.example.", shareSpent), Unsafe, by)
 		}
 		for range 3 {
-			if d := confirm("new.example.", shareSpent); d.Verdict != Unsure || d.By != ByBudget || !errors.Is(d.Err, ErrShare) {
-				t.Errorf("what is not known: %+v", d)
-			}
+			d := confirm("new.example.", shareSpent)
+			decided(t, "what is not known", d, Unsure, ByBudget)
+			testkit.Is(t, "what is not known", d.Err, ErrShare)
 		}
 		testkit.Equal(t, "times that what is known is asked for", *onlyKnown, 2)
 		time.Sleep(MaxUnanswered)
@@ -297,12 +292,9 @@ func TestARefusalOfAnotherKindAsksNobody(t *testing.T) {
 			if d := c.Confirm(suspect(t, c, "bad.example."), func() (func(), error) { return nil, tc.err }).Wait(t.Context()); d.Verdict != Unsure || !errors.Is(d.Err, tc.err) {
 				t.Errorf("%+v", d)
 			}
-			if _, err := c.Search(t.Context(), []Prefix{HashExpression("bad.example/").Prefix(4)}, false, refuse, nil); !errors.Is(err, tc.err) {
-				t.Errorf("%v", err)
-			}
-			if n := len(srv.searches()); n > 0 {
-				t.Errorf("%d searches", n)
-			}
+			_, err := c.Search(t.Context(), []Prefix{HashExpression("bad.example/").Prefix(4)}, false, refuse, nil)
+			testkit.Is(t, "as a relay", err, tc.err)
+			testkit.Equal(t, "searches", len(srv.searches()), 0)
 		})
 	}
 }

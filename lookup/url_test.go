@@ -38,9 +38,8 @@ var rules = map[string]Rule{"v5": RuleV5, "v4": RuleV4}
 func TestURLsAreParsedAsTheVectorsSay(t *testing.T) {
 	vectors(t, "urls.txt", 2, func(t *testing.T, f []string) {
 		u, err := ParseURL(f[0])
-		if err != nil || u.String() != f[1] {
-			t.Errorf("ParseURL = %q, %v, want %q", u, err, f[1])
-		}
+		testkit.Must(t, err)
+		testkit.Equal(t, "ParseURL", u.String(), f[1])
 		checkURL(t, f[0], u)
 	})
 }
@@ -130,9 +129,7 @@ func checkExpressions(t *testing.T, name string, u URL, rule Rule) {
 			dns = append(dns, e.Text)
 		}
 	}
-	if want := u.Host().ExpressionsBy(rule); !slices.Equal(dns, want) {
-		t.Errorf("%q: the DNS sees %q by %s, want %q", u, dns, name, want)
-	}
+	testkit.Equal(t, u.String()+": what the DNS sees by "+name, dns, u.Host().ExpressionsBy(rule))
 }
 
 func FuzzParseURL(f *testing.F) {

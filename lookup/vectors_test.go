@@ -49,14 +49,10 @@ func TestHostsAreParsedAsTheVectorsSay(t *testing.T) {
 		vectors(t, file, 2, func(t *testing.T, f []string) {
 			h, ok := ParseHost(f[0])
 			if f[1] == "-" {
-				if ok || h != (Host{}) {
-					t.Errorf("ParseHost = %q, %v, want no host", h, ok)
-				}
+				testkit.Equal(t, "ParseHost of what is no host", []any{h, ok}, []any{Host{}, false})
 				return
 			}
-			if !ok || h.String() != f[1] {
-				t.Errorf("ParseHost = %q, %v, want %q", h, ok, f[1])
-			}
+			testkit.Equal(t, "ParseHost", []any{h.String(), ok}, []any{f[1], true})
 		})
 	}
 }
@@ -64,9 +60,7 @@ func TestHostsAreParsedAsTheVectorsSay(t *testing.T) {
 func TestSpellingsOfIPv4AddressesAreOneHost(t *testing.T) {
 	vectors(t, "ipv4.txt", 3, func(t *testing.T, f []string) {
 		parsed, ok := ParseHost(f[0])
-		if !ok || parsed.String() != f[1] || parsed.ip() != (f[2] == "ip") {
-			t.Errorf("ParseHost = %q, ip %v, want %q, %s", parsed, parsed.ip(), f[1], f[2])
-		}
+		testkit.Equal(t, "ParseHost, and whether it is an address", []any{parsed.String(), parsed.ip(), ok}, []any{f[1], f[2] == "ip", true})
 		testkit.Equal(t, "FromQname, as ParseHost", FromQname(f[0]), parsed)
 		if f[2] == "ip" && !slices.Equal(parsed.Expressions(), []string{f[1] + "/"}) {
 			t.Errorf("Expressions = %q, want only the address", parsed.Expressions())

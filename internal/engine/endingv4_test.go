@@ -20,9 +20,8 @@ func TestTheEndOfVersion4IsAWarningUntilTheDayAndAnErrorFromThenOn(t *testing.T)
 		google := listing(t, 0)
 		e, stop := life(t, s, google, 0)
 		testkit.WantParts(t, lines.Only(t, "Google ends"), "[WARNING]", "Safe Browsing v4 on 31 March 2027, tomorrow", "Change protocol v4 to v5: the lists stay in force")
-		if got := e.Standing(time.Now()); got.Ending != s.Ending().Text(time.Now()) || got.Ended {
-			t.Errorf("The page is told of the end %q", got.Ending)
-		}
+		got := e.Standing(time.Now())
+		testkit.Equal(t, "the end on the page", []any{got.Ending, got.Ended}, []any{s.Ending().Text(time.Now()), false})
 		time.Sleep(10*time.Hour - time.Second)
 		testkit.WantNone(t, lines.String(), "Google has ended")
 		time.Sleep(time.Minute)

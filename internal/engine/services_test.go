@@ -73,9 +73,7 @@ func TestListsOfGoogleServeItsOtherServiceUntilThatHasDelivered(t *testing.T) {
 						}
 						r := ForTests{NewRegistry(Edge{Transport: google})}
 						first, release := acquire(t, r, s, 0)
-						if !suspects(first) {
-							t.Fatal("Expected the list to be in force")
-						}
+						testkit.Equal(t, "lists in force", suspects(first), true)
 						if way.restart {
 							release()
 							r = ForTests{NewRegistry(Edge{Transport: google})}
@@ -88,14 +86,10 @@ func TestListsOfGoogleServeItsOtherServiceUntilThatHasDelivered(t *testing.T) {
 							s.Endpoint = "http://other.example"
 						}
 						second, releaseSecond := acquire(t, r, s, time.Hour)
-						if got := suspects(second); got == way.unlike {
-							t.Errorf("Expected the lists in force: %t, got %t", !way.unlike, got)
-						}
+						testkit.Equal(t, "lists in force", suspects(second), !way.unlike)
 						release()
 						synctest.Wait()
-						if got := suspects(second); got == way.unlike {
-							t.Errorf("After the first engine has ended: Expected the lists in force: %t, got %t", !way.unlike, got)
-						}
+						testkit.Equal(t, "lists in force after the end of the first engine", suspects(second), !way.unlike)
 						releaseSecond()
 					})
 				})
@@ -169,9 +163,7 @@ func TestListsComeFromAnEngineThatHasSome(t *testing.T) {
 					defer release()
 					e, release := acquire(t, r, keys.asks, time.Hour)
 					defer release()
-					if !suspects(e) {
-						t.Error("Expected the lists of the engine that runs")
-					}
+					testkit.Equal(t, "the lists of the engine that runs", suspects(e), true)
 				})
 			}
 		})
@@ -195,9 +187,7 @@ func TestTheFolderThatAReloadNamesHasTheListsAtOnce(t *testing.T) {
 				end()
 				e, end := acquire(t, ForTests{NewRegistry(Edge{Transport: google})}, s, time.Hour)
 				defer end()
-				if !suspects(e) {
-					t.Error("Expected the list of before after a restart")
-				}
+				testkit.Equal(t, "the list of before, after a restart", suspects(e), true)
 			})
 		})
 	}
@@ -315,9 +305,8 @@ func TestEqualSettingsShareAnEngineUntilTheLastHoldEnds(t *testing.T) {
 		r := ForTests{NewRegistry(Edge{Transport: google, FirstContact: atOnce})}
 		want := func(engines, holders int) {
 			t.Helper()
-			if e, h := r.Count(); e != engines || h != holders {
-				t.Errorf("Expected %d engines and %d holds, got %d and %d", engines, holders, e, h)
-			}
+			e, h := r.Count()
+			testkit.Equal(t, "engines and holds", []int{e, h}, []int{engines, holders})
 		}
 		first, endFirst, err := r.Acquire(s, "key")
 		testkit.Must(t, err)
@@ -337,9 +326,7 @@ func TestEqualSettingsShareAnEngineUntilTheLastHoldEnds(t *testing.T) {
 		endSecond()
 		endThird()
 		want(0, 0)
-		if !r.Ready() {
-			t.Error("Expected that nothing is waited for when no engine is left")
-		}
+		testkit.Equal(t, "ready when no engine is left", r.Ready(), true)
 	})
 }
 
@@ -369,9 +356,8 @@ func TestAFailedReloadLeavesTheCountOfSearchesWhereItWas(t *testing.T) {
 		}
 		release()
 		ledger, err := updater.NewLedger(e.openStore("key", nil))
-		if testkit.Must(t, err); ledger.Spent(time.Now()) != 6 {
-			t.Errorf("Expected 6 searches in the folder of the engine that stays, got %d", ledger.Spent(time.Now()))
-		}
+		testkit.Must(t, err)
+		testkit.Equal(t, "searches in the folder of the engine that stays", ledger.Spent(time.Now()), 6)
 		if got := ledger.Uses(); len(got) != 1 || got[0].Kept != 6 {
 			t.Errorf("Expected that the file tells of 6 searches of one client, got %+v", got)
 		}
@@ -394,9 +380,8 @@ func TestAReloadWithAnotherKeyRenewsNoBudgetWithoutADB(t *testing.T) {
 			release = end
 			testkit.Equal(t, i, e.ledger.Remaining(100, time.Now()), 100-i)
 			_, n, err := e.Confirm(t.Context(), []lookup.Prefix{lookup.Prefix([]byte{1, 2, 3, 4})})
-			if testkit.Must(t, err); n != 1 {
-				t.Errorf("key %d: Expected a search, got %d", i, n)
-			}
+			testkit.Must(t, err)
+			testkit.Equal(t, i, n, 1)
 			time.Sleep(time.Minute)
 		}
 		release()
@@ -432,9 +417,7 @@ func TestTheSeriesOfTwoKeysShowsWhatIsWorse(t *testing.T) {
 			testkit.Equal(t, when+": the end of the pause", metric("search_not_before_timestamp_seconds"), unixSeconds(until))
 		}
 		paused := without.SearchHold().Until
-		if !paused.After(time.Now()) {
-			t.Error("confirmations are not paused")
-		}
+		testkit.Equal(t, "confirmations are paused", paused.After(time.Now()), true)
 		want("one of them is refused", 0, paused)
 		release()
 		want("the other one alone", 1, time.Time{})

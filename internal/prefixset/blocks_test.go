@@ -200,12 +200,8 @@ func TestPauseLeavesHalfOfACoreToOthers(t *testing.T) {
 					}
 					longest = max(longest, piece)
 				}
-				if part := float64(slept) / float64(time.Since(begun)); part < test.least || part > test.most {
-					t.Errorf("sleeps %.3f of the time, want %.2f to %.2f", part, test.least, test.most)
-				}
-				if longest > test.piece {
-					t.Errorf("works for %s without a pause, at most %s are allowed", longest, test.piece)
-				}
+				testkit.Between(t, "part of the time that is slept", float64(slept)/float64(time.Since(begun)), test.least, test.most)
+				testkit.Between(t, "work without a pause", longest, 0, test.piece)
 			})
 		})
 	}
@@ -328,9 +324,7 @@ func TestAddOfRefusesWhatIsOutOfOrder(t *testing.T) {
 	for _, again := range []int{999, 998, 500, 0} {
 		b := NewBuilder(len(old))
 		testkit.Must(t, errors.Join(b.AddOf(from, 0, packed(old[:500]), 4), b.AddOf(from, 500, packed(old[500:1000]), 4)))
-		if err := b.AddOf(from, again, packed(old[again:again+500]), 4); !errors.Is(err, ErrOrder) {
-			t.Errorf("entries from %d on, after 1000: %v, want ErrOrder", again, err)
-		}
+		testkit.Is(t, again, b.AddOf(from, again, packed(old[again:again+500]), 4), ErrOrder)
 		if got, _ := io.ReadAll(b.Set().Reader()); !bytes.Equal(got, packed(old[:1000])) {
 			t.Errorf("the set has %d entries after the error, want 1000", len(got)/4)
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"slices"
@@ -21,12 +22,8 @@ func TestWrittenSetsAreReadBack(t *testing.T) {
 			"one byte at a time": iotest.OneByteReader(bytes.NewReader(written)),
 		} {
 			got, err := Read(r, len(entries))
-			if err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
-			if !sameSet(got, set) {
-				t.Errorf("%s: the set that was read differs", name)
-			}
+			testkit.Must(t, err)
+			testkit.Equal(t, name, sameSet(got, set), true)
 		}
 	})
 	t.Run("zero set", func(t *testing.T) {
@@ -62,9 +59,8 @@ func TestSetsAboveTheLimitAreRefused(t *testing.T) {
 	entries := randomEntries(r, 4, 300, false)
 	written := writtenForm(t, buildSet(t, 0, entries))
 	for limit, ok := range map[int]bool{0: false, 299: false, 300: true, 301: true} {
-		if set, err := Read(bytes.NewReader(written), limit); (err == nil) != ok {
-			t.Errorf("limit %d: read %v, error %v, want one: %v", limit, set != nil, err, !ok)
-		}
+		_, err := Read(bytes.NewReader(written), limit)
+		testkit.Equal(t, fmt.Sprint("read up to ", limit), err == nil, ok)
 	}
 	// A lie about the size must not cost memory: the limit comes first.
 	lie := binary.LittleEndian.AppendUint32([]byte{1, 32, 2}, 1<<31-1)
@@ -142,9 +138,8 @@ func TestBlocksThatTogetherHaveMoreEntriesThanTheSetAreRefused(t *testing.T) {
 	binary.LittleEndian.PutUint32(directory[recordBytes*blockCount(low):], n)
 	written := append([]byte{1, 4, byte(low)}, binary.LittleEndian.AppendUint32(nil, n)...)
 	written = append(written, directory...)
-	if set, err := Read(bytes.NewReader(written), n); !errors.Is(err, errBlocks) {
-		t.Errorf("got a set %v and the error %v, want %v", set != nil, err, errBlocks)
-	}
+	_, err := Read(bytes.NewReader(written), n)
+	testkit.Is(t, "more entries than the set has", err, errBlocks)
 }
 
 func TestDamagedSetsAreRefusedOrHarmless(t *testing.T) {
@@ -178,9 +173,7 @@ func useSet(t *testing.T, written []byte) {
 		testkit.Equal(t, "a set with an error", set, nil)
 		return
 	}
-	if set.Len() > limit {
-		t.Errorf("%d entries, want at most %d", set.Len(), limit)
-	}
+	testkit.Between(t, "entries", set.Len(), 0, limit)
 	for b := range 256 {
 		set.Contains(padded(nil, byte(b)))
 	}

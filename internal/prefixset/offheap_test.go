@@ -88,9 +88,7 @@ func TestSetsAreUsedWhileTheyAreReplaced(t *testing.T) {
 	var current atomic.Pointer[[2]*Set]
 	publish := func() {
 		b := NewBuilder(0)
-		if err := b.Add(wide, 9); err != nil {
-			t.Error(err)
-		}
+		testkit.Is(t, "adding", b.Add(wide, 9), nil)
 		current.Store(&[2]*Set{setOfPacked(entries, 300_000), b.Set()})
 	}
 	publish()
@@ -106,9 +104,7 @@ func TestSetsAreUsedWhileTheyAreReplaced(t *testing.T) {
 	}
 	for range rounds {
 		abandoned := NewBuilder(300_000)
-		if err := abandoned.Add(entries[:400_000], 4); err != nil {
-			t.Error(err)
-		}
+		testkit.Is(t, "adding", abandoned.Add(entries[:400_000], 4), nil)
 		publish()
 		runtime.GC()
 		for n := range others {
