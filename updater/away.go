@@ -108,27 +108,23 @@ func (u *Updater) await(ctx context.Context, contact time.Time) (woke bool, err 
 
 // look ends the wait for a server that can be reached now.
 func (u *Updater) look(ctx context.Context) {
-	if _, ok := u.cfg.Source.(Reacher); ok && u.reach(ctx) == nil {
+	if u.reacher != nil && u.reach(ctx) == nil {
 		u.reportSave("", u.cfg.Schedule.change(func(state *scheduleState) { state.Fetch.Away = away{} }))
 	}
 }
 
 // mayLook reports whether no list is in force, and the Source can look for its server.
-func (u *Updater) mayLook() bool {
-	_, ok := u.cfg.Source.(Reacher)
-	return ok && len(u.inForce()) == 0
-}
+func (u *Updater) mayLook() bool { return u.reacher != nil && len(u.inForce()) == 0 }
 
 // reach returns an error if the server cannot be reached. A Source that cannot tell is asked.
 func (u *Updater) reach(ctx context.Context) (err error) {
-	source, ok := u.cfg.Source.(Reacher)
-	if !ok {
+	if u.reacher == nil {
 		return nil
 	}
 	defer catch(&err)
 	ctx, cancel := context.WithTimeout(ctx, seekTimeout)
 	defer cancel()
-	return source.Reach(ctx)
+	return u.reacher.Reach(ctx)
 }
 
 // unreached reports whether the server cannot be reached, before a fetch is saved as failed: a

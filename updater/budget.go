@@ -443,8 +443,7 @@ func (l *Ledger) settle(kept bool, err error) []Event {
 // yet. It waits for the disk for at most files.WaitLimit. The Ledger can be used
 // afterwards.
 func (l *Ledger) Flush() error {
-	timeout := time.NewTimer(files.WaitLimit)
-	defer timeout.Stop()
+	timeout := time.After(files.WaitLimit)
 	for {
 		saved, ours := l.flush(nil) // the error is returned
 		if saved == nil {
@@ -452,7 +451,7 @@ func (l *Ledger) Flush() error {
 		}
 		select {
 		case <-saved.done:
-		case <-timeout.C:
+		case <-timeout:
 			return hungDisk(files.WaitLimit)
 		}
 		if ours {

@@ -120,12 +120,18 @@ func (c clockSet) latest() time.Time {
 	return last
 }
 
-// move applies by to the end of every clock, other askers' included. It changes
-// the maps of s.
+// move applies by to the end of every clock, other askers' included, unless it is zero. It
+// changes the maps of s.
 func (s *scheduleState) move(by func(time.Time) time.Time) {
-	s.clockSet.move(by)
+	unlessZero := func(t time.Time) time.Time {
+		if t.IsZero() {
+			return t
+		}
+		return by(t)
+	}
+	s.clockSet.move(unlessZero)
 	for name, c := range s.Others {
-		c.move(by)
+		c.move(unlessZero)
 		s.Others[name] = c
 	}
 }
@@ -185,12 +191,7 @@ type savedSchedule struct {
 func encodeSchedule(state scheduleState, now time.Time, at moment) ([]byte, error) {
 	state = state.clone()
 	state.moment = at
-	state.move(func(t time.Time) time.Time {
-		if t.IsZero() {
-			return t
-		}
-		return at.Saved.Add(t.Sub(now))
-	})
+	state.move(func(t time.Time) time.Time { return at.Saved.Add(t.Sub(now)) })
 	state.each(asked.stored)
 	raw, err := json.Marshal(state)
 	if err != nil {
@@ -210,12 +211,7 @@ func parseSchedule(raw []byte, now time.Time, at moment) (state scheduleState, e
 	}
 	state.each(asked.restored)
 	from := state.unset(at)
-	state.move(func(t time.Time) time.Time {
-		if t.IsZero() {
-			return t
-		}
-		return now.Add(t.Sub(from))
-	})
+	state.move(func(t time.Time) time.Time { return now.Add(t.Sub(from)) })
 	return state, nil
 }
 

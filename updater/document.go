@@ -167,11 +167,9 @@ func (d *document[T]) lookBriefly(places []place) {
 		d.looking = nil
 		close(done)
 	}()
-	timeout := time.NewTimer(lookTimeout)
-	defer timeout.Stop()
 	select {
 	case <-done:
-	case <-timeout.C:
+	case <-time.After(lookTimeout):
 	}
 }
 
@@ -304,12 +302,10 @@ func (d *document[T]) await(ctx context.Context, s *saving) (late bool) {
 	if late {
 		return true
 	}
-	timeout := time.NewTimer(diskPatience)
-	defer timeout.Stop()
 	select {
 	case <-s.done:
 	case <-ctx.Done():
-	case <-timeout.C:
+	case <-time.After(diskPatience):
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		if late = d.saving == s; late {

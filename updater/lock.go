@@ -7,10 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"time"
-
-	"github.com/gofrs/flock"
-
-	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 )
 
 // The right to ask has two parts. The baton passes between the Updaters of a chain in this
@@ -98,18 +94,6 @@ func (u *Updater) own() error {
 		u.cfg.Report(Event{Kind: LoadFailed, Err: loadErr})
 	}
 	return saveErr
-}
-
-// tryLock takes a lock, or reports that another one has it. In the place of the file there may
-// be something else, which could block for ever when it is opened.
-func tryLock(lock *flock.Flock) (locked bool, err error) {
-	switch err := files.Check(lock.Path()); {
-	case errors.Is(err, files.ErrIrregular):
-		return false, fmt.Errorf("%w; remove it", err)
-	case errors.Is(err, fs.ErrNotExist):
-		files.Make(lock.Path())
-	}
-	return lock.TryLock()
 }
 
 // ErrNoLocks says that a folder has no locks, or that the file of the lock cannot be used.

@@ -71,7 +71,7 @@ func spareFolder() string {
 // makeSpare makes the spare folder and returns it; "": there is none that is ours.
 func makeSpare() string {
 	dir := spareFolder()
-	if dir == "" || os.MkdirAll(dir, 0o700) != nil || !isOurs(dir) {
+	if dir == "" || os.MkdirAll(dir, 0o700) != nil || !files.Private(dir) {
 		return ""
 	}
 	return dir
@@ -92,7 +92,7 @@ func (f folder) path(document string) string {
 	if !f.spare {
 		return filepath.Join(f.dir, document)
 	}
-	if dir := spareFolder(); isOurs(dir) {
+	if dir := spareFolder(); files.Private(dir) {
 		return filepath.Join(dir, f.spareFile(document))
 	}
 	return ""
@@ -116,7 +116,7 @@ func (f folder) Read(document string) ([]byte, error) {
 		return nil, nil
 	}
 	raw, err := readSmall(path)
-	if errors.Is(err, fs.ErrNotExist) || noFolder(err) && f.stat(document) == nil { // else it is another user's
+	if errors.Is(err, fs.ErrNotExist) || files.NoFolder(err) && f.stat(document) == nil { // else it is another user's
 		return nil, nil
 	}
 	return raw, err
@@ -187,7 +187,7 @@ func (s *Store) lockDocument(document string) (unlock func(), err error) {
 func lockFileAt(path string) (unlock func(), locked bool, err error) {
 	lock := flock.New(path)
 	for begun := time.Now(); time.Since(begun) < diskPatience; time.Sleep(5 * time.Millisecond) {
-		locked, err := tryLock(lock)
+		locked, err := files.TryLock(lock)
 		if err != nil {
 			return nil, false, err
 		}

@@ -315,12 +315,7 @@ func (s *Schedule) forward(suspended time.Duration, search Clock) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.state.clone().Search
-	s.state.move(func(t time.Time) time.Time {
-		if t.IsZero() {
-			return t
-		}
-		return t.Add(-suspended)
-	})
+	s.state.move(func(t time.Time) time.Time { return t.Add(-suspended) })
 	if now.held() != search {
 		s.state.Search = now
 	}

@@ -250,13 +250,3 @@ func TestMain(m *testing.M) {
 	os.RemoveAll(dir)
 	os.Exit(code)
 }
-
-func TestASpareFolderOfSomebodyElseIsNotUsed(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "spare")
-	must(t, os.Mkdir(dir, 0o700))
-	testkit.Equal(t, "a folder of ours", isOurs(dir), true)
-	must(t, os.Symlink(dir, dir+"-link"))
-	testkit.Equal(t, "a link is followed", isOurs(dir+"-link"), false)
-	must(t, os.Chmod(dir, 0o770))
-	testkit.Equal(t, "a folder to which others may write", isOurs(dir), false)
-}

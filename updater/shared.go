@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 )
 
 // Shared is what the Stores of several machines have in common, in addition to the folder of
@@ -78,9 +80,9 @@ func (s *Store) Share(shared Shared) { s.shared = shared }
 // while it waits for the second. An error says that the folder has no locks.
 func (s *Store) tryLock() (locked bool, err error) {
 	if s.shared == nil {
-		return tryLock(s.lock)
+		return files.TryLock(s.lock)
 	}
-	if locked, err = tryLock(s.lock); temporary(err) || err == nil && !locked {
+	if locked, err = files.TryLock(s.lock); temporary(err) || err == nil && !locked {
 		return false, err
 	}
 	s.alone.Store(true)

@@ -38,8 +38,9 @@ type Updater struct {
 	lists map[string]List // lists in memory, by name; written by Load, Run and Once
 	// What others have of each list, for the difference to the next content; with a Shared only.
 	published   map[string]List
-	contact     bool   // contacted has reported
-	pullTrouble string // why lists of others could not be taken over, as reported; "": they could
+	reacher     Reacher // the Source, if it is one
+	contact     bool    // contacted has reported
+	pullTrouble string  // why lists of others could not be taken over, as reported; "": they could
 
 	// sleep waits, at most slice at a time. Tests replace both to simulate a suspend,
 	// or a year.
@@ -56,6 +57,7 @@ func New(cfg Config) (*Updater, error) {
 		return nil, errors.New("an updater needs a source, a database and a schedule")
 	}
 	u := &Updater{cfg: cfg, lists: make(map[string]List), published: make(map[string]List), sleep: sleep, slice: sleepSlice, sinceBoot: SinceBoot}
+	u.reacher, _ = cfg.Source.(Reacher)
 	u.cfg.MaxEntries = cmp.Or(cfg.MaxEntries, DefaultMaxEntries)
 	u.cfg.Timeout = cmp.Or(cfg.Timeout, 5*time.Minute)
 	if u.cfg.Report == nil {
@@ -343,10 +345,8 @@ const overshoot = 15 * time.Second
 
 // sleep waits for d, or until ctx ends, whose error it returns then.
 func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

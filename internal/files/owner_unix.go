@@ -3,6 +3,7 @@
 package files
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -16,6 +17,18 @@ func Owner(info fs.FileInfo) string {
 		return fmt.Sprint(s.Uid)
 	}
 	return ""
+}
+
+// Private reports whether dir is a folder of this user, closed to all others. The folder around it may be open to them, as
+// /tmp is. A link that another user made must not lead our files elsewhere.
+func Private(dir string) bool {
+	info, err := os.Lstat(dir)
+	return err == nil && info.IsDir() && info.Mode().Perm()&0o077 == 0 && Owner(info) == fmt.Sprint(os.Getuid())
+}
+
+// NoFolder reports whether a file cannot be opened because its folder is none, or is closed to this user.
+func NoFolder(err error) bool {
+	return errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EPERM)
 }
 
 // ownLike gives a new file the owner and the group of another one.

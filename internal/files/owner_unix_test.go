@@ -62,6 +62,15 @@ func TestAFileOfRootIsNeverAnothersWhileItIsEdited(t *testing.T) {
 	testkit.Equal(t, "the owner of a file", owner(path), other)
 }
 
+func TestAFolderOfSomebodyElseIsNotPrivate(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "spare")
+	testkit.Must(t, errors.Join(os.Mkdir(dir, 0o700), os.Symlink(dir, dir+"-link")))
+	testkit.Equal(t, "a folder of ours", Private(dir), true)
+	testkit.Equal(t, "a link is followed", Private(dir+"-link"), false)
+	testkit.Must(t, os.Chmod(dir, 0o770))
+	testkit.Equal(t, "a folder to which others may write", Private(dir), false)
+}
+
 // To open a pipe that nobody writes to blocks for ever.
 func TestAPipeThatComesBeforeAFileIsOpenedDoesNotBlock(t *testing.T) {
 	pipe, found := filepath.Join(t.TempDir(), "pipe"), 0

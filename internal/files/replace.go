@@ -57,13 +57,20 @@ func Clean(dir string, which func(name string) bool) {
 	}
 }
 
-// Make makes an empty file, such as a lock, where there is none, with the owner that Replace gives to files. If it
-// cannot, whoever opens the file says why.
-func Make(path string) {
-	if f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err == nil {
-		ownLikeFolder(f)
-		f.Close()
+// TryLock takes a lock, or reports that another one has it. In the place of its file there may be something else,
+// which could block for ever when it is opened. A new file has the owner that Replace gives to files.
+func TryLock(lock *flock.Flock) (locked bool, err error) {
+	switch err := Check(lock.Path()); {
+	case errors.Is(err, ErrIrregular):
+		return false, fmt.Errorf("%w; remove it", err)
+	case errors.Is(err, fs.ErrNotExist):
+		// If it cannot be made, whoever opens the file says why.
+		if f, err := os.OpenFile(lock.Path(), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err == nil {
+			ownLikeFolder(f)
+			f.Close()
+		}
 	}
+	return lock.TryLock()
 }
 
 // Replace puts what write writes in the place of a file: whole and durably, or not at all, also if
