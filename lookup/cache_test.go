@@ -103,38 +103,29 @@ func TestThreatsAreLookedForUntilTheLastExpires(t *testing.T) {
 			threat := lasting(ttl, isThreat("example.com/", Malware))
 			cache.put(hash.Prefix(size), serverAnswer{received: time.Now(), ttl: ttl, threats: []ThreatHash{threat}})
 		}
+		looksFor := func(when string, first, second bool) {
+			t.Helper()
+			cache.sweep(time.Now())
+			got := []bool{cache.mayThreaten(&hash), cache.mayThreaten(&other), cache.anyThreat.Load()}
+			testkit.Equal(t, when, got, []bool{first, second, first || second})
+		}
 		put(4, time.Minute)
 		put(5, 3*time.Minute)
 		put(6, 2*time.Minute)
 		cache.put(other.Prefix(4), serverAnswer{received: time.Now(), ttl: time.Hour})
 		time.Sleep(3 * time.Minute)
-		cache.sweep(time.Now())
-		if !cache.mayThreaten(&hash) {
-			t.Error("the longest-lived threat is not looked for")
-		}
-		if cache.mayThreaten(&other) {
-			t.Error("an answer without threats counts as one")
-		}
+		looksFor("until the longest-lived threat ends, and nothing for an answer without threats", true, false)
 		time.Sleep(1 * time.Nanosecond)
-		cache.sweep(time.Now())
-		if cache.mayThreaten(&hash) {
-			t.Error("the threats are looked for when all have expired")
-		}
+		looksFor("when all have expired", false, false)
 		put(4, 1)
-		if !cache.mayThreaten(&hash) {
-			t.Error("a new threat is not looked for")
-		}
+		looksFor("a new threat", true, false)
 		time.Sleep(2 * time.Nanosecond)
 		threat := lasting(time.Minute, isThreat("example.org/", Malware))
 		cache.put(other.Prefix(4), serverAnswer{received: time.Now(), threats: []ThreatHash{threat}})
-		if cache.mayThreaten(&hash) || !cache.mayThreaten(&other) {
-			t.Error("the next threat does not take the place of those that have expired")
-		}
+		looksFor("the next threat, in the place of those that have expired", false, true)
 		time.Sleep(maxVerdictAge + 1) // the next bits are in the other word
 		put(4, time.Minute)
 		time.Sleep(time.Minute + 1)
-		if cache.sweep(time.Now()); cache.mayThreaten(&hash) || cache.mayThreaten(&other) || cache.anyThreat.Load() {
-			t.Error("bits are left when all threats have expired")
-		}
+		looksFor("when all have expired again", false, false)
 	})
 }

@@ -66,7 +66,7 @@ func secondURL(text string, rule lookup.Rule) (all []string, ok bool) {
 			all = append(all, h+p)
 		}
 	}
-	return distinct(all), true
+	return all, true
 }
 
 // secondPath resolves "." and "..", then collapses runs of slashes.
@@ -185,7 +185,7 @@ func secondHosts(host string, isAddress bool, rule lookup.Rule) []string {
 		for n := min(5, len(labels)); n >= 2; n-- {
 			all = append(all, from(n))
 		}
-		return distinct(all)
+		return all
 	}
 	registrable, err := publicsuffix.EffectiveTLDPlusOne(host)
 	if err != nil {
@@ -195,16 +195,7 @@ func secondHosts(host string, isAddress bool, rule lookup.Rule) []string {
 	for n := first; n < first+4 && n <= len(labels); n++ {
 		all = append(all, from(n))
 	}
-	return distinct(all)
-}
-
-func distinct(all []string) (once []string) {
-	for _, text := range all {
-		if !slices.Contains(once, text) {
-			once = append(once, text)
-		}
-	}
-	return once
+	return all
 }
 
 func escape(text string) string {
@@ -235,3 +226,6 @@ func unescapeAll(text string) string {
 	}
 	return text
 }
+
+// distinct returns each text once, sorted.
+func distinct(all []string) []string { return slices.Compact(slices.Sorted(slices.Values(all))) }

@@ -232,34 +232,6 @@ func TestCopyWithPausesCopiesAll(t *testing.T) {
 	}
 }
 
-// change takes some numbers out of old and puts others in: the share of each is 1 in every. It returns what comes out
-// as pieces, in order. A piece of old has the index of its first number there, another one has -1.
-func change(r *rand.Rand, old []uint32, every int) (pieces [][]uint32, firsts []int) {
-	from := 0
-	end := func(i int) {
-		if from < i {
-			pieces, firsts = append(pieces, old[from:i]), append(firsts, from)
-		}
-		from = i
-	}
-	for i, x := range old {
-		switch {
-		case r.IntN(every) == 0: // out
-			end(i)
-			from = i + 1
-		case r.IntN(every) == 0: // another one in before it
-			end(i)
-			if i > 0 && old[i-1]+1 < x {
-				pieces, firsts = append(pieces, []uint32{old[i-1] + 1 + r.Uint32N(x-old[i-1]-1)}), append(firsts, -1)
-			}
-		case r.IntN(200) == 0: // a new piece without a change
-			end(i)
-		}
-	}
-	end(len(old))
-	return pieces, firsts
-}
-
 func TestAddOfMakesTheSetThatAddMakes(t *testing.T) {
 	r := rand.New(rand.NewPCG(71, 72))
 	sizes := []int{1, 300, 5000, 60_000}
@@ -279,22 +251,25 @@ func TestAddOfMakesTheSetThatAddMakes(t *testing.T) {
 	}
 }
 
-// addChanged adds what change makes of old, with AddOf where that may be.
+// addChanged adds what is left of old after some changes, with AddOf where that may be. A number is left out, or another one
+// comes between, after every/2 of old on average.
 func addChanged(t *testing.T, old []uint32, every, capacity int, r *rand.Rand) {
 	from := setOfNumbers(old)
-	pieces, firsts := change(r, old, every)
 	plain, quick := NewBuilder(capacity), NewBuilder(capacity)
-	for i, piece := range pieces {
-		testkit.Must(t, plain.Add(packed(piece), 4))
-		err := error(nil)
-		if firsts[i] < 0 {
-			err = quick.Add(packed(piece), 4)
-		} else {
-			err = quick.AddOf(from, firsts[i], packed(piece), 4)
+	for first := 0; first < len(old); {
+		end := min(len(old), first+1+r.IntN(min(every, 1000)))
+		entries := packed(old[first:end])
+		testkit.Must(t, errors.Join(plain.Add(entries, 4), quick.AddOf(from, first, entries, 4)))
+		switch first = end; {
+		case first == len(old) || every > 1000: // no change
+		case r.IntN(2) == 0:
+			first++
+		case old[first-1]+1 < old[first]:
+			other := packed([]uint32{old[first-1] + 1 + r.Uint32N(old[first]-old[first-1]-1)})
+			testkit.Must(t, errors.Join(plain.Add(other, 4), quick.Add(other, 4)))
 		}
-		testkit.Must(t, err)
 	}
-	if got, want := quick.Set(), plain.Set(); len(pieces) > 0 && !bytes.Equal(writtenForm(t, got), writtenForm(t, want)) {
+	if got, want := quick.Set(), plain.Set(); !bytes.Equal(writtenForm(t, got), writtenForm(t, want)) {
 		t.Errorf("sets of %d and %d entries differ", got.Len(), want.Len())
 	}
 }
