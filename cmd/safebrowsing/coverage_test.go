@@ -311,7 +311,8 @@ func TestCoverageByWebRisk(t *testing.T) {
 	w.Publish("se-4b", [][]byte{hash[:4], page[:4]})
 	const text = "http://se-4b.example/a/b\nhttp://www.se-4b.example/a/c\nhttp://clean.example/\n"
 	t.Setenv("SAFEBROWSING_API_KEY", "OWN")
-	fed(t, text, append([]string{"coverage"}, w.flags("-protocol", "webrisk", "-")...)...).want(2, "each search costs money, and there is no budget")
+	paid := append([]string{"coverage"}, w.flags("-protocol", "webrisk", "-")...)
+	fed(t, text, paid...).want(2, "each search costs money, and there is no budget")
 	w.ClientStarted()
 	f, errOut := counted(t, 0, text, w.flags("-protocol", "webrisk", "-searches", "5", "-")...)
 	expect(t, "found", f.tally, tally{URLs: 3, Listed: 2, ByHost: 2, NotListed: 1})

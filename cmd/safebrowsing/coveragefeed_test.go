@@ -109,7 +109,8 @@ func TestALineThatIsTooLongIsOneBadLine(t *testing.T) {
 func TestWhatIsNoURL(t *testing.T) {
 	long := func(labels int) string { return "http://" + strings.Repeat("abc.", labels) + "example/" }
 	for line, good := range map[string]bool{
-		"||evil.example^": false, "|evil.example^": false, "@@||evil.example^$important": false, long(50): true, long(100): false, long(70_000): false,
+		"||evil.example^": false, "|evil.example^": false, "@@||evil.example^$important": false,
+		long(50): true, long(100): false, long(70_000): false,
 	} {
 		if u, err := urlOf(feedEntry{URL: line}); (err == nil) != good {
 			t.Errorf("%.40s: %.40s, %v", line, u, err)

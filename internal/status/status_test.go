@@ -134,7 +134,8 @@ func TestJudge(t *testing.T) {
 func TestListsSayWhatCannotBeUsed(t *testing.T) {
 	r := healthy()
 	r.Blocks[0].Own[0].Trouble, r.Blocks[0].Own[0].Nothing = "the server answered status 503", "is empty"
-	testkit.WantParts(t, printed(&r, (*Printer).Lists), "  cannot be used: the server answered status 503\n", "  blocks nothing: it is empty\n")
+	text := printed(&r, (*Printer).Lists)
+	testkit.WantParts(t, text, "  cannot be used: the server answered status 503\n", "  blocks nothing: it is empty\n")
 }
 
 func TestAReportIsTheSameAfterJSON(t *testing.T) {
