@@ -372,9 +372,9 @@ func limitedWorld(t *testing.T, n int, threshold float64) (*world, *replica) {
 	return w, w.replica(1)
 }
 
-// limited returns how many searches of clients the relay has refused.
-func (w *world) limited() int {
-	return int(valueOf(w.t, w.relay.handler.metrics.requests.WithLabelValues("search", outcomeLimited)))
+// counted returns how many searches of clients have an outcome.
+func (w *world) counted(outcome string) int {
+	return int(valueOf(w.t, w.relay.handler.metrics.requests.WithLabelValues("search", outcome)))
 }
 
 // A client is a whole name server. One with 500 users that look up 30 new names a second, all
@@ -391,8 +391,8 @@ func TestANameServerWithManyUsersIsNotLimited(t *testing.T) {
 				time.Sleep(time.Second / perSecond)
 			}
 		}
-		if n := len(w.google.Requests("search")); n != names || w.limited() != 0 {
-			t.Errorf("%d searches of the server, %d were limited, want one for each name, and none", n, w.limited())
+		if n := len(w.google.Requests("search")); n != names || w.counted(outcomeLimited) != 0 {
+			t.Errorf("%d searches of the server, %d were limited, want one for each name, and none", n, w.counted(outcomeLimited))
 		}
 	})
 }
@@ -409,8 +409,8 @@ func TestAClientOverTheLimitWaitsForASecond(t *testing.T) {
 				failed++
 			}
 		}
-		if failed < 40 || w.limited() != failed {
-			t.Errorf("%d names failed and %d searches were limited, want about 50", failed, w.limited())
+		if failed < 40 || w.counted(outcomeLimited) != failed {
+			t.Errorf("%d names failed and %d searches were limited, want about 50", failed, w.counted(outcomeLimited))
 		}
 		mustNotWait(t, "the client", c.SearchHold())
 		time.Sleep(time.Second)
@@ -443,7 +443,7 @@ func TestABurstIsRefusedByEMA(t *testing.T) {
 		for i := names - 10; i < names; i++ {
 			c.decide(hostName(i) + ".")
 		}
-		if n := w.limited(); n != 1 {
+		if n := w.counted(outcomeLimited); n != 1 {
 			t.Errorf("%d searches of a burst were limited, want 1, from which the rule learns", n)
 		}
 	})

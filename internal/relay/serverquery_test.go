@@ -407,6 +407,11 @@ func TestClientsWaitForTheRelaysBudget(t *testing.T) {
 				t.Errorf("after %s the client has asked %d times in all, want %d", step.after, searches(), asked)
 			}
 		}
+		// No hour may take the whole budget of a day, so the day may have some left.
+		testkit.WantParts(t, w.searchOf("worse.example/").Body.String(), "the relay's budget allows no search now")
+		if w.counted(outcomeBudget) == 0 {
+			t.Error("no refusal is counted as one of the budget")
+		}
 	})
 }
 
