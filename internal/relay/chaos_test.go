@@ -13,7 +13,6 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -73,7 +72,7 @@ func runChild(text string) {
 // child is such a process.
 type child struct {
 	t      *testing.T
-	config string
+	config childConfig
 	link   *testkit.Link // to Redis
 	off    bool          // it is dead or hangs
 	url    string
@@ -83,10 +82,11 @@ type child struct {
 
 func (c *child) start() {
 	c.t.Helper()
-	c.Process = testkit.StartWith(c.t, []string{childVariable + "=" + c.config}, os.Args[0])
+	config, err := json.Marshal(c.config)
+	testkit.Must(c.t, err)
+	c.Process = testkit.StartWith(c.t, []string{childVariable + "=" + string(config)}, os.Args[0])
 	_, address, _ := strings.Cut(strings.TrimSpace(c.Line("listens ", time.Minute)), "listens ")
 	c.url, c.off = "http://"+address, false
-	var err error
 	c.client, err = protocol.NewV5(protocol.Config{Endpoint: c.url, UserAgent: "test/1"})
 	testkit.Must(c.t, err)
 }
@@ -223,15 +223,14 @@ func (c *chaos) reset() {
 	c.google.ClientLostState()
 	for _, r := range c.fleet {
 		r.link.Set(false, false)
-		r.config = c.child(r.link, c.t.TempDir())
+		c.withFolder(r)
 		r.start()
 	}
 }
 
-func (c *chaos) child(link *testkit.Link, folder string) string {
-	text, err := json.Marshal(childConfig{Endpoint: c.cfg.Settings.Endpoint, Redis: "redis://" + link.Addr, Folder: folder})
-	testkit.Must(c.t, err)
-	return string(text)
+// withFolder gives a relay of the fleet an empty folder.
+func (c *chaos) withFolder(r *child) {
+	r.config = childConfig{Endpoint: c.cfg.Settings.Endpoint, Redis: "redis://" + r.link.Addr, Folder: c.t.TempDir()}
 }
 
 // maxResets is how often a fetch may be cut in two before one content is everywhere. Nothing bad
@@ -280,8 +279,8 @@ func TestChaos(t *testing.T) {
 	}
 	c := &chaos{world: w, server: testkit.StartRedis(t), names: hosts(6 * (rounds + 1))}
 	for range 3 {
-		link := testkit.NewLink(t, c.server.Addr)
-		r := &child{t: t, link: link, config: c.child(link, t.TempDir())}
+		r := &child{t: t, link: testkit.NewLink(t, c.server.Addr)}
+		c.withFolder(r)
 		r.start()
 		t.Cleanup(r.kill)
 		c.fleet = append(c.fleet, r)
@@ -406,9 +405,7 @@ func (f relayFlood) start(t *testing.T, prefixes, connections int) *flooded {
 		}
 		return q.Context().Err()
 	})
-	raw, err := json.Marshal(childConfig{Endpoint: w.cfg.Settings.Endpoint, Folder: t.TempDir(), Counts: r.counts, Connections: connections})
-	testkit.Must(t, err)
-	r.child = &child{t: t, config: string(raw)}
+	r.child = &child{t: t, config: childConfig{Endpoint: w.cfg.Settings.Endpoint, Folder: t.TempDir(), Counts: r.counts, Connections: connections}}
 	r.child.start()
 	t.Cleanup(r.kill)
 	if !f.lists {
@@ -500,16 +497,11 @@ func (r *flooded) used() (u floodUse) {
 	r.t.Helper()
 	_, err := fmt.Sscan(testkit.Body(r.t, "http://"+r.counts), &u.goroutines)
 	testkit.Must(r.t, err)
-	u.mib = memory(strconv.Itoa(r.Pid()), "VmRSS")
+	_, rest, _ := strings.Cut(testkit.Read(r.t, fmt.Sprintf("/proc/%d/status", r.Pid())), "VmRSS:") // proc_pid_status(5), in kB
+	_, err = fmt.Sscan(rest, &u.mib)
+	testkit.Must(r.t, err)
+	u.mib /= 1024
 	return u
-}
-
-// memory returns a figure of a process in MiB; 0 if the system does not tell.
-func memory(pid, name string) (mib float64) {
-	status, _ := os.ReadFile(filepath.Join("/proc", pid, "status"))
-	_, rest, _ := strings.Cut(string(status), name+":") // proc_pid_status(5), in kB
-	_, _ = fmt.Sscan(rest, &mib)
-	return mib / 1024
 }
 
 // settled waits until the relay has about as many goroutines as before.

@@ -1,12 +1,9 @@
 package relay
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/netip"
 	"runtime"
 	"slices"
@@ -14,58 +11,15 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
-	"google.golang.org/protobuf/encoding/protowire"
-
-	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// hashes returns a set of about n hashes of four bytes, spread as in a list.
-func hashes(n int, seed uint64) *prefixset.Set {
-	rng, gap := rand.New(rand.NewPCG(seed, 1)), float64(1<<32)/float64(n)
-	b := prefixset.NewBuilder(n)
-	buf := make([]byte, 0, 4096)
-	for v := rng.ExpFloat64() * gap; v < 1<<32-1; v += 1 + rng.ExpFloat64()*gap {
-		if buf = binary.BigEndian.AppendUint32(buf, uint32(v)); len(buf) == cap(buf) {
-			b.Add(buf, 4)
-			buf = buf[:0]
-		}
-	}
-	b.Add(buf, 4)
-	return b.Set()
-}
-
-// churned returns a set with about removals entries fewer and additions more.
-func churned(t testing.TB, set *prefixset.Set, removals, additions int, seed uint64) *prefixset.Set {
-	t.Helper()
-	rng, every := rand.New(rand.NewPCG(seed, 2)), max(set.Len()/removals, 1)
-	b := prefixset.NewBuilder(removals)
-	for run := setRuns(set); ; {
-		entries, _ := run()
-		if len(entries) == 0 {
-			break
-		}
-		for ; len(entries) > 0; entries = entries[4:] {
-			if rng.IntN(every) == 0 {
-				b.Add(entries[:4], 4)
-			}
-		}
-	}
-	// An entry that is there already comes twice: collect would refuse it.
-	fresh, err := collect(changedRuns(setRuns(hashes(additions, seed)), setRuns(set), none()), additions)
-	testkit.Must(t, err)
-	next, err := collect(changedRuns(setRuns(set), setRuns(b.Set()), setRuns(fresh)), set.Len())
-	testkit.Must(t, err)
-	return next
-}
-
 // All clients that ask the same at once get the same bytes, which are made once.
 func TestClientsShareAnUpdate(t *testing.T) {
-	l, c := held(t, "", hashes(20_000, 1))
-	publish(t, l, "se-4b", churned(t, hashes(20_000, 1), 100, 100, 2))
+	l, c := held(t, "", numbered(0, 20_000, 10))
+	publish(t, l, "se-4b", numbered(0, 20_100, 10))
 	for name, version := range map[string][]byte{"full": nil, "unknown": []byte("unknown"), "partial": c.held["se-4b"].Version} {
 		var wg sync.WaitGroup
 		var others atomic.Int32
@@ -145,74 +99,6 @@ func TestKeptUpdatesAreBounded(t *testing.T) {
 	if e.kept.Len() != 0 {
 		t.Error("an update is kept that was made for a content that has been replaced")
 	}
-}
-
-// BenchmarkFiveHundredClients serves lists of ten million entries to 500 clients. A round is what happens in half an hour: the list
-// changes by some thousand entries, and each client asks for its update once, and several times without a change. The memory is the
-// process's, its test included: it holds the lists that it makes.
-func BenchmarkFiveHundredClients(b *testing.B) {
-	const entries, clients = 10_000_000, 500
-	l := newLists(b, b.TempDir())
-	set := hashes(entries, 1)
-	publish(b, l, "se-4b", set)
-	full := timed(func() { get(b, l, nil) })
-	versions := make([][]byte, clients)
-	for i := range versions {
-		versions[i] = versionHeld(b, get(b, l, nil))
-	}
-	var waits []time.Duration
-	var partial, publishing time.Duration
-	rounds := uint64(0)
-	for b.Loop() {
-		rounds++
-		next := churned(b, set, 4000, 5000, rounds+1)
-		publishing += timed(func() { publish(b, l, "se-4b", next) })
-		set = next
-		get(b, l, nil) // a new client
-		partial += timed(func() { get(b, l, versions[0]) })
-		for range 50 { // a client asks about twice a minute
-			for i := range versions {
-				began := time.Now()
-				a := get(b, l, versions[i])
-				waits = append(waits, time.Since(began))
-				if !a.NotModified {
-					versions[i] = versionHeld(b, a)
-				}
-			}
-		}
-	}
-	slices.Sort(waits)
-	b.ReportMetric(float64(full.Milliseconds()), "ms/full")
-	b.ReportMetric(float64(publishing.Milliseconds())/float64(rounds), "ms/publish")
-	b.ReportMetric(float64(partial.Milliseconds())/float64(rounds), "ms/partial")
-	b.ReportMetric(float64(waits[len(waits)/2].Nanoseconds()), "ns/request-p50")
-	b.ReportMetric(float64(waits[len(waits)*99/100].Nanoseconds()), "ns/request-p99")
-	b.ReportMetric(memory("self", "VmRSS"), "MiB-resident")
-	b.ReportMetric(memory("self", "VmHWM"), "MiB-peak")
-	b.ReportMetric(0, "ns/op")
-}
-
-func timed(f func()) time.Duration {
-	began := time.Now()
-	f()
-	return time.Since(began)
-}
-
-func get(b *testing.B, l *Lists, version []byte) Answer {
-	a, err := l.Get(b.Context(), netip.Addr{}, "se-4b", false, version, 0)
-	testkit.Must(b, err)
-	return a
-}
-
-// versionOf returns the version in an answer, which is its second field.
-func versionHeld(b *testing.B, a Answer) []byte {
-	_, _, n := protowire.ConsumeField(a.Message) // the name
-	_, _, tag := protowire.ConsumeTag(a.Message[n:])
-	v, size := protowire.ConsumeBytes(a.Message[n+tag:])
-	if size < 0 {
-		b.Fatal("an answer without a version")
-	}
-	return bytes.Clone(v)
 }
 
 var greedy, modest = netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")

@@ -116,11 +116,11 @@ func (r *relay) renewSoon() {
 	r.renewed = time.Time{}
 }
 
-// headOf returns the head of the list in Redis, as the relay saw it last.
-func (r *relay) headOf() head {
+// seenFile returns the file of the list in Redis, as the relay saw it last.
+func (r *relay) seenFile() blob {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.mirror.heads["se-4b"].head
+	return r.mirror.heads["se-4b"].head.File
 }
 
 // headOf returns the head of a version of a list.
@@ -128,9 +128,9 @@ func headOf(version string) updater.Head {
 	return updater.Head{List: "se-4b", Version: []byte(version), Checksum: []byte("sum " + version), Received: time.Now().Round(0)}
 }
 
-// publish publishes a version of a list.
-func (r *relay) publish(version, content string) error {
-	return r.Publish(headOf(version), func(w io.Writer) error { _, err := io.WriteString(w, content); return err }, nil)
+// publish publishes a version of a list, with changes since the one before.
+func (r *relay) publish(version, content string, changes ...byte) error {
+	return r.Publish(headOf(version), func(w io.Writer) error { _, err := io.WriteString(w, content); return err }, changes)
 }
 
 // put replaces a document, again if others write at the same time.
@@ -454,23 +454,18 @@ func TestContentsAreCheckedAndInParts(t *testing.T) {
 	long(t)
 	server, a := leader(t, nil)
 	b := openStore(t, server.URL(), nil)
-	content := make([]byte, 3*partBytes/2)
-	for i := range content {
-		content[i] = byte(i * i >> 8)
-	}
-	write := func(w io.Writer) error { _, err := w.Write(content); return err }
-	h := headOf("1")
-	testkit.Must(t, a.Publish(h, write, []byte("change")))
+	content, change := strings.Repeat("0123456789abcde\n", 3*partBytes/32), []byte("change")
+	testkit.Must(t, a.publish("1", content, change...))
 	testkit.Until(t, "the head at b", func() bool { b.TryLock(); _, ok := b.Head("se-4b"); return ok })
 	got, _ := b.Head("se-4b")
 	raw, err := b.File(got)
-	if err != nil || string(raw) != string(content) {
+	if err != nil || string(raw) != content {
 		t.Fatalf("Expected the content, got %d bytes, %v", len(raw), err)
 	}
 	if raw, err := b.Change(got); err != nil || string(raw) != "change" {
 		t.Errorf("Expected the change, got %q, %v", raw, err)
 	}
-	parts := b.headOf().File.key(Prefix(origin.Asker), 0)
+	parts := b.seenFile().key(Prefix(origin.Asker), 0)
 	if got := server.Do("STRLEN", parts); got != fmt.Sprintf(":%d", partBytes) {
 		t.Errorf("Expected a part of %d bytes, got %s", partBytes, got)
 	}
@@ -491,8 +486,8 @@ func TestContentsAreCheckedAndInParts(t *testing.T) {
 		if _, ok := a.Head("se-4b"); ok {
 			t.Error("Expected that the damaged head is not used")
 		}
-		testkit.Must(t, a.Publish(h, write, []byte("change")))
-		testkit.Until(t, "the content at b", func() bool { raw, err := b.File(got); return err == nil && string(raw) == string(content) })
+		testkit.Must(t, a.publish("1", content, change...))
+		testkit.Until(t, "the content at b", func() bool { raw, err := b.File(got); return err == nil && string(raw) == content })
 	}
 	// The holder finds a missing part by itself.
 	held := a.turn(t)
@@ -531,7 +526,7 @@ func TestPartsOfOldContentsExpire(t *testing.T) {
 	server, a := leader(t, nil)
 	publish := func(version, content string) string {
 		testkit.Must(t, a.publish(version, content))
-		return a.headOf().File.key(Prefix(origin.Asker), 0)
+		return a.seenFile().key(Prefix(origin.Asker), 0)
 	}
 	old, next := publish("1", "old"), publish("2", "new")
 	if got := life(server, old); got <= 0 || got > int(keepOld.Seconds()) {
