@@ -1,7 +1,6 @@
 package sharing
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -10,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -129,15 +129,10 @@ func (s *scaled) Fetch(_ context.Context, wanted []updater.Want, take func(int, 
 // info returns a figure of INFO.
 func info(t *testing.T, s *testkit.Redis, section, name string) (n int) {
 	t.Helper()
-	lines := bufio.NewScanner(strings.NewReader(s.Do("INFO", section)))
-	for lines.Scan() {
-		if value, ok := strings.CutPrefix(lines.Text(), name+":"); ok {
-			fmt.Sscan(value, &n)
-			return n
-		}
-	}
-	t.Fatalf("Redis does not tell its %s", name)
-	return 0
+	_, rest, _ := strings.Cut(s.Do("INFO", section), name+":")
+	_, err := fmt.Sscan(rest, &n)
+	testkit.Must(t, err)
+	return n
 }
 
 // A relay that has the content before fetches the difference only.
@@ -151,13 +146,10 @@ func TestTrafficOfLists(t *testing.T) {
 	var all []*storetest.Process
 	have := func(content int) func() bool {
 		return func() bool {
-			for _, p := range all {
+			return !slices.ContainsFunc(all, func(p *storetest.Process) bool {
 				lists := p.Lists()
-				if len(lists) == 0 || int(lists[0].Version[0]) < content {
-					return false
-				}
-			}
-			return true
+				return len(lists) == 0 || int(lists[0].Version[0]) < content
+			})
 		}
 	}
 	for range relays {
