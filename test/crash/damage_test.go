@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -22,25 +21,6 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-const pageSize = 4096
-
-// damages returns what may become of a file at one of its pages.
-func damages(raw []byte, page int) map[string][]byte {
-	from, to := page*pageSize, min((page+1)*pageSize, len(raw))
-	zeros, flipped, last, other := bytes.Clone(raw), bytes.Clone(raw), bytes.Clone(raw), bytes.Clone(raw)
-	clear(zeros[from:to])
-	flipped[from] ^= 0x10
-	last[to-1] ^= 1
-	copy(other[from:to], raw[:to-from]) // the first page once more
-	return map[string][]byte{
-		"cut":                     raw[:from],
-		"zeros":                   zeros,
-		"a bit of its first byte": flipped,
-		"a bit of its last byte":  last,
-		"another page":            other,
-	}
-}
-
 // complete does an update, a search and a publication, so that each file exists.
 func complete(t *testing.T) place {
 	t.Helper()
@@ -52,41 +32,6 @@ func complete(t *testing.T) place {
 	oldLists(t, p)
 	testkit.Must(t, errors.Join(update(p), search(p), spend(p), publishHistory(p)))
 	return p
-}
-
-// eachDamage damages a file in each way at each page, and calls check.
-func eachDamage(t *testing.T, path string, check func(what string)) {
-	t.Helper()
-	raw := []byte(testkit.Read(t, path))
-	for page := range (len(raw) + pageSize - 1) / pageSize {
-		for what, damaged := range damages(raw, page) {
-			if !bytes.Equal(damaged, raw) {
-				testkit.Must(t, os.WriteFile(path, damaged, 0o600))
-				check(fmt.Sprintf("%s, page %d, %s", filepath.Base(path), page, what))
-			}
-		}
-	}
-}
-
-// A list that is damaged at any page is never in force, and is set aside.
-func TestAListDamagedAtAnyPageIsNotUsed(t *testing.T) {
-	p := complete(t)
-	tried := 0
-	for _, list := range []string{large, small} {
-		path := filepath.Join(p.db(), list+".list")
-		eachDamage(t, path, func(what string) {
-			tried++
-			if version := inForce(t, p, list); version != "" {
-				t.Errorf("%s: version %q is in force", what, version)
-			}
-			if _, err := os.Stat(path + ".damaged"); err != nil {
-				t.Errorf("%s: %v", what, err)
-			}
-		})
-	}
-	if tried < 50 {
-		t.Errorf("%d damages are too few", tried)
-	}
 }
 
 // A schedule or a clock of searches that is damaged at any bit allows no request that the
@@ -127,21 +72,6 @@ func wantNoSearch(t *testing.T, p place) {
 	s, schedule, _ := paced(p, searcher{func() error { t.Error("a search is sent"); return nil }, nil}, func(updater.Event) {})
 	s.Search(context.Background(), nil)
 	schedule.Flush()
-}
-
-// A history that is damaged at any page costs full updates, and nothing else.
-func TestAHistoryDamagedAtAnyPageCostsFullUpdatesOnly(t *testing.T) {
-	p := complete(t)
-	eachDamage(t, filepath.Join(p.history(), large+".history"), func(what string) {
-		lists, err := relay.NewLists(filepath.Dir(p.history()))
-		testkit.Must(t, err)
-		if err := publish(lists, "new"); err == nil {
-			t.Errorf("%s: no word of the damage", what)
-		}
-		if a, err := lists.Get(context.Background(), netip.Addr{}, large, false, nil, 0); err != nil || len(a.Message) == 0 {
-			t.Errorf("%s: %d bytes, %v", what, len(a.Message), err)
-		}
-	})
 }
 
 // A program that is stopped at any of its writes does not hold up another one with the same
