@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -43,9 +42,7 @@ func opened(t *testing.T, server *protocoltest.Server, dir string, report func(u
 	t.Helper()
 	server.SetKey(key)
 	c, err := Open(Config{Program: "test/1", Key: key, Folder: dir, Report: report, transport: server})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- c.Run(ctx) }()
@@ -136,9 +133,7 @@ func TestAClientSaysWhatIsWrongWithItsConfig(t *testing.T) {
 		}
 	}
 	c, err := Open(Config{Program: "test/1", Key: key, Lists: []string{}}) // as strings.Fields makes it of nothing
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer c.Close()
 	if want := strings.Fields(config.DefaultLists); !slices.Equal(c.lists, want) {
 		t.Errorf("lists %q, and those of a Corefile are %q", c.lists, want)
@@ -177,9 +172,7 @@ func TestAListThatComesDuringACheckWasMissing(t *testing.T) {
 
 func TestADamagedScheduleIsReportedAndSendsNothing(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "schedule.json"), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Write(t, dir, "schedule.json", "{")
 	synctest.Test(t, func(t *testing.T) {
 		var damaged []string
 		server := serverWith(t)
