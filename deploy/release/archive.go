@@ -62,11 +62,7 @@ func (r *release) tar(w io.Writer, top string, files []file) error {
 		if err != nil {
 			return err
 		}
-		header := &tar.Header{Typeflag: tar.TypeReg, Name: path.Join(top, f.path), Mode: f.mode, Size: int64(len(content)), ModTime: r.time, Format: tar.FormatPAX}
-		if err := out.WriteHeader(header); err != nil {
-			return err
-		}
-		if _, err := out.Write(content); err != nil {
+		if err := r.addEntry(out, entry{path: path.Join(top, f.path), mode: f.mode, content: content}); err != nil {
 			return err
 		}
 	}

@@ -114,7 +114,7 @@ func (r *release) imageFor(t target, platform v1.Platform, base v1.Layer) (v1.Im
 	return mutate.ConfigFile(img, file)
 }
 
-// entry is a file or, with a path that ends in a slash, a folder of a layer.
+// entry is a file or, with a path that ends in a slash, a folder of a layer or an archive.
 type entry struct {
 	path       string
 	mode       int64
@@ -128,17 +128,7 @@ func (r *release) layer(entries []entry) (v1.Layer, error) {
 	var raw bytes.Buffer
 	w := tar.NewWriter(&raw)
 	for _, e := range entries {
-		header := &tar.Header{Typeflag: tar.TypeReg, Name: e.path, Mode: e.mode, Uid: e.owner, Gid: e.owner, Size: int64(len(e.content)), ModTime: r.time, Format: tar.FormatPAX}
-		if strings.HasSuffix(e.path, "/") {
-			header.Typeflag = tar.TypeDir
-		}
-		if e.capability != "" {
-			header.PAXRecords = map[string]string{"SCHILY.xattr.security.capability": e.capability}
-		}
-		if err := w.WriteHeader(header); err != nil {
-			return nil, fmt.Errorf("%s: %w", e.path, err)
-		}
-		if _, err := w.Write(e.content); err != nil {
+		if err := r.addEntry(w, e); err != nil {
 			return nil, err
 		}
 	}
@@ -147,6 +137,21 @@ func (r *release) layer(entries []entry) (v1.Layer, error) {
 	}
 	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(raw.Bytes())), nil }
 	return tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer), tarball.WithCompressedCaching)
+}
+
+func (r *release) addEntry(w *tar.Writer, e entry) error {
+	header := &tar.Header{Typeflag: tar.TypeReg, Name: e.path, Mode: e.mode, Uid: e.owner, Gid: e.owner, Size: int64(len(e.content)), ModTime: r.time, Format: tar.FormatPAX}
+	if strings.HasSuffix(e.path, "/") {
+		header.Typeflag = tar.TypeDir
+	}
+	if e.capability != "" {
+		header.PAXRecords = map[string]string{"SCHILY.xattr.security.capability": e.capability}
+	}
+	if err := w.WriteHeader(header); err != nil {
+		return fmt.Errorf("%s: %w", e.path, err)
+	}
+	_, err := w.Write(e.content)
+	return err
 }
 
 // tarFolder writes all files of a folder, in the order of their paths.

@@ -163,16 +163,12 @@ func releaseTime(source string) (time.Time, error) {
 
 // forTarget makes the files of one target.
 func (r *release) forTarget(t target) error {
-	if err := r.build(t); err != nil {
-		return err
+	for _, step := range []func(target) error{r.build, r.bill, r.archive, r.packages} {
+		if err := step(t); err != nil {
+			return err
+		}
 	}
-	if err := r.bill(t); err != nil {
-		return err
-	}
-	if err := r.archive(t); err != nil {
-		return err
-	}
-	return r.packages(t)
+	return nil
 }
 
 // name returns the name of a file of the release for a target.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/goreleaser/nfpm/v2"
 	_ "github.com/goreleaser/nfpm/v2/deb" // registers the packager
-	"github.com/goreleaser/nfpm/v2/files"
 	_ "github.com/goreleaser/nfpm/v2/rpm" // registers the packager
 )
 
@@ -63,14 +62,12 @@ func (r *release) packageInfo(t target, arch string) *nfpm.Info {
 	info.Recommends = []string{"ca-certificates"}
 	info.RPM.BuildHost = "localhost" // by default the name of this machine
 	info.Scripts = nfpm.Scripts{PostInstall: in("postinst"), PreRemove: in("prerm"), PostRemove: in("postrm")}
-	info.Contents = r.packageContents(t, in)
+	r.addContents(info, t)
 	return info
 }
 
-func (r *release) packageContents(t target, in func(string) string) (all files.Contents) {
-	add := func(source, path, kind string, mode fs.FileMode) {
-		all = append(all, &files.Content{Source: source, Destination: path, Type: kind, FileInfo: &files.ContentFileInfo{Mode: mode, MTime: r.time}})
-	}
+func (r *release) addContents(info *nfpm.Info, t target) {
+	add := func(source, path, kind string, mode fs.FileMode) { r.addFile(info, source, path, kind, mode) }
 	add(r.binary(t, "coredns"), "/usr/bin/coredns-safebrowsing", "", 0o755)
 	add(r.binary(t, "safebrowsing"), "/usr/bin/safebrowsing", "", 0o755)
 	add(r.binary(t, "safebrowsing-relay"), "/usr/bin/safebrowsing-relay", "", 0o755)
@@ -78,7 +75,7 @@ func (r *release) packageContents(t target, in func(string) string) (all files.C
 		add(filepath.Join(r.source, "deploy/systemd", unit), "/lib/systemd/system/"+unit, "", 0o644)
 	}
 	for _, name := range configuration {
-		add(in(name), "/etc/coredns-safebrowsing/"+name, "config|noreplace", 0o644)
+		add(filepath.Join(r.source, "deploy/package", name), "/etc/coredns-safebrowsing/"+name, "config|noreplace", 0o644)
 	}
 	pages, _ := manualPages(r.source) // newRelease has checked it
 	for _, page := range pages {
@@ -88,5 +85,4 @@ func (r *release) packageContents(t target, in func(string) string) (all files.C
 	for _, name := range []string{"README.md", "CHANGELOG.md", "Corefile.example"} {
 		add(filepath.Join(r.source, name), "/usr/share/doc/coredns-safebrowsing/"+name, "", 0o644)
 	}
-	return all
 }
