@@ -83,7 +83,6 @@ func (c *child) start() {
 	c.Process = testkit.StartWith(c.t, []string{childVariable + "=1"}, os.Args[0], "-conf", c.file)
 }
 
-// answers reports whether the server answers over TCP.
 func (c *child) answers() bool {
 	_, _, err := (&dns.Client{Net: "tcp", Timeout: time.Second}).Exchange(new(dns.Msg).SetQuestion("started.example.org.", dns.TypeA), c.address)
 	return err == nil

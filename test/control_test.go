@@ -25,7 +25,6 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// door returns a client of the server of a world.
 func (w *world) door() *control.Client {
 	w.t.Helper()
 	client, err := control.Find(w.t.Context(), []string{w.db})
@@ -47,7 +46,6 @@ func (w *world) asked(name string) truth.Why {
 
 func (w *world) told() truth.Report { return tell[truth.Report](w, "/status", nil) }
 
-// order asks the door to change something.
 func (w *world) order(path, body string) {
 	w.t.Helper()
 	var v any

@@ -21,8 +21,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coredns/caddy"
-
 	"github.com/miekg/dns"
 	"github.com/quic-go/quic-go"
 
@@ -198,7 +196,6 @@ func transportNamed(name string) (tr transport) {
 	return tr
 }
 
-// ask asks once.
 func (tr transport) ask(ctx context.Context, address string, trust *tls.Config, m *dns.Msg) (*dns.Msg, error) {
 	exchange, conn, err := tr.dial(ctx, address, trust)
 	if err != nil {
@@ -285,7 +282,9 @@ func TestAnswersForSafeNamesAreThoseOfCoreDNSAlone(t *testing.T) {
 		upstream, byTCP := constantUpstream(t)
 		with := fmt.Sprintf("safebrowsing {\nendpoint %s\ndb %s\nlimit off\nconfirm_timeout 9s\n%s\n}", w.endpoint, w.db, property)
 		hosts := []string{ownHost(), ownHost()}
-		startBoth(t, hosts, upstream, with)
+		for i, stanza := range []string{"", with} { // alone, and with the plugin
+			startInstance(t, overAll(t, hosts[i], stanza+"\nforward . "+upstream))
+		}
 		testkit.Until(w.t, "the lists", func() bool { return len(w.fetches()) > 0 && w.ready() })
 		for _, tr := range differentialTransports {
 			t.Run(strings.TrimSpace(tr.name+" "+property), func(t *testing.T) {
@@ -295,18 +294,6 @@ func TestAnswersForSafeNamesAreThoseOfCoreDNSAlone(t *testing.T) {
 		if len(w.searches()) == 0 || byTCP.Load() == 0 {
 			t.Errorf("%d names were suspected, %d queries came to the name server by TCP: the test tries too little", len(w.searches()), byTCP.Load())
 		}
-	}
-}
-
-// startBoth starts a CoreDNS alone at the first host and one with the plugin at the second.
-func startBoth(t *testing.T, hosts []string, upstream, with string) {
-	t.Helper()
-	for i, stanza := range []string{"", with} {
-		caddyMu.Lock()
-		instance, err := caddy.Start(input(overAll(t, hosts[i], stanza+"\nforward . "+upstream)))
-		caddyMu.Unlock()
-		testkit.Must(t, err)
-		t.Cleanup(func() { end(instance) })
 	}
 }
 

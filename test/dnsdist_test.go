@@ -122,7 +122,6 @@ func TestDnsdistKeepsLinesApart(t *testing.T) {
 // crowdCost is what a load has cost so far: processor time in seconds, and queries that reached CoreDNS.
 type crowdCost struct{ dnsdist, nodes, own, missed float64 }
 
-// behindDnsdist is a CoreDNS behind dnsdist, with a Safe Browsing server of its own.
 type behindDnsdist struct {
 	*child
 	google *protocoltest.Server
@@ -155,7 +154,6 @@ func (n *behindDnsdist) list(more ...int) {
 	n.google.Publish("se-4b", prefixesOf(listed...))
 }
 
-// startBehindDnsdist starts a CoreDNS with the Corefile of the page.
 func startBehindDnsdist(t *testing.T, page, upstream string) *behindDnsdist {
 	w := newWorld(t)
 	w.upstream = upstream

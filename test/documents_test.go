@@ -21,7 +21,6 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// repository is the top directory.
 var repository = os.DirFS("..")
 
 // documents returns the README and what it links to, by their paths.
@@ -48,7 +47,6 @@ func found(t testing.TB, what string, n, least int) {
 	}
 }
 
-// blocks returns the contents of the blocks of a document in a language.
 func blocks(text, language string) (all []string) {
 	for _, m := range regexp.MustCompile(`(?ms)^~~~ `+language+`\n(.*?)^~~~$`).FindAllStringSubmatch(text, -1) {
 		all = append(all, m[1])

@@ -3,10 +3,15 @@ package test
 import (
 	"fmt"
 	"net"
+	"net/http"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	_ "github.com/coredns/coredns/plugin/health"
 
 	"github.com/miekg/dns"
 
@@ -194,4 +199,191 @@ func prefixesAreAllThatLeaves(t *testing.T, w *world) {
 	}
 	w.wantBlocked("a.evil.example.com.", dns.TypeA, w.blames("social engineering"))
 	w.wantOneSearch(prefixesOf("evil.example.com/")[0])
+}
+
+// Without a cache behind, the next plugin is forward itself, which changes the ID
+// of the query that it is given for as long as upstream takes.
+func TestBlockedAnswerHasTheIDOfItsQuery(t *testing.T) {
+	w := newWorld(t)
+	w.upstream = startUpstream(t, 300*time.Millisecond)
+	w.threaten("evil.example.com/")
+	w.google.Break("search", 1, protocoltest.Fault{Delay: 50 * time.Millisecond})
+	w.serve(strings.Replace(w.corefile(), "\tcache\n", "", 1))
+	w.wantBlocked("evil.example.com.", dns.TypeA, phishing) // the client refuses another ID
+}
+
+// CoreDNS tells the old instance that the restart has failed also when the new one serves already.
+func TestShutdownOfAnotherPluginThatFailsDoesNotEndTheEngine(t *testing.T) {
+	for name, settings := range map[string]string{"the same engine": "ttl 50s", "another engine": "cache 77"} {
+		t.Run(name, func(t *testing.T) {
+			w := threatened(t, "evil.example.com/")
+			w.serve(strings.Replace(w.corefile(), "\tcache\n", "\tfailing\n\tcache\n", 1))
+			w.google.ClientStarted()
+			testkit.WantError(t, w.reload(w.corefile(settings)), "this plugin cannot be shut down")
+			w.takeOver()
+			wantEngines(t, 1, 1)
+			w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
+		})
+	}
+}
+
+// failReload reloads a Corefile into an address that is taken.
+func (w *world) failReload(corefile string) {
+	w.t.Helper()
+	taken, err := net.Listen("tcp", w.host+":0")
+	testkit.Must(w.t, err)
+	defer taken.Close()
+	_, port, _ := net.SplitHostPort(taken.Addr().String())
+	testkit.WantError(w.t, w.reload(strings.Replace(corefile, ".:0", ".:"+port, 1)))
+}
+
+func TestOrphanOfAFailedReloadIsDropped(t *testing.T) {
+	w := threatened(t, "evil.example.com/")
+	w.start(".:0 {\n\tbind " + w.host + "\n\tforward . " + w.upstream + "\n}\n") // without our plugin
+	w.failReload(w.corefile())
+	// Nobody tells our plugin, but the next engine finds it out.
+	w.google.ClientStarted()
+	testkit.Must(t, w.reload(w.corefile("cache 77")))
+	wantEngines(t, 1, 1)
+}
+
+// While health keeps a server that ends in service, for its load balancer to find
+// out, it protects as before: also after a reload that failed.
+func TestProtectionLastsAsLongAsTheServer(t *testing.T) {
+	testkit.Long(t)
+	if !apart(t) {
+		return
+	}
+	for name, failedReload := range map[string]bool{"without a reload": false, "after a failed reload": true} {
+		t.Run(name, func(t *testing.T) {
+			lines := testkit.Capture(t)
+			w := threatened(t, "evil.example.com/")
+			corefile := strings.Replace(w.corefile("unsure servfail"), "errors", "errors\n\thealth 127.0.0.1:0 {\n\t\tlameduck 6s\n\t}", 1)
+			w.serve(corefile)
+			if failedReload {
+				testkit.WantError(t, w.reload(strings.Replace(corefile, "forward", "no-such-plugin", 1)))
+			}
+			address, done := w.address("udp"), make(chan struct{})
+			go func() { defer close(done); w.stop() }()
+			testkit.Until(w.t, "the lameduck", func() bool { return len(lines.About("lameduck")) > 0 })
+			answer, _, err := (&dns.Client{Timeout: patience}).Exchange(query("evil.example.com.", dns.TypeA), address)
+			if err != nil || answer.Rcode != dns.RcodeNameError {
+				t.Errorf("Expected to be blocked while the server is in lameduck, got %v\n%v", err, answer)
+			}
+			<-done
+		})
+	}
+}
+
+// A resolver is not ready before the first contact has ended, and ready then, though it failed.
+func TestReadyWhenTheFirstContactHasEnded(t *testing.T) {
+	testkit.Long(t)
+	t.Parallel()
+	for name, status := range map[string]int{"with lists": 0, "with a failure": 503} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.google.Break("update", 1, protocoltest.Fault{Delay: 2 * time.Second, Status: status})
+			address := testkit.FreeAddress(t, w.host)
+			w.start(strings.Replace(w.corefile(), "errors", "errors\n\tready "+address, 1))
+			ready := func() int {
+				response, err := http.Get("http://" + address + "/ready")
+				testkit.Must(t, err)
+				defer response.Body.Close()
+				return response.StatusCode
+			}
+			testkit.Until(w.t, "the request", func() bool { return len(w.fetches()) > 0 })
+			if got := ready(); got != http.StatusServiceUnavailable && w.fetches()[0].Answered.IsZero() {
+				t.Errorf("Expected not to be ready while the first contact lasts, got %d", got)
+			}
+			testkit.Until(w.t, "readiness", func() bool { return ready() == http.StatusOK })
+			if r := w.fetches(); len(r) != 1 || r[0].Answered.IsZero() {
+				t.Errorf("Expected readiness after the first answer, got %+v", r)
+			}
+		})
+	}
+}
+
+// backedOff waits until the engine knows of a request for lists that has failed, and that
+// none may follow for many minutes. A request that is still under way does not count.
+func (w *world) backedOff() {
+	w.t.Helper()
+	testkit.Until(w.t, "the back-off", func() bool {
+		hold := w.engine().Schedule.FetchHold([]string{"se-4b"})
+		return hold.Failures > 0 && strings.Contains(hold.Cause, "503") && hold.Active(time.Now().Add(10*time.Minute))
+	})
+}
+
+// A reload that fails leaves no trace for the next one to follow.
+func TestReloadAfterAFailedOneFollowsTheEngineThatWentOn(t *testing.T) {
+	testkit.Long(t)
+	w := newWorld(t)
+	w.db = "off"
+	w.google.SetMinimumWait("se-4b", time.Second)
+	w.threaten("evil.example.com/")
+	w.run("lists se-4b")
+	w.failReload(w.corefile("lists se-4b", "cache 77"))
+	w.google.Break("update", 1000, protocoltest.Fault{Status: 503}) // the engine that continues backs off
+	w.backedOff()
+	n := len(w.google.Requests("update"))
+	w.google.ClientStarted()
+	testkit.Must(t, w.reload(w.corefile("lists se-4b", "cache 78")))
+	w.backedOff()
+	testkit.Equal(t, "no request during the back-off", len(w.google.Requests("update")), n)
+	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
+}
+
+// What people have written by the tool is in db. Another folder does not have it, and they learn that.
+func TestAReloadSaysWhatIsLeftInAnotherDB(t *testing.T) {
+	lines := testkit.Capture(t)
+	w := newWorld(t)
+	before, after := w.db, t.TempDir()
+	testkit.Must(t, os.MkdirAll(before, 0o755))
+	writeFile(t, before, "block.txt", "blocked.example\n")
+	writeFile(t, before, "allow.txt", "# nothing\n")
+	w.run()
+	const words = "Not in force since this reload"
+	testkit.Must(t, w.reload(w.corefile("ttl 50s")))
+	testkit.Equal(t, "the same db", lines.About(words), nil)
+	w.db = after
+	testkit.Must(t, w.reload(w.corefile("ttl 50s")))
+	testkit.WantParts(t, lines.Only(t, words), filepath.Join(before, "block.txt"))
+	testkit.WantNone(t, lines.Only(t, words), "allow.txt", "paused")
+}
+
+// CoreDNS does not end connections over QUIC when it reloads: the server of before answers on.
+func TestAConnectionThatOutlivesAReloadHasTheNewRules(t *testing.T) {
+	w := newWorld(t)
+	list := "block " + writeFile(t, t.TempDir(), "own.txt", "blocked.example\n")
+	ask := w.overQUIC()
+	want := func(name string, blocked bool) {
+		t.Helper()
+		if m, err := ask(name); err != nil || isBlocked(m) != blocked || !blocked && len(m.Answer) != 1 {
+			t.Errorf("%s: Expected blocked: %v, got %v\n%v", name, blocked, err, m)
+		}
+	}
+	more := "quic://" // a key
+	reload := func(properties ...string) {
+		t.Helper()
+		caddyMu.Lock()
+		defer caddyMu.Unlock()
+		instance, err := w.instance.Restart(input(strings.Replace(w.quicOnly(w.elsewhere, properties...), "quic://", more, 1)))
+		testkit.Must(t, err)
+		w.instance = instance
+	}
+	want("blocked.example.", false)
+	for _, properties := range [][]string{{list}, {list, "cache 77"}} {
+		reload(properties...)
+		want("blocked.example.", true)
+		want("clean.example.org.", false)
+	}
+	w.failReload(w.quicOnly(w.elsewhere) + w.corefile())
+	want("blocked.example.", true)
+	reload()
+	want("blocked.example.", false)
+	_, port, _ := net.SplitHostPort(testkit.FreeAddress(t, w.host))
+	more = "tls://.:" + port + " quic://"
+	reload(list)
+	want("blocked.example.", true)
+	reload()
+	want("blocked.example.", false)
 }

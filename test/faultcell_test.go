@@ -37,7 +37,6 @@ type cell struct {
 	seen    seen
 }
 
-// seen is what was seen in a cell.
 type seen struct {
 	queries int
 	slowest time.Duration
@@ -156,7 +155,6 @@ func serveRelay(l net.Listener, endpoint, db string) error {
 // and one that jumps ahead ends all: see lookup/cache.go. All other rules hold.
 type forgiving struct{ *testing.T }
 
-// Errorf implements protocoltest.Reporter.
 func (f forgiving) Errorf(format string, args ...any) {
 	f.Helper()
 	if text := fmt.Sprintf(format, args...); protocoltest.Excuse(text) != "the client was restarted" {
@@ -303,10 +301,8 @@ func (c *cell) askAllTheTime() (end func()) {
 
 // What the log, the metrics and the schedule must say about a fault.
 
-// outcomes are the values of the label outcome that a fault may have.
 var outcomes = []string{"success", "refused", "quota", "server_error", "malformed", "unreachable"}
 
-// counted returns how many requests had each outcome.
 func (c *cell) counted() map[string]float64 {
 	n := make(map[string]float64)
 	for _, o := range outcomes {

@@ -25,7 +25,6 @@ import (
 
 var wholeMatrix = flag.Bool("matrix.all", false, "try each fault in each protocol and with a relay; without it each fault in one cell")
 
-// phases are the moments of a fault.
 const (
 	firstLoad     = "first load"
 	partialUpdate = "partial update"
@@ -152,7 +151,6 @@ type fault struct {
 	good   bool     // the answer is unusual, and must be used
 }
 
-// seen reports whether the fault can be seen in a cell.
 func (f fault) seen(phase, column string) bool {
 	_, spoilt := f.spoils[column]
 	return (f.phases == nil || slices.Contains(f.phases, phase)) && (f.spoils == nil || spoilt)
@@ -172,7 +170,6 @@ var (
 	searchFaults = map[string]map[string]protocoltest.Fault{"v5": protocoltest.SearchFaults(), "webrisk": protocoltest.SearchFaultsWebRisk()}
 )
 
-// matrixFaults returns all rows, by name.
 func matrixFaults(t *testing.T) map[string]fault {
 	all := make(map[string]fault)
 	for name, f := range transportFaults() {
@@ -190,7 +187,6 @@ func matrixFaults(t *testing.T) map[string]fault {
 	return all
 }
 
-// nameFaults are answers to questions for the name of the endpoint.
 func nameFaults() map[string]func(*dns.Msg) *dns.Msg {
 	code := func(rcode int) func(*dns.Msg) *dns.Msg {
 		return func(q *dns.Msg) *dns.Msg { return new(dns.Msg).SetRcode(q, rcode) }

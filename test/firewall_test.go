@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coredns/caddy"
-
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
@@ -164,19 +162,16 @@ func TestAnycastIsWithdrawnWhenDNSDoesNotWork(t *testing.T) {
 		return []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: q.Name, Rrtype: dns.TypeA, Class: dns.ClassINET}, A: net.ParseIP(upstreamAddress)}}
 	})
 	inShell(t, "ip", "address", "add", "192.0.2.53/32", "dev", "lo")
-	instance, err := caddy.Start(input(`.:53 {
+	startInstance(t, `.:53 {
 	bind 192.0.2.53
 	safebrowsing {
 		endpoint http://127.0.0.1:1
-		db ` + t.TempDir() + `
+		db `+t.TempDir()+`
 	}
-	forward . ` + upstream + ` {
+	forward . `+upstream+` {
 		max_fails 0
 	}
-}`))
-	testkit.Must(t, err)
-	defer func() { _ = instance.Stop() }()
-
+}`)
 	section := sectionOf(t, "docs/provider.md", "Anycast")
 	dir := t.TempDir()
 	testkit.Must(t, os.MkdirAll("/run/bird", 0o755)) // /run belongs to the namespace

@@ -6,19 +6,37 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"math/rand/v2"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/coredns/caddy"
+	"github.com/coredns/coredns/core/dnsserver"
 
+	_ "github.com/coredns/coredns/plugin/any"
+	_ "github.com/coredns/coredns/plugin/bufsize"
+	_ "github.com/coredns/coredns/plugin/cancel"
+	_ "github.com/coredns/coredns/plugin/dns64"
+	_ "github.com/coredns/coredns/plugin/file"
+	_ "github.com/coredns/coredns/plugin/header"
+	_ "github.com/coredns/coredns/plugin/loadbalance"
+	_ "github.com/coredns/coredns/plugin/local"
+	_ "github.com/coredns/coredns/plugin/minimal"
+	_ "github.com/coredns/coredns/plugin/nsid"
+	_ "github.com/coredns/coredns/plugin/proxyproto"
+	_ "github.com/coredns/coredns/plugin/rewrite"
 	_ "github.com/coredns/coredns/plugin/tls"
 
 	"github.com/miekg/dns"
 	"github.com/quic-go/quic-go/http3"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
@@ -34,20 +52,23 @@ func transports(t *testing.T, stanza string) map[string]func(*dns.Msg) (*dns.Msg
 func transportsAt(t *testing.T, stanza string) (host string, asks map[string]func(*dns.Msg) (*dns.Msg, error)) {
 	t.Helper()
 	host = ownHost()
-	caddyMu.Lock()
-	instance, err := caddy.Start(input(overAll(t, host, "safebrowsing {\n"+stanza+"\n}\nwhoami")))
-	caddyMu.Unlock()
-	testkit.Must(t, err)
-	t.Cleanup(func() { end(instance) })
+	startInstance(t, overAll(t, host, "safebrowsing {\n"+stanza+"\n}\nwhoami"))
 	return host, asksOf(t, host, patience)
 }
 
-// end ends an instance that is no world's.
-func end(instance *caddy.Instance) {
+// startInstance starts a CoreDNS that is no world's, until the test ends.
+func startInstance(t *testing.T, corefile string) {
+	t.Helper()
 	caddyMu.Lock()
 	defer caddyMu.Unlock()
-	instance.ShutdownCallbacks()
-	instance.Stop()
+	instance, err := caddy.Start(input(corefile))
+	testkit.Must(t, err)
+	t.Cleanup(func() {
+		caddyMu.Lock()
+		defer caddyMu.Unlock()
+		instance.ShutdownCallbacks()
+		instance.Stop()
+	})
 }
 
 // asksOf returns how to ask a host that serves each transport. Who asks waits so long for an answer.
@@ -215,5 +236,158 @@ func TestPaddingIsAnsweredWithPadding(t *testing.T) {
 		answer, err := ask(m)
 		testkit.Must(t, err)
 		testkit.Equal(t, transport+": padding everywhere but over UDP", answer.Len()%468 == 0, transport != "udp")
+	}
+}
+
+// chain are the plugins of cmd/coredns that wrap a writer, change the query, or read or write metadata, in the order of
+// plugin.cfg, each with a line of its own. Those from cache on answer.
+var chain = []struct{ name, line string }{
+	{"metadata", "metadata"},
+	{"cancel", "cancel 4s"},
+	{"proxyproto", "proxyproto {\n\t\tdefault skip\n\t\ttlv_metadata\n\t}"},
+	{"nsid", "nsid chain"},
+	{"bufsize", "bufsize 1100"},
+	{"prometheus", "prometheus 127.0.0.1:0"},
+	{"errors", "errors"},
+	{"log", `log . "{name} {/forward/upstream} {/safebrowsing/verdict} {/log/type} {/zone/wildcard} {duration}"`},
+	{"dnstap", "dnstap SINK full {\n\t\textra \"{/forward/upstream} {/safebrowsing/verdict} {/zone/wildcard}\"\n\t}"},
+	{"local", "local"},
+	{"dns64", "dns64 {\n\t\tallow_ipv4\n\t}"},
+	{"any", "any"},
+	{"loadbalance", "loadbalance"},
+	{"rewrite", "rewrite continue edns0 local set 0xffee {safebrowsing/verdict}\n\t" +
+		"rewrite name suffix .alias.example .example.com answer auto"},
+	{"acl", "acl {\n\t\tblock net 203.0.113.0/24\n\t}"},
+	{say.Plugin, "STANZA"},
+	{"cache", "cache 1"},
+	{"header", "header {\n\t\tresponse set ra\n\t}"},
+	{"minimal", "minimal"},
+	{"template", "template IN A tmpl.example.com {\n\t\tanswer \"{{ .Name }} 1 IN A 192.0.2.7\"\n\t\tadditional \"m.{{ .Name }} 1 IN TXT \\\"{{ .Meta \\\"safebrowsing/verdict\\\" }}\\\"\"\n\t}"},
+	{"file", "file ZONE wild.example.com"},
+	{"forward", "forward . UPSTREAM"},
+	{"view", "view chain {\n\t\texpr metadata('safebrowsing/verdict') != 'never'\n\t}"},
+}
+
+// orders are plugin.cfg's, and the same with this plugin at each other place that it allows, one with more writers
+// above it, and random ones. Plugins that answer stay behind.
+func orders(random int) (all [][]string) {
+	var stock []string
+	for _, p := range chain {
+		stock = append(stock, p.name)
+	}
+	before, behind := stock[:slices.Index(stock, say.Plugin)], stock[slices.Index(stock, "cache"):]
+	for i := range len(before) + 1 {
+		all = append(all, slices.Concat(before[:i], []string{say.Plugin}, before[i:], behind))
+	}
+	all = append(all, slices.Concat(before, []string{"header", "minimal", say.Plugin, "cache", "template", "file", "forward", "view"}))
+	r := rand.New(rand.NewPCG(1, 2))
+	for range random {
+		order := slices.Concat(before, []string{say.Plugin})
+		r.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+		all = append(all, append(order, behind...))
+	}
+	return all
+}
+
+// stanzas are the ways to treat a name that collides.
+var stanzas = []string{"", "inspect cname", "unsure servfail", "monitor", "monitor\n\t\tinspect cname", "unsure servfail\n\t\tinspect cname\n\t\texplain"}
+
+// TestChainOfPluginsInEveryOrder is for the race detector, and without it for "concurrent map read and map write",
+// which no recover catches: names that collide with a prefix are asked for at once over every transport, and verdicts
+// come before the answer of upstream, after it, and too late.
+func TestChainOfPluginsInEveryOrder(t *testing.T) {
+	testkit.Long(t)
+	if !apart(t) {
+		return
+	}
+	w := newWorld(t)
+	w.collide(200)
+	w.upstream = startUpstreamWith(t, func(q dns.Question) []dns.RR {
+		time.Sleep(time.Duration(rand.IntN(4)) * time.Millisecond)
+		header := dns.RR_Header{Name: q.Name, Rrtype: q.Qtype, Class: dns.ClassINET, Ttl: 1}
+		if q.Qtype != dns.TypeA {
+			return []dns.RR{&dns.CNAME{Hdr: dns.RR_Header{Name: q.Name, Rrtype: dns.TypeCNAME, Class: dns.ClassINET, Ttl: 1}, Target: "host7.example.com."}}
+		}
+		return []dns.RR{&dns.A{Hdr: header, A: net.ParseIP(upstreamAddress)}}
+	})
+	sink := "tcp://" + dnstapSink(t, func([]byte) {})
+	zone := writeFile(t, t.TempDir(), "zone", "wild.example.com. 1 IN SOA a. b. 1 1 1 1 1\n*.wild.example.com. 1 IN A 192.0.2.7\n")
+	for i, order := range orders(6) {
+		stanza := stanzas[i%len(stanzas)]
+		t.Run(strings.Join(order, " ")+" with "+stanza, func(t *testing.T) {
+			host, lines := ownHost(), ""
+			for _, p := range chain {
+				lines += "\t" + p.line + "\n"
+			}
+			own := fmt.Sprintf("safebrowsing {\n\t\tendpoint %s\n\t\tdb %s\n\t\tlimit off\n\t\tlists se-4b\n\t\tconfirm_timeout 15ms\n\t\t%s\n\t}", w.endpoint, w.db, stanza)
+			text := strings.NewReplacer("SINK", sink, "STANZA", own, "UPSTREAM", w.upstream, "ZONE", zone).Replace(overAll(t, host, lines))
+			w.google.ClientStarted()
+			w.chainOf(t, order, host, text, !strings.Contains(stanza, "monitor"))
+		})
+	}
+}
+
+// collide publishes names host0.example.com to host(n-1).example.com and some for
+// other plugins. All collide, and every third is a threat.
+func (w *world) collide(n int) {
+	var expressions []string
+	for i := range n {
+		for _, zone := range []string{"example.com/", "tmpl.example.com/", "wild.example.com/"} {
+			expressions = append(expressions, fmt.Sprintf("host%d.%s", i, zone))
+		}
+	}
+	w.publish("se-4b", expressions...)
+	for i, e := range expressions {
+		if i/3%3 == 0 {
+			w.google.AddThreat(e, 2)
+		}
+	}
+	w.google.SetCacheDuration(50 * time.Millisecond)
+	for range 20_000 { // late ones too
+		w.google.Break("search", 1, protocoltest.Fault{Delay: time.Duration(rand.IntN(20)) * time.Millisecond})
+	}
+}
+
+// chainOf starts CoreDNS with its plugins in an order and asks.
+func (w *world) chainOf(t *testing.T, order []string, host, corefile string, blocks bool) {
+	stock := dnsserver.Directives
+	dnsserver.Directives = append([]string{"root", "bind", "tls"}, order...)
+	startInstance(t, corefile)
+	dnsserver.Directives = stock
+	asks := asksOf(t, host, 30*time.Second)
+	testkit.Until(w.t, "the lists", w.ready)
+	var clients sync.WaitGroup
+	for transport, ask := range asks {
+		for range 4 {
+			clients.Go(func() {
+				for end := time.Now().Add(100 * time.Millisecond); time.Now().Before(end); {
+					askColliding(t, transport, ask, blocks)
+				}
+			})
+		}
+	}
+	clients.Wait()
+}
+
+// askColliding asks for one of the names that collide. Which of them may be blocked is
+// known; a verdict may always be late.
+func askColliding(t *testing.T, transport string, ask func(*dns.Msg) (*dns.Msg, error), blocks bool) {
+	i := rand.IntN(200)
+	zone := []string{"example.com.", "tmpl.example.com.", "wild.example.com.", "alias.example."}[rand.IntN(4)]
+	qtype := []uint16{dns.TypeA, dns.TypeA, dns.TypeAAAA, dns.TypeHTTPS, dns.TypeANY}[rand.IntN(5)]
+	if zone == "alias.example." {
+		qtype = dns.TypeA // dns64 before rewrite answers with the name as rewrite left it
+	}
+	m := new(dns.Msg).SetQuestion(fmt.Sprintf("host%d.%s", i, zone), qtype)
+	m.SetEdns0(1232, rand.IntN(2) == 0)
+	m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_NSID{Code: dns.EDNS0NSID}}
+	answer, err := ask(m)
+	switch {
+	case err != nil:
+		t.Errorf("%s: %v", transport, err)
+	case answer.Id != m.Id || answer.Question[0] != m.Question[0]:
+		t.Errorf("%s: Expected an answer to\n%v\ngot\n%v", transport, m, answer)
+	case isBlocked(answer) && (!blocks || i%3 != 0 && qtype == dns.TypeA):
+		t.Errorf("%s: Expected %v to pass, got\n%v", transport, m.Question[0], answer)
 	}
 }

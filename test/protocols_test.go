@@ -16,7 +16,6 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// move is a move from one protocol to another one.
 type move struct {
 	from, to *protocol.Dialect
 	restart  bool // else by a reload
@@ -73,7 +72,6 @@ func (m move) begin(t *testing.T) *world {
 	return w
 }
 
-// make moves to the other protocol.
 func (m move) make(t *testing.T, w *world) {
 	t.Helper()
 	key := "ONE"

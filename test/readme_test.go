@@ -25,7 +25,6 @@ const reference = "docs/corefile.md"
 
 func section(t *testing.T, heading string) string { return sectionOf(t, reference, heading) }
 
-// sectionOf returns a section of a document, without its heading.
 func sectionOf(t testing.TB, document, heading string) string {
 	t.Helper()
 	_, text, ok := strings.Cut(documents(t)[document], "\n## "+heading+"\n")
@@ -107,10 +106,8 @@ func itemWords(text string) (words []string) {
 }
 
 func TestWordsThatMakeAnEngineAreInTheReference(t *testing.T) {
-	want := "`" + strings.Join(engine.Words(), "`, `") + "`"
-	if !strings.Contains(strings.Join(strings.Fields(documents(t)[reference]), " "), want) {
-		t.Errorf("Expected %s in one sentence", want)
-	}
+	sentence := "`" + strings.Join(engine.Words(), "`, `") + "`"
+	testkit.WantParts(t, strings.Join(strings.Fields(documents(t)[reference]), " "), sentence)
 }
 
 // described returns the metrics of this plugin, and their labels, by their names: those

@@ -234,7 +234,6 @@ func (c *child) goroutines() string {
 	return string(maps) + out[max(0, len(out)-4000):]
 }
 
-// reloadVariant is a Corefile to reload with.
 type reloadVariant struct {
 	world    *world // whose server is asked
 	corefile string

@@ -204,7 +204,6 @@ func documentedConfig(t *testing.T, heading string) string {
 	return onlyBlock(t, text, "txt")
 }
 
-// runForwarder runs a resolver until the test ends, and returns its address.
 func runForwarder(t *testing.T, f forwarder, program, documented string) string {
 	dir := t.TempDir()
 	port := testkit.FreePort(t)

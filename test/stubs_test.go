@@ -226,7 +226,6 @@ func (e *elsewhere) forget() {
 	e.tried, e.asked, e.loaded = make(map[string]bool), make(map[string]string), make(map[string]bool)
 }
 
-// answer answers as a resolver.
 func (e *elsewhere) answer(r *dns.Msg, resolver string) *dns.Msg {
 	e.mu.Lock()
 	e.asked[r.Question[0].Name] = resolver

@@ -193,7 +193,6 @@ func (w *world) corefile(properties ...string) string {
 `, w.host, w.endpoint, w.protocol, w.db, strings.Join(properties, "\n\t\t"), w.upstream)
 }
 
-// threatened is a newWorld with threats.
 func threatened(t testing.TB, expressions ...string) *world {
 	w := newWorld(t)
 	w.threaten(expressions...)
