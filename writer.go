@@ -5,7 +5,6 @@ import (
 	"net"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -153,7 +152,7 @@ func (q *query) checkTargets(targets []string) lookup.Decision {
 	var decision lookup.Decision
 	var of string // the target that decision is about
 	for _, target := range targets {
-		if q.plugin.block.Config.Except.Contains(strings.ToLower(target)) {
+		if q.plugin.block.Config.Except.Contains(target) {
 			continue
 		}
 		c := q.plugin.block.Check(lookup.FromQname(target))

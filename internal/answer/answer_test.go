@@ -149,8 +149,8 @@ func TestAnswersAboutKeptNames(t *testing.T) {
 			t.Errorf("%s: Expected %s and an SOA, got\n%v", tc.qname, dns.RcodeToString[tc.rcode], m)
 			continue
 		}
-		if soa := m.Ns[0].(*dns.SOA); soa.Hdr.Name != tc.soa || soa.Minttl != KeptTTL || soa.Hdr.Ttl != KeptTTL {
-			t.Errorf("%s: Expected the SOA of %s for %d seconds, got %v", tc.qname, tc.soa, KeptTTL, soa)
+		if soa := m.Ns[0].(*dns.SOA); soa.Hdr.Name != tc.soa || soa.Minttl != keptTTL || soa.Hdr.Ttl != keptTTL {
+			t.Errorf("%s: Expected the SOA of %s for %d seconds, got %v", tc.qname, tc.soa, keptTTL, soa)
 		}
 		if codes, text := codesOf(t, m); len(codes) != 1 || codes[0] != tc.code || text != k.Text {
 			t.Errorf("%s: Expected the error code %d with the reason, got %d with %q", tc.qname, tc.code, codes, text)
@@ -209,7 +209,7 @@ func TestResolversAreDesignatedInOrderWithWhatClientsNeed(t *testing.T) {
 				t.Fatalf("Expected %d records, or NODATA, got\n%v", len(tc.want), m)
 			}
 			for i, rr := range m.Answer {
-				if got := rr.String()[len(rr.Header().String()):]; got != tc.want[i] || rr.Header().Name != tc.qname || rr.Header().Ttl != KeptTTL {
+				if got := rr.String()[len(rr.Header().String()):]; got != tc.want[i] || rr.Header().Name != tc.qname || rr.Header().Ttl != keptTTL {
 					t.Errorf("Expected %s, got %v", tc.want[i], rr)
 				}
 			}

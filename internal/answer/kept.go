@@ -56,8 +56,8 @@ var KeptNames = []Kept{
 	},
 }
 
-// KeptTTL is the TTL of answers about kept names, in seconds.
-const KeptTTL = 300
+// keptTTL is the TTL of answers about kept names, in seconds.
+const keptTTL = 300
 
 // Answer answers a query for a kept name. It uses ctx and w only to find out the transport.
 func (k *Kept) Answer(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) *dns.Msg {
@@ -69,7 +69,7 @@ func (k *Kept) Answer(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) *dn
 	if k.Canary {
 		m.Rcode = dns.RcodeNameError
 	}
-	m.Ns = []dns.RR{soa(zone, KeptTTL)}
+	m.Ns = []dns.RR{soa(zone, keptTTL)}
 	fit(ctx, w, r, m, nil)
 	return m
 }
@@ -110,7 +110,7 @@ func (k *Kept) Designate(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, 
 		}
 		m.Answer = append(m.Answer, d.record(q.Name, uint16(len(m.Answer)+1), reachable))
 		for _, a := range reachable { // they save the client a query (RFC 9462 section 4)
-			rr := addressRecord(dns.Fqdn(d.Name), a, KeptTTL)
+			rr := addressRecord(dns.Fqdn(d.Name), a, keptTTL)
 			if !slices.ContainsFunc(m.Extra, func(other dns.RR) bool { return dns.IsDuplicate(other, rr) }) {
 				m.Extra = append(m.Extra, rr)
 			}
@@ -143,7 +143,7 @@ func (d *Designated) reachableBy(client netip.Addr) (all []netip.Addr) {
 // has the name that was asked for.
 func (d *Designated) record(owner string, priority uint16, addresses []netip.Addr) dns.RR {
 	rr := &dns.SVCB{
-		Hdr:      dns.RR_Header{Name: owner, Rrtype: dns.TypeSVCB, Class: dns.ClassINET, Ttl: KeptTTL},
+		Hdr:      dns.RR_Header{Name: owner, Rrtype: dns.TypeSVCB, Class: dns.ClassINET, Ttl: keptTTL},
 		Priority: priority, Target: dns.Fqdn(d.Name),
 		Value: []dns.SVCBKeyValue{&dns.SVCBAlpn{Alpn: []string{d.ALPN}}, &dns.SVCBPort{Port: d.Port}},
 	}

@@ -207,7 +207,6 @@ func (b *Block) InScope(qname string) bool {
 	if len(c.Except) == 0 && len(c.Zones) == 1 && c.Zones[0] == "." { // the common case
 		return true
 	}
-	qname = strings.ToLower(qname)
 	return c.Zones.Contains(qname) && !c.Except.Contains(qname)
 }
 
@@ -309,9 +308,9 @@ func isOwn(d lookup.Decision) bool {
 	return d.By == lookup.ByAllow || d.By == lookup.ByBlock
 }
 
-// Unlisted reports whether a name passes because no list of threats has it. Its decider is
+// unlisted reports whether a name passes because no list of threats has it. Its decider is
 // lookup.ByList, which would sound like a match to people.
-func Unlisted(d lookup.Decision) bool { return d.Verdict == lookup.Safe && d.By == lookup.ByList }
+func unlisted(d lookup.Decision) bool { return d.Verdict == lookup.Safe && d.By == lookup.ByList }
 
 // checkOwn decides on a host by the operator's own lists, and reports whether they do. Of their
 // entries the most specific one wins. A list by URL blocks no needed name: others write it, and
@@ -324,7 +323,7 @@ func (b *Block) checkOwn(h lookup.Host, d *lookup.Decision) bool {
 	match, found := ownlist.Best(lists.files, h, time.Now())
 	if found && match.Fetched && !match.Allow && b.needed.What(h) != "" {
 		if match, found = ownlist.Best(lists.local, h, time.Now()); !found {
-			d.By, d.List = lookup.ByAllow, NeededList
+			d.By, d.List = lookup.ByAllow, neededList
 			return true
 		}
 	}

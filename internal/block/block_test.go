@@ -65,7 +65,7 @@ func TestListingsTellWhatIsKnownHere(t *testing.T) {
 	if len(l.Listed) != 1 || l.Listed[0].Prefix != hex.EncodeToString(prefixesOf("evil.example")) || !slices.Equal(l.Listed[0].Lists, []string{"mw-4b"}) || l.Listed[0].Ask != 1 {
 		t.Errorf("listed: %+v", l.Listed)
 	}
-	testkit.Equal(t, "own", l.Own, []OwnSay{{"own.example", own, false}, {"sb.example.net", NeededList, true}})
+	testkit.Equal(t, "own", l.Own, []OwnSay{{"own.example", own, false}, {"sb.example.net", neededList, true}})
 	if l.Zones != "." || l.PerSearch != lookup.MaxPrefixes || l.Left != -1 || l.Protocol != "v5" {
 		t.Errorf("%+v", l)
 	}

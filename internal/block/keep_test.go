@@ -186,7 +186,7 @@ func TestAListByURLBlocksNoNameThatTheServerNeeds(t *testing.T) {
 		testkit.Equal(t, name+" is blocked", blocks(p, name), want)
 	}
 	e := p.Explain(lookup.FromQname("sb.example.net."), "sb.example.net.")
-	if e.List != NeededList || e.Note != "never blocked by Safe Browsing or a list by URL: it is the host of the endpoint" {
+	if e.List != neededList || e.Note != "never blocked by Safe Browsing or a list by URL: it is the host of the endpoint" {
 		t.Errorf("explained as %+v", e)
 	}
 	untilLogged(t, lines, "/l.txt: 3 names that it has pass, because this server needs them: "+
@@ -307,7 +307,7 @@ func TestNoWayThroughABlockEndsWithANeededNameUnsafe(t *testing.T) {
 			{"Explain of a cached answer", explained},
 			{"Ask of a cached answer", asked},
 		} {
-			if d := way.do(b, lookup.FromQname(needed+".")); d.Verdict != lookup.Safe || d.List != NeededList {
+			if d := way.do(b, lookup.FromQname(needed+".")); d.Verdict != lookup.Safe || d.List != neededList {
 				t.Errorf("%s: %+v", way.name, d)
 			}
 			if d := way.do(b, lookup.FromQname(other+".")); way.name != "Limited" && way.name != "Explain of a suspect" && d.Verdict != lookup.Unsafe {

@@ -94,8 +94,8 @@ func (n Needed) What(h lookup.Host) string {
 	return ""
 }
 
-// NeededList is the name, as a list, of the names that Need names.
-const NeededList = "needed"
+// neededList is the name, as a list, of the names that Need names.
+const neededList = "needed"
 
 // Need tells the block, before Start or Read, which names neither Safe Browsing nor a list by URL may block.
 func (b *Block) Need(n Needed) { b.needed = n }
@@ -109,7 +109,7 @@ func (b *Block) spare(h lookup.Host, d lookup.Decision, what string) lookup.Deci
 	if d.Verdict == lookup.Unsafe && b.spared.First(h.String(), time.Now()) {
 		log.Warningf("%s. passes, although %s lists it (%s, list %s): it is %s. If you want to block it all the same, add it to a list of block", h, b.Reply().Service, d.Threat, cmp.Or(d.List, "none"), what)
 	}
-	return lookup.Decision{By: lookup.ByAllow, List: NeededList}
+	return lookup.Decision{By: lookup.ByAllow, List: neededList}
 }
 
 // NeededNames are the needed names that an own list would block.

@@ -125,7 +125,7 @@ func (b *Block) ownSay(name string) (OwnSay, bool) {
 		return OwnSay{name, d.List, d.By == lookup.ByAllow}, true
 	}
 	if b.needed.What(h) != "" {
-		return OwnSay{name, NeededList, true}, true
+		return OwnSay{name, neededList, true}, true
 	}
 	return OwnSay{}, false
 }

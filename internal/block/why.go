@@ -78,7 +78,7 @@ func (b *Block) Ask(ctx context.Context, h lookup.Host, qname string) Explained 
 func (b *Block) tell(h lookup.Host, c Checked) Explained {
 	d := c.Decision
 	if c.Needed != "" && (c.Suspect != nil || d.Verdict != lookup.Safe) {
-		d = lookup.Decision{By: lookup.ByAllow, List: NeededList}
+		d = lookup.Decision{By: lookup.ByAllow, List: neededList}
 	}
 	e := b.explained(h, d, b.noteOn(h, d))
 	if d.By == lookup.ByCache {
@@ -102,15 +102,15 @@ func (b *Block) explained(h lookup.Host, d lookup.Decision, note string) Explain
 // noteOn returns what a decision about a host does not say, or "".
 func (b *Block) noteOn(h lookup.Host, d lookup.Decision) string {
 	switch {
-	case d.By == lookup.ByAllow && d.List == NeededList:
+	case d.By == lookup.ByAllow && d.List == neededList:
 		return "never blocked by Safe Browsing or a list by URL: it is " + b.needed.What(h)
 	case d.Verdict == lookup.Safe && (d.By == lookup.ByCache || d.By == lookup.ByServer):
 		return "the server was asked about the first bytes of its hash, and does not call it a threat"
 	case d.FrameOnly:
 		return "the server marks the threat FRAME_ONLY; allow would let the name pass"
-	case Unlisted(d) && (b.Stored != nil && len(b.Stored.Problems) > 0 || b.lacksLists()):
+	case unlisted(d) && (b.Stored != nil && len(b.Stored.Problems) > 0 || b.lacksLists()):
 		return "no threat list has it, but not all lists are here"
-	case Unlisted(d):
+	case unlisted(d):
 		return "no threat list has it"
 	case d.By != lookup.ByNobody || d.Verdict != lookup.Safe:
 		return ""
@@ -146,7 +146,7 @@ func (e *Explained) Unblock(h lookup.Host) string {
 }
 
 // maxSearched is the most bytes of an own list in which a line is looked for: a million
-// names, which take some 25 ms (BenchmarkWhy).
+// names, which take some 25 ms.
 const maxSearched = 32 << 20
 
 // Line returns the line, from 1, of the own list that made a decision about h; 0 if none
@@ -238,7 +238,7 @@ func (b *Block) answerOf(h lookup.Host, e Explained) status.Answer {
 		Zones: b.zones(), Place: b.Config.Place, Verdict: b.verdictOf(h, e), List: e.List, Line: b.Line(e.Decision, h), Expression: e.Expression,
 		Threat: e.Threat.String(), Note: e.Note, Confirmed: e.Confirmed, Expires: e.Expires, Unblock: e.Unblock(h),
 	}
-	if !Unlisted(e.Decision) {
+	if !unlisted(e.Decision) {
 		a.DecidedBy = e.By.String()
 	}
 	reply := b.Reply()

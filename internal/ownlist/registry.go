@@ -206,10 +206,10 @@ type Event struct {
 	Again bool // it has been read, and could not be used before
 }
 
-// ErrEmpty says that a file has no usable entry any more, and had some before. The reason
+// errEmpty says that a file has no usable entry any more, and had some before. The reason
 // is more often an accident than an intention: a failed download, or a writer that has
 // not finished.
-var ErrEmpty = errors.New("it has no usable entry any more")
+var errEmpty = errors.New("it has no usable entry any more")
 
 // maxTorn is how many reads in a row may be torn, because the file changed meanwhile. The
 // last of them is used nevertheless: some files never stop changing.
@@ -309,7 +309,7 @@ func (s *source) take(c *content, version fs.FileInfo, steady bool) {
 		return // half of a new list is worse than the whole old one
 	}
 	if !s.key.Fetched && c.summary.Entries == 0 && !c.summary.onPurpose && s.content.Load().summary.Entries > 0 {
-		s.fail(fmt.Errorf("%w: it %s", ErrEmpty, c.summary.Nothing()))
+		s.fail(fmt.Errorf("%w: it %s", errEmpty, c.summary.Nothing()))
 		return
 	}
 	s.content.Store(c)
@@ -323,7 +323,7 @@ func (s *source) take(c *content, version fs.FileInfo, steady bool) {
 // fail reports an error, unless the last report had the same one.
 func (s *source) fail(err error) {
 	s.mu.Lock()
-	same := s.err != nil && (s.err.Error() == err.Error() || errors.Is(s.err, ErrEmpty) && errors.Is(err, ErrEmpty))
+	same := s.err != nil && (s.err.Error() == err.Error() || errors.Is(s.err, errEmpty) && errors.Is(err, errEmpty))
 	s.err = err
 	s.mu.Unlock()
 	if !same {

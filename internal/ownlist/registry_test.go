@@ -411,7 +411,7 @@ func word(event Event) string {
 		return "loaded"
 	case errors.Is(event.Err, fs.ErrNotExist):
 		return "vanished"
-	case errors.Is(event.Err, ErrEmpty):
+	case errors.Is(event.Err, errEmpty):
 		return "empty"
 	case errors.Is(event.Err, files.ErrIrregular):
 		return "irregular"
@@ -552,7 +552,7 @@ func TestAFileThatCannotBeUsedKeepsTheOld(t *testing.T) {
 		for _, empty := range []string{"# nothing\n", "<html>not found</html>\n"} {
 			w.written(empty, "", "one.example")
 		}
-		testkit.WantError(t, w.file.State().Err, ErrEmpty.Error(), "looks like an HTML page")
+		testkit.WantError(t, w.file.State().Err, errEmpty.Error(), "looks like an HTML page")
 		must(t, os.Remove(w.path))
 		must(t, os.Mkdir(w.path, 0o755))
 		w.polled("irregular", "one.example")
