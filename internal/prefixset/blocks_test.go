@@ -255,9 +255,12 @@ func TestAddOfMakesTheSetThatAddMakes(t *testing.T) {
 // comes between, after every/2 of old on average.
 func addChanged(t *testing.T, old []uint32, every, capacity int, r *rand.Rand) {
 	from := setOfNumbers(old)
-	plain, quick := NewBuilder(capacity), NewBuilder(capacity)
+	plain, quick, shift := NewBuilder(capacity), NewBuilder(capacity), from.four.Load().low+bucketBits
 	for first := 0; first < len(old); {
 		end := min(len(old), first+1+r.IntN(min(every, 1000)))
+		for up := r.IntN(2) == 0; up && end < len(old) && old[end]>>shift == old[end-1]>>shift; {
+			end++ // a block begins with the change
+		}
 		entries := packed(old[first:end])
 		testkit.Must(t, errors.Join(plain.Add(entries, 4), quick.AddOf(from, first, entries, 4)))
 		switch first = end; {
