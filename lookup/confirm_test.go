@@ -39,21 +39,12 @@ func TestPanicOfASearcherIsAnError(t *testing.T) {
 // TestCheckingConfirmingAndPublishingAtOnce is for the race detector.
 func TestCheckingConfirmingAndPublishingAtOnce(t *testing.T) {
 	const hosts = 50
-	srv := &server{t: t, OnSearch: func(_ context.Context, prefixes []Prefix) (Answer, error) {
-		var answer Answer // used once: the next query asks again
-		for i := range hosts {
-			if i%2 == 0 && slices.Contains(prefixes, prefixOf(i)) {
-				answer.Threats = append(answer.Threats, isThreat(expressed(i), Malware))
-			}
-		}
-		if prefixes[0][0]%2 == 0 {
-			answer.TTL = time.Nanosecond
-			for i := range answer.Threats {
-				answer.Threats[i].TTL = time.Nanosecond
-			}
-		}
-		return answer, nil
-	}}
+	var threats []ThreatHash
+	for i := 0; i < hosts; i += 2 { // half of them are used once, and half of them for a moment: the next query asks again
+		threats = append(threats, lasting(time.Duration(i/2%2), isThreat(expressed(i), Malware)))
+	}
+	srv := new(server)
+	srv.knows(0, threats...)
 	database := new(Database)
 	snapshots := [][]List{nil, {listOf("a", manyExpressed(hosts)...)}, {listOf("b", manyExpressed(hosts/2)...), listOf("c", "x/")}}
 	c := checkerOf(t, Config{Database: database, Searcher: searchFunc(srv.OnSearch), Searches: 2, Cache: 10})

@@ -1,7 +1,6 @@
 package lookup
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -63,23 +62,3 @@ const benchSumName = "img-07.static.eu-west-1.cdn.example.com"
 
 // benchSumStarts are the expressions of benchSumName, the most important first.
 var benchSumStarts = [maxExpressions]int{0, 28, 24, 14, 7}
-
-// BenchmarkSumSuffixes hashes one to five expressions of a name, with sumSuffixes and with the standard library.
-func BenchmarkSumSuffixes(b *testing.B) {
-	var sums [maxExpressions]FullHash
-	for n := 1; n <= maxExpressions; n++ {
-		starts := benchSumStarts[:n]
-		b.Run(fmt.Sprintf("%d/ours", n), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				sumSuffixes(sums[:], benchSumName, starts)
-			}
-		})
-		b.Run(fmt.Sprintf("%d/sha256", n), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				sumEach(sums[:], benchSumName, starts)
-			}
-		})
-	}
-}
