@@ -47,8 +47,7 @@ func manifests(t *testing.T, index v1.ImageIndex) []v1.Descriptor {
 	return m.Manifests
 }
 
-// What deploy/kubernetes relies on: a numeric user, no need to write outside the volume, and
-// the programs in the top folder.
+// What deploy/kubernetes relies on: a numeric user, no need to write outside the volume, and the programs in the top folder.
 func TestTheImageIsForEachPlatform(t *testing.T) {
 	r := unbuilt(t, "linux/amd64,linux/arm64,linux/arm/6,linux/mipsle")
 	all := images(t, r, "", r.targets)

@@ -108,8 +108,7 @@ func TestPackagesOfOpenWrtHaveWhatASysupgradeKeeps(t *testing.T) {
 	}
 }
 
-// routerPackages writes the packages of all targets, of programs that are only names, and returns
-// their architectures.
+// routerPackages writes the packages of all targets, of programs that are only names, and returns their architectures.
 func routerPackages(t *testing.T, r *release) (archs []string) {
 	t.Helper()
 	for _, target := range r.routers {
@@ -146,8 +145,7 @@ func staticAndStripped(path string) error {
 	return nil
 }
 
-// checkPrograms holds what a release says of its programs: one file is enough, and each knows its
-// version.
+// checkPrograms holds what a release says of its programs: one file is enough, and each knows its version.
 func checkPrograms(t *testing.T, archive, version string) {
 	t.Helper()
 	folder, found := t.TempDir(), 0

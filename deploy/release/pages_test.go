@@ -85,8 +85,7 @@ func (p *repositories) apt(dir, arch string, args ...string) (string, error) {
 	return try(dir, nil, "apt-get", append(options, args...)...)
 }
 
-// apt downloads what the release has, by the file that the page offers; what was changed or signed by somebody else is
-// refused.
+// apt downloads what the release has, by the file that the page offers; what was changed or signed by somebody else is refused.
 func TestAptTakesThePackageOfTheRepository(t *testing.T) {
 	p := published(t)
 	for i, arch := range []string{"amd64", "arm64"} {

@@ -98,8 +98,7 @@ func find(t *testing.T, name, pattern string) string {
 	return m[1]
 }
 
-// The changelog, OpenWrt's recipe, a build without a tag, and this commit's tag if it has one
-// agree on the newest release.
+// The changelog, OpenWrt's recipe, a build without a tag, and this commit's tag if it has one agree on the newest release.
 func TestTheVersionIsTheSameEverywhere(t *testing.T) {
 	newest := find(t, "CHANGELOG.md", `^## (\d+\.\d+\.\d+)$`)
 	for name, pattern := range map[string]string{
@@ -136,9 +135,8 @@ func TestTheVersionIsTheSameEverywhere(t *testing.T) {
 	}
 }
 
-// The programs of both units tell systemd that they have started. Without a bound of our own, a disk that
-// takes more than systemd's 90 seconds would fail the start, and the next one, too. A small system has a
-// shell, and perhaps no program kill: procps has it.
+// The programs of both units tell systemd that they have started. Without a bound of our own, a disk that takes more than systemd's 90
+// seconds would fail the start, and the next one, too. A small system has a shell, and perhaps no program kill: procps has it.
 func TestUnitsWaitUntilTheirProgramsServe(t *testing.T) {
 	units, err := filepath.Glob("../systemd/*.service")
 	if err != nil || len(units) < 2 {

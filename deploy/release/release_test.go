@@ -20,8 +20,7 @@ import (
 	"aead.dev/minisign"
 )
 
-// sources returns a folder like the repository, with what is not built of it: the files of
-// deploy, and pages instead of the manual.
+// sources returns a folder like the repository, with what is not built of it: the files of deploy, and pages instead of the manual.
 func sources(t *testing.T) string {
 	t.Helper()
 	top := t.TempDir()
@@ -199,8 +198,7 @@ func TestChecksumsAreSigned(t *testing.T) {
 	}
 }
 
-// Two people who build a version get the same bytes: from two folders, in two time zones and
-// with two umasks of their files.
+// Two people who build a version get the same bytes: from two folders, in two time zones and with two umasks of their files.
 func TestTwoReleasesAreEqualByteForByte(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the programs twice")

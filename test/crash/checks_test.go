@@ -27,8 +27,7 @@ const soonest = 15 * time.Minute
 // slack is what the clock of a note may be ahead of the clock of the schedule.
 const slack = 10 * time.Second
 
-// patience is how long a start may take. A start takes milliseconds; the test machine may be
-// busy.
+// patience is how long a start may take. A start takes milliseconds; the test machine may be busy.
 const patience = 5 * time.Second
 
 // earliest returns when the next request is allowed, zero if at once.
@@ -135,8 +134,7 @@ func checkSearch(t *testing.T, p place, said []note, _ bool) {
 	}
 }
 
-// checkBudget says that no search is forgotten, and that a crash costs one reservation of each
-// folder at most.
+// checkBudget says that no search is forgotten, and that a crash costs one reservation of each folder at most.
 func checkBudget(t *testing.T, p place, said []note, _ bool) {
 	t.Helper()
 	const reserved = 50 // see maxReserved of the updater

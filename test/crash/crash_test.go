@@ -127,8 +127,7 @@ func (s scenario) eachPoint(t *testing.T, at trouble, check func(t *testing.T, p
 	}
 }
 
-// A program that is killed at any of its writes leaves the old or the new list, keeps all
-// waits, and the next start works.
+// A program that is killed at any of its writes leaves the old or the new list, keeps all waits, and the next start works.
 func TestAKilledProgramLosesNothing(t *testing.T) {
 	testkit.Long(t)
 	for _, s := range tried() {

@@ -34,8 +34,7 @@ func complete(t *testing.T) place {
 	return p
 }
 
-// A schedule or a clock of searches that is damaged at any bit allows no request that the
-// undamaged one forbids.
+// A schedule or a clock of searches that is damaged at any bit allows no request that the undamaged one forbids.
 func TestAClockDamagedAtAnyBitKeepsItsWait(t *testing.T) {
 	testkit.Long(t)
 	p := complete(t)
@@ -115,8 +114,7 @@ func updateBesides(t *testing.T, p place) {
 	}
 }
 
-// searchBesides is a search while another program is stopped in one: it is held if that one
-// has been sent.
+// searchBesides is a search while another program is stopped in one: it is held if that one has been sent.
 func searchBesides(t *testing.T, p place) {
 	sent := count(p.said(t), "asked") > 0
 	s, schedule, err := paced(p, searcher{func() error {
@@ -146,8 +144,7 @@ var storeFiles = []string{
 	"lock", "searches.json.lock", "budget.json.lock", "relay/history/" + large + ".history",
 }
 
-// What may be in the place of a file: made by a script, by a restored backup, or by somebody
-// who looks for a weakness.
+// What may be in the place of a file: made by a script, by a restored backup, or by somebody who looks for a weakness.
 var kinds = map[string]func(t *testing.T, path string){
 	"folder": func(t *testing.T, path string) { testkit.Must(t, os.Mkdir(path, 0o700)) },
 	"folder with a file": func(t *testing.T, path string) {
@@ -205,8 +202,7 @@ func within(t *testing.T, f func()) {
 	}
 }
 
-// useEverything does with a folder what a start and the minutes after it do. name is the file
-// that is something else.
+// useEverything does with a folder what a start and the minutes after it do. name is the file that is something else.
 func useEverything(t *testing.T, p place, name string) {
 	for _, list := range []string{large, small} {
 		if version := inForce(t, p, list); name != list+".list" && version != "old" {

@@ -14,9 +14,8 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// disk is a model of a file system that loses what was not synced, as POSIX allows: fsync
-// of a file makes its content durable, not its name; fsync of a folder makes the names in it
-// durable. After a power failure
+// disk is a model of a file system that loses what was not synced, as POSIX allows: fsync of a file makes its content durable, not its
+// name; fsync of a folder makes the names in it durable. After a power failure
 //
 //   - of the changes of names since the last sync of their folder, any subset has happened,
 //   - a file with writes since its last sync has the content of that sync, all of the new

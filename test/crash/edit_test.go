@@ -85,8 +85,7 @@ func checkFile(after string) func(*testing.T, place, []note, bool) {
 	}
 }
 
-// checkPaused says that a pause which has been set is in force, and that the next one works and
-// tidies up.
+// checkPaused says that a pause which has been set is in force, and that the next one works and tidies up.
 func checkPaused(t *testing.T, p place, said []note, _ bool) {
 	t.Helper()
 	if raw, err := os.ReadFile(block.PauseFile(p.etc())); err == nil {
@@ -103,8 +102,7 @@ func checkPaused(t *testing.T, p place, said []note, _ bool) {
 	wantTidy(t, p.etc())
 }
 
-// editBesides is an edit while another program is stopped in one. It is done, or says that the
-// folder is locked.
+// editBesides is an edit while another program is stopped in one. It is done, or says that the folder is locked.
 func editBesides(t *testing.T, p place) {
 	out, err := safebrowsing([]string{"allow", "-file", p.own(), "other.example"})
 	if err != nil && !strings.Contains(out, "another program has locked "+p.etc()) {

@@ -38,8 +38,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// hang is the call at which the disk ceases to answer: this one never ends, nor does any sync
-// after it.
+// hang is the call at which the disk ceases to answer: this one never ends, nor does any sync after it.
 type hang struct {
 	name       string
 	sample     bool
@@ -122,8 +121,7 @@ func (s *served) trace(cmd *exec.Cmd) {
 	}
 }
 
-// drive acts when the disk hangs, ends the server and returns when it has told it to. A server
-// that does not end is killed.
+// drive acts when the disk hangs, ends the server and returns when it has told it to. A server that does not end is killed.
 func (s *served) drive(act func(s *served), relay bool, hung, ended <-chan struct{}) (told time.Time) {
 	defer func() {
 		select {
@@ -288,8 +286,7 @@ func runServer() bool {
 // addressVariable is where a relay listens.
 const addressVariable = "CRASH_ADDRESS"
 
-// served is a server in a process of its own that is traced, and the Safe Browsing server that
-// it asks.
+// served is a server in a process of its own that is traced, and the Safe Browsing server that it asks.
 type served struct {
 	t        *testing.T
 	place    place

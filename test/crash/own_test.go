@@ -54,8 +54,7 @@ func serveList(asked func() error) (err error) {
 	return nil
 }
 
-// oldOwnList saves the old content without a state: the list is due, and has a content in
-// force.
+// oldOwnList saves the old content without a state: the list is due, and has a content in force.
 func oldOwnList(t *testing.T, p place) {
 	testkit.Must(t, os.WriteFile(p.byURL().Path(), ownText("old"), 0o600))
 }
@@ -134,8 +133,7 @@ func wantNoFetch(t *testing.T, c ownlist.URLConfig) {
 	}
 }
 
-// fetchBesides is a fetch while another program is stopped in one: it asks only if that one has
-// not.
+// fetchBesides is a fetch while another program is stopped in one: it asks only if that one has not.
 func fetchBesides(t *testing.T, p place) { checkOwnList(t, p, p.said(t), false) }
 
 // otherKinds are kinds, and a file that another user owns.
@@ -152,8 +150,7 @@ func otherKinds() map[string]func(*testing.T, string) {
 	return all
 }
 
-// Something else in the place of a file of a list by URL keeps nobody waiting: the list comes,
-// or the state says why not.
+// Something else in the place of a file of a list by URL keeps nobody waiting: the list comes, or the state says why not.
 func TestSomethingElseInThePlaceOfAListByURL(t *testing.T) {
 	testkit.Long(t)
 	for kind, put := range otherKinds() {
@@ -188,9 +185,8 @@ func useList(t *testing.T, p place) {
 	}
 }
 
-// Something else in the place of a file that commands edit ends in an error that names the
-// file, or the command writes what it should. A file with a line that cannot be kept is never
-// replaced.
+// Something else in the place of a file that commands edit ends in an error that names the file, or the command writes what it should.
+// A file with a line that cannot be kept is never replaced.
 func TestSomethingElseInThePlaceOfAFileThatIsEdited(t *testing.T) {
 	testkit.Long(t)
 	program() // it takes longer than an edit may

@@ -26,15 +26,13 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// A scenario is what a program does with its folders before it dies, and what must hold
-// after that.
+// A scenario is what a program does with its folders before it dies, and what must hold after that.
 type scenario struct {
 	name    string
 	prepare func(t *testing.T, p place)
 	act     func(p place) error    // in a process of its own
 	command func(p place) []string // arguments of the program safebrowsing; nil: act
-	// check looks at the folders as the next start finds them. lost says that the power
-	// failed: what was not synced may be gone.
+	// check looks at the folders as the next start finds them. lost says that the power failed: what was not synced may be gone.
 	check func(t *testing.T, p place, said []note, lost bool)
 	slow  bool // a point takes seconds: only with -crash.all
 }
@@ -133,8 +131,7 @@ const (
 
 var origin = updater.Origin{Name: "https://safebrowsing.example"}
 
-// entries are what a content holds, old or new: the new one has lost the first ten, and has
-// others at the end.
+// entries are what a content holds, old or new: the new one has lost the first ten, and has others at the end.
 func entries(list, version string) (raw []byte) {
 	first, n := uint32(0), uint32(20)
 	if list == large {

@@ -18,8 +18,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// A call is one system call of a traced program that changes a watched folder, or that
-// makes a change durable.
+// A call is one system call of a traced program that changes a watched folder, or that makes a change durable.
 type call struct {
 	name    string // create, write, sync, rename, unlink, mkdir, truncate, mode
 	path    string
@@ -34,9 +33,8 @@ type tracer struct {
 	folders []string
 	notes   string // a file whose writes are reported but are no points
 
-	// point is told the number of each call, from 1, before the kernel executes it. It
-	// returns an error to give to the program instead of executing the call, or errKill, or
-	// errHang.
+	// point is told the number of each call, from 1, before the kernel executes it. It returns an error to give to the program instead
+	// of executing the call, or errKill, or errHang.
 	point func(n int, c call) error
 	done  func(c call) // is told each call that the kernel has executed without an error; may be nil
 
@@ -68,8 +66,7 @@ const (
 	sysGood = syscall.SIGTRAP | 0x80
 )
 
-// run traces cmd to its end. killed says that point asked for it; else err comes from the
-// program.
+// run traces cmd to its end. killed says that point asked for it; else err comes from the program.
 func (tr *tracer) run(t *testing.T, cmd *exec.Cmd) (killed bool, err error) {
 	t.Helper()
 	runtime.LockOSThread()
@@ -148,8 +145,7 @@ func (tr *tracer) letGo() {
 // resume lets a thread run to its next entry or exit. An error means that it has ended.
 func (tr *tracer) resume(tid, signal int) { _ = syscall.PtraceSyscall(tid, signal) }
 
-// stopped handles a stop of a thread at the entry or the exit of a call. It reports whether
-// the program must end here.
+// stopped handles a stop of a thread at the entry or the exit of a call. It reports whether the program must end here.
 func (tr *tracer) stopped(t *testing.T, tid int) (kill bool) {
 	var regs syscall.PtraceRegs
 	if syscall.PtraceGetRegs(tid, &regs) != nil {

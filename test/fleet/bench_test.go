@@ -30,12 +30,10 @@ const (
 	benchNew     = 5 // clients that come with nothing meanwhile, each for 13 MB of full lists
 )
 
-// BenchmarkFleet measures a relay, a process on one core, with lists of ten million entries and
-// many clients, each with a connection of its own that stays: of the prefixes that they ask for, nine
-// in ten are cached. The lists change once, each client gets the change, and some new ones get full
-// lists. The figures are the relay's own, but for load-CPU-s, which is this process's own: it is
-// the clients and the server. Peak memory is from its start on. Run it with -benchtime 1x, on a
-// machine that does nothing else.
+// BenchmarkFleet measures a relay, a process on one core, with lists of ten million entries and many clients, each with a connection of
+// its own that stays: of the prefixes that they ask for, nine in ten are cached. The lists change once, each client gets the change,
+// and some new ones get full lists. The figures are the relay's own, but for load-CPU-s, which is this process's own: it is the clients
+// and the server. Peak memory is from its start on. Run it with -benchtime 1x, on a machine that does nothing else.
 func BenchmarkFleet(b *testing.B) {
 	entries := benchEntriesOf(1)
 	for _, size := range []struct{ clients, searches int }{{500, 50}, {5000, 1000}} {

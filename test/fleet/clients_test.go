@@ -74,8 +74,7 @@ func (r resolver) corefile(endpoint, db string) string {
 `, port, endpoint, db)
 }
 
-// verdict implements client. A resolver that cannot ask its server answers as if the name
-// were safe.
+// verdict implements client. A resolver that cannot ask its server answers as if the name were safe.
 func (r resolver) verdict(host string) (lookup.Verdict, error) {
 	c := dns.Client{Timeout: 20 * time.Second}
 	answer, _, err := c.Exchange(new(dns.Msg).SetQuestion(host+".", dns.TypeA), r.address)

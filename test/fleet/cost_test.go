@@ -12,10 +12,9 @@ import (
 
 var processes = flag.Int("processes", 8, "how many CoreDNS are clients of a relay at once; nightly 64")
 
-// What reaches the server behind a relay is what one client costs, however many there are.
-// The relay is a process. So are the clients of the first rows; 500 clients are engines in this
-// process, with sockets of their own. Each client has a judging server of its own when there is no
-// relay.
+// What reaches the server behind a relay is what one client costs, however many there are. The relay is a process. So are the clients
+// of the first rows; 500 clients are engines in this process, with sockets of their own. Each client has a judging server of its own
+// when there is no relay.
 func TestAFleetCostsWhatOneClientCosts(t *testing.T) {
 	testkit.Long(t)
 	for _, tc := range []struct {
@@ -79,8 +78,7 @@ func measure(t *testing.T, n int, names []name, start func(testing.TB, []string)
 	return c
 }
 
-// decideAll lets all clients decide about all names, at the same time and each beginning with
-// another name.
+// decideAll lets all clients decide about all names, at the same time and each beginning with another name.
 func decideAll[C client](t testing.TB, clients []C, names []name) {
 	t.Helper()
 	var wg sync.WaitGroup

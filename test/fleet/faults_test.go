@@ -34,8 +34,7 @@ const faultClients = 64
 type fault struct {
 	name       string
 	begin, end func(*scene)
-	// delays says that answers come late and not never: a search under way is answered
-	// at the end.
+	// delays says that answers come late and not never: a search under way is answered at the end.
 	delays bool
 	// unserved says that the relay serves again only after its random first contact.
 	unserved bool
@@ -64,10 +63,9 @@ var faults = []fault{
 	}, unserved: true},
 }
 
-// Whatever goes wrong with a relay: no listed name is ever taken for safe, what clients know stays,
-// the server is not asked too early, each prefix is asked for once, and no client hurries to
-// fetch lists. The relay is a process, and 64 clients ask over sockets. How clients come to
-// have new lists, which takes minutes, is in TestNoStampede of internal/relay.
+// Whatever goes wrong with a relay: no listed name is ever taken for safe, what clients know stays, the server is not asked too early,
+// each prefix is asked for once, and no client hurries to fetch lists. The relay is a process, and 64 clients ask over sockets. How
+// clients come to have new lists, which takes minutes, is in TestNoStampede of internal/relay.
 func TestFaultsOfARelay(t *testing.T) {
 	testkit.Long(t)
 	for _, f := range faults {

@@ -30,8 +30,7 @@ const (
 	asking     = 20 * time.Second // clients ask for so long in each phase
 	beforehand = asking / 5       // the part of it before the fault
 	tierLife   = 25 * time.Minute // of answers: none ends during the test
-	// beforeFirst is the wait between requests for lists while it is not known when the first new
-	// list comes.
+	// beforeFirst is the wait between requests for lists while it is not known when the first new list comes.
 	beforeFirst = 5 * time.Second
 )
 
@@ -39,8 +38,7 @@ const (
 type phase struct {
 	name       string
 	begin, end func(*provider) // of the fault; nil: there is nothing to do
-	// stays says that others stand in, so that the fault ends with the phase. Else it ends when the
-	// clients have asked.
+	// stays says that others stand in, so that the fault ends with the phase. Else it ends when the clients have asked.
 	stays bool
 	cut   func(region int) bool // whose clients can ask nobody during the fault; nil: nobody's
 	lasts time.Duration         // from one new list to the next: so long the service lets clients wait
@@ -48,10 +46,9 @@ type phase struct {
 
 // courses are phases that follow each other at one provider, with the number of clients of a region.
 //
-// A list comes from a central relay to clients in two waits of 10 to 55 seconds. A relay that starts,
-// or that takes over the lease, waits for up to a minute before, and the lease of a dead one ends
-// after 30 seconds. That a region is cut off for an hour is in TestARegionIsCutOffForAnHour of
-// internal/relay, where time is simulated.
+// A list comes from a central relay to clients in two waits of 10 to 55 seconds. A relay that starts, or that takes over the lease,
+// waits for up to a minute before, and the lease of a dead one ends after 30 seconds. That a region is cut off for an hour is in
+// TestARegionIsCutOffForAnHour of internal/relay, where time is simulated.
 var courses = []struct {
 	clients int
 	phases  []phase
@@ -100,11 +97,10 @@ func each(relays []*relay, do func(*relay)) {
 	}
 }
 
-// Whatever dies in the three tiers of a provider, the service is asked as by one polite client, no
-// name gets a wrong verdict, and all clients get new lists. What is asked is compared with what a
-// client asks that is alone with a service of its own, and is asked for the same names. Relays and
-// some of 500 clients are processes; the other clients are engines of this one, with sockets of
-// their own. Everybody names the two relays that it asks, as docs/provider.md says.
+// Whatever dies in the three tiers of a provider, the service is asked as by one polite client, no name gets a wrong verdict, and all
+// clients get new lists. What is asked is compared with what a client asks that is alone with a service of its own, and is asked for
+// the same names. Relays and some of 500 clients are processes; the other clients are engines of this one, with sockets of their own.
+// Everybody names the two relays that it asks, as docs/provider.md says.
 func TestThreeTiers(t *testing.T) {
 	if *tiers != 3 {
 		t.Skip("it takes eight minutes: -tiers 3")
@@ -166,8 +162,7 @@ func (v *violations) Errorf(format string, args ...any) {
 // lateCalls matches the calls about searches, and the probes, that Redis has not answered a relay in time.
 var lateCalls = regexp.MustCompile(`safebrowsing_relay_redis_(?:errors|dropped)_total{operation="(?:lookup|store|probe)"} (\d+)`)
 
-// late returns for each central relay how many calls about searches, and probes, Redis has not answered in time; 0 if it
-// does not run.
+// late returns for each central relay how many calls about searches, and probes, Redis has not answered in time; 0 if it does not run.
 func (p *provider) late() (calls []int) {
 	p.t.Helper()
 	for _, r := range p.central {
@@ -361,9 +356,8 @@ func (p *provider) let(happen func(*provider)) {
 
 func everywhere(int) bool { return true }
 
-// ask has the clients of regions ask for names that they know, or that others know, and for new
-// ones, within a time. Those that are cut off may lack an answer about what they have not asked for
-// before. The caller waits for the end.
+// ask has the clients of regions ask for names that they know, or that others know, and for new ones, within a time. Those that are cut
+// off may lack an answer about what they have not asked for before. The caller waits for the end.
 func (p *provider) ask(where func(region int) bool, known, fresh []name, within time.Duration, cut func(region int) bool) *sync.WaitGroup {
 	p.t.Helper()
 	wg := new(sync.WaitGroup)
@@ -446,8 +440,7 @@ func (p *provider) askOne(names ...[]name) {
 	}
 }
 
-// row holds what a phase has cost against what it has cost one client, and returns that with the
-// tally in words.
+// row holds what a phase has cost against what it has cost one client, and returns that with the tally in words.
 func (p *provider) row(what string, all, one cost, broken int32) string {
 	p.t.Helper()
 	// Web Risk takes one prefix in a search. Version 5 takes several, so there may be fewer searches.

@@ -1,6 +1,5 @@
-// Package fleet tests many clients behind a relay: the relay is a process, and so are as many
-// clients as start in bearable time. It is a package of its own so that its seconds of
-// waiting run at the same time as the other tests.
+// Package fleet tests many clients behind a relay: the relay is a process, and so are as many clients as start in bearable time. It is
+// a package of its own so that its seconds of waiting run at the same time as the other tests.
 package fleet
 
 import (
@@ -24,8 +23,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// minimumWait is what the judging servers ask for: a second request for lists within a test would
-// be early.
+// minimumWait is what the judging servers ask for: a second request for lists within a test would be early.
 const minimumWait = 30 * time.Minute
 
 // kind is what the judging server knows about a name.
@@ -184,8 +182,7 @@ func fetch(t testing.TB, db, endpoint string) {
 	}
 }
 
-// rotated returns names that begin with the i-th of n parts, so that clients ask for the
-// same ones and for different ones at a time.
+// rotated returns names that begin with the i-th of n parts, so that clients ask for the same ones and for different ones at a time.
 func rotated(names []name, i, n int) []name {
 	at := i * len(names) / n
 	return slices.Concat(names[at:], names[:at])

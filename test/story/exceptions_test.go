@@ -13,8 +13,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// The story of a site that is blocked and must work now: the commands change a running
-// server, without a reload.
+// The story of a site that is blocked and must work now: the commands change a running server, without a reload.
 func TestExceptionsAndPausesOfARunningServer(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()

@@ -125,9 +125,8 @@ func recordingUpstream(t *testing.T, kept *traces) string {
 	return conn.LocalAddr().String()
 }
 
-// The key is in no log, error, metric, profile, stack, file, output or packet of a run but in
-// the header that is made for it, even if the server repeats it. And a name from a client
-// cannot forge a line of the log.
+// The key is in no log, error, metric, profile, stack, file, output or packet of a run but in the header that is made for it, even if
+// the server repeats it. And a name from a client cannot forge a line of the log.
 func TestTheKeyLeavesInItsHeaderOnly(t *testing.T) {
 	testkit.Long(t)
 	if runtime.GOOS != "linux" {

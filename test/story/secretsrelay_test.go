@@ -147,8 +147,7 @@ func explain(t *testing.T, port, name string) string {
 	return answer.String()
 }
 
-// wire passes connections on to a server and keeps what goes there and back. It is safe for
-// concurrent use.
+// wire passes connections on to a server and keeps what goes there and back. It is safe for concurrent use.
 type wire struct {
 	address string
 

@@ -1,6 +1,5 @@
-// Package story tests whole programs: coredns and safebrowsing as they are installed, in
-// processes of their own. It is a package of its own so that its waiting runs at the same time
-// as the other tests.
+// Package story tests whole programs: coredns and safebrowsing as they are installed, in processes of their own. It is a package of its
+// own so that its waiting runs at the same time as the other tests.
 package story
 
 import (
@@ -18,8 +17,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// firstContact is the longest that a start waits before it asks, with room for a
-// busy machine.
+// firstContact is the longest that a start waits before it asks, with room for a busy machine.
 const firstContact = 80 * time.Second
 
 // The story of somebody who mistyped the key: what is wrong is said at once and
@@ -134,8 +132,7 @@ func (c *coreDNS) wantReady() {
 	})
 }
 
-// want asks for a name until the answer has the code, for 40 seconds at least: a list may
-// have come this instant.
+// want asks for a name until the answer has the code, for 40 seconds at least: a list may have come this instant.
 func (c *coreDNS) want(name string, rcode int) {
 	c.t.Helper()
 	var answer *dns.Msg
