@@ -19,10 +19,8 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// entry is an entry whose bytes are all b.
 func entry(width int, b byte) []byte { return bytes.Repeat([]byte{b}, width) }
 
-// entries returns an entry for each b.
 func entries(width int, all ...byte) (out []byte) {
 	for _, b := range all {
 		out = append(out, entry(width, b)...)
@@ -61,13 +59,9 @@ type change struct {
 }
 
 func (c change) update() *Update {
-	sum := sha256.Sum256(entries(4, c.result...))
-	u := &Update{Version: []byte("new"), Partial: c.partial, Checksum: sum[:]}
-	if c.removals != nil {
-		u.Removals = indices(c.removals...)
-	}
+	u := updateTo(pieces(entries(4, c.result...), 4), c.partial, indices(c.removals...))
 	if c.add != nil {
-		u.Additions = []Entries{{Width: 4, Count: len(c.add), Reader: bytes.NewReader(entries(4, c.add...))}}
+		u.Additions = []Entries{streamOf(pieces(entries(4, c.add...), 4)...)}
 	}
 	return u
 }
@@ -189,7 +183,6 @@ func newModel(all []string) model {
 	return slices.Compact(all)
 }
 
-// list returns the list that holds the entries of a model.
 func (m model) list(t testing.TB) List {
 	t.Helper()
 	b := prefixset.NewBuilder(len(m))
@@ -238,7 +231,6 @@ func streamOf(entries ...string) Entries {
 	return Entries{Width: len(entries[0]), Count: len(entries), Reader: iotest.HalfReader(reader)}
 }
 
-// indices returns the stream of removals of these.
 func indices(all ...uint32) Entries {
 	raw, _ := binary.Append(nil, binary.BigEndian, all) // numbers of a fixed size have no error
 	return Entries{Width: 4, Count: len(all), Reader: bytes.NewReader(raw)}
@@ -278,7 +270,6 @@ func updateTo(result model, partial bool, removals Entries, additions ...Entries
 	return &Update{Version: []byte("new"), Partial: partial, Removals: removals, Additions: additions, Checksum: sum[:]}
 }
 
-// sample returns a few of the entries.
 func sample(r *rand.Rand, all model) (some []string) {
 	for range min(len(all), r.IntN(5)) {
 		some = append(some, all[r.IntN(len(all))])
@@ -393,8 +384,7 @@ func TestAnUpdateEndsTheTakingOver(t *testing.T) {
 	}
 }
 
-// A stream that breaks off, as one does whose request is over, ends the merge: what
-// else there is to merge may be long.
+// A stream that breaks off, as one does whose request is over, ends the merge: what else there is to merge may be long.
 func TestMergingEndsWithABrokenStream(t *testing.T) {
 	broken := errors.New("the request is over")
 	held := prefixset.NewBuilder(1 << 20)

@@ -65,7 +65,6 @@ func (r *route) comes() {
 	r.err = nil
 }
 
-// requests returns how many got through, and how many did not.
 func (r *route) requests() (sent, tried int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

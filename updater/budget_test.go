@@ -57,6 +57,14 @@ func newLedger(t *testing.T, store *Store) *Ledger {
 	return l
 }
 
+// sharedLedger returns the count of a relay, and its view.
+func sharedLedger(t *testing.T, m *medium) (*Ledger, *view) {
+	t.Helper()
+	store, v := quick(openStore(t, t.TempDir())), &view{medium: m}
+	store.Share(v)
+	return newLedger(t, store), v
+}
+
 // quick returns the store without the waits for the disk.
 func quick(s *Store) *Store {
 	s.disk.SyncFile = func(*os.File) error { return nil }
@@ -76,14 +84,12 @@ func (s *spender) report(e Event) {
 	s.events = append(s.events, e)
 }
 
-// told returns the events of a kind.
 func (s *spender) told(kind Kind) (all []Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(s.events), func(e Event) bool { return e.Kind != kind })
 }
 
-// times returns how often it was told an event of a kind.
 func (s *spender) times(kind Kind) int { return len(s.told(kind)) }
 
 func (s *spender) search(t *testing.T) error {
@@ -334,12 +340,9 @@ func TestProcessesWhoseDaysBeginApartHaveABudgetEachDay(t *testing.T) {
 	for _, ahead := range []time.Duration{time.Second, time.Hour, 9 * time.Hour} {
 		inBubble(t, ahead.String(), func(t *testing.T) {
 			shared := newMedium()
-			relay := func() *spender {
-				store := quick(openStore(t, t.TempDir()))
-				store.Share(&view{medium: shared})
-				return spenderOf(newLedger(t, store), 100)
-			}
-			early, late := relay(), relay()
+			first, _ := sharedLedger(t, shared)
+			second, _ := sharedLedger(t, shared)
+			early, late := spenderOf(first, 100), spenderOf(second, 100)
 			early.ledger.clock = func() time.Time { return time.Now().Add(ahead) }
 			for day := range 4 {
 				sent := early.sent + late.sent

@@ -111,10 +111,7 @@ func takeAll(t *testing.T, l *Ledger, n int) (got int) {
 // The others may be spending the rest of the day's budget, on each day that they are away.
 func TestThePartOfTheBudgetIsRenewedEachDayWithoutTheSharedStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := quick(openStore(t, t.TempDir()))
-		v := &view{medium: newMedium()}
-		store.Share(v)
-		l := newLedger(t, store)
+		l, v := sharedLedger(t, newMedium())
 		const known = 92
 		first := takeAll(t, l, known)
 		v.away = errTest
@@ -141,10 +138,7 @@ func TestWhoAsksWhatIsLeftLearnsWhatIsRefused(t *testing.T) {
 		inBubble(t, fmt.Sprint("seed ", seed), func(t *testing.T) {
 			chance := rand.New(rand.NewPCG(seed, 2))
 			perDay := []int{1, 12, 100, 401}[chance.IntN(4)]
-			v := &view{medium: newMedium()}
-			store := quick(openStore(t, t.TempDir()))
-			store.Share(v)
-			l := newLedger(t, store)
+			l, v := sharedLedger(t, newMedium())
 			if chance.IntN(2) == 0 {
 				l.Spread()
 			}

@@ -25,8 +25,7 @@ func (s *chargingServer) Search(_ context.Context, prefixes []lookup.Prefix) (lo
 	return lookup.Answer{TTL: 5 * time.Minute, Threats: s.threats}, nil
 }
 
-// One client that asks for many names that are in a list must not spend the money, nor
-// the budget of the others.
+// One client that asks for many names that are in a list must not spend the money, nor the budget of the others.
 func TestAFloodSpendsOnlyWhatOthersDoNotNeed(t *testing.T) {
 	testkit.Long(t)
 	const (

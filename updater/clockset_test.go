@@ -1,7 +1,6 @@
 package updater
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
-	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // askedWith returns the schedule of a folder for somebody who asks with a key.
@@ -26,7 +24,6 @@ func askedWith(t *testing.T, dir, key string) *Schedule {
 	return ownedBy(t, dir, Origin{Name: testOrigin, Asker: Asker(testOrigin, key)})
 }
 
-// notHeld fails unless the list is due.
 func notHeld(t *testing.T, s *Schedule) {
 	t.Helper()
 	testkit.Equal(t, "it is held back", s.due([]string{se}).After(time.Now()), false)
@@ -62,11 +59,9 @@ func TestABackoffIsOfTheKeyThatFailed(t *testing.T) {
 	})
 	inBubble(t, "the answer to a search with the old key", func(t *testing.T) {
 		s := askedWith(t, t.TempDir(), "wrong")
-		p := &pacedSearcher{schedule: s, rules: SearchRules{Backoff: Strikes}, searcher: failing(func() error {
-			must(t, s.Rekey(Asker(testOrigin, "right"), func() {}))
-			return errForbidden
-		}), report: func(Event) {}}
-		testkit.Is(t, "the refusal", errOf(p.Search(t.Context(), nil)), errForbidden)
+		p := newProcessOf(t, s, v5Rules, nil)
+		p.during(errForbidden, func() { must(t, s.Rekey(Asker(testOrigin, "right"), func() {})) })
+		testkit.Is(t, "the refusal", p.search(t), errForbidden)
 		testkit.Equal(t, "a refusal of the old key pauses searches with the new one", s.SearchHold().Active(time.Now()), false)
 	})
 }
@@ -171,13 +166,6 @@ func TestAHoldSaysWhy(t *testing.T) {
 	})
 }
 
-// failing is a searcher whose searches end with an error.
-type failing func() error
-
-func (f failing) Search(context.Context, []lookup.Prefix) (lookup.Answer, error) {
-	return lookup.Answer{}, f()
-}
-
 func TestANewTokenEndsTheBackoffOfTheExpiredOne(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err   error
@@ -262,7 +250,6 @@ func askedWithToken(t *testing.T, dir, token string) *Schedule {
 	return ownedBy(t, dir, Origin{Name: testOrigin, Asker: Asker(testOrigin, ""), Token: token})
 }
 
-// failedWith is a fetch that fails.
 func failedWith(t *testing.T, s *Schedule, err error) {
 	t.Helper()
 	must(t, begin(t, s, se).failed(time.Now(), 0, nil, nil, err))

@@ -21,8 +21,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// What holds for every document: copies are joined in any order, as often as they come, and what
-// one of them knows is not lost.
+// What holds for every document: copies are joined in any order, as often as they come, and what one of them knows is not lost.
 
 // savedClocks returns a document of clocks in the folder of a store, and whether there is one.
 func savedClocks(t *testing.T, s *Store, document string) (state scheduleState, ok bool) {
@@ -261,7 +260,6 @@ func clockCopies(chance *rand.Rand) (all []scheduleState) {
 	return all
 }
 
-// day returns a time of one day.
 func day(chance *rand.Rand) time.Time {
 	return time.Date(2026, 11, 20, 0, chance.IntN(24*60), 0, 0, time.UTC)
 }
@@ -270,10 +268,9 @@ func TestClocksAreJoinedInAnyOrder(t *testing.T) {
 	lattice(t, clockCopies, scheduleState.join)
 }
 
-// Three processes ask on two media. At each step one may crash, a medium may be away or come back
-// with an old copy, and the clock of a machine may step. No process asks before the end of a
-// back-off that it has heard of, unless a request ended that which began after it; nor while a
-// request that it has heard of is not answered and may have failed.
+// Three processes ask on two media. At each step one may crash, a medium may be away or come back with an old copy, and the
+// clock of a machine may step. No process asks before the end of a back-off that it has heard of, unless a request ended that
+// which began after it; nor while a request that it has heard of is not answered and may have failed.
 func TestNoJoinAllowsAnEarlyRequest(t *testing.T) {
 	asked := 0
 	for seed := range *histories {
@@ -327,7 +324,6 @@ type modelProcess struct {
 	attempt uint64
 }
 
-// clockModel is the model.
 type clockModel struct {
 	chance                  *rand.Rand
 	now                     time.Time
@@ -523,7 +519,6 @@ type worldModel struct {
 	sent, refused, crashes int
 }
 
-// modelWriter is one process.
 type modelWriter struct {
 	view     *view
 	store    *Store
@@ -547,7 +542,6 @@ func newWorldModel(t *testing.T, folders bool, chance *rand.Rand) *worldModel {
 	return m
 }
 
-// start replaces a process by a new one.
 func (m *worldModel) start(i int) {
 	w := &modelWriter{view: &view{medium: m.shared}, store: quick(openStore(m.t, m.dirs[i]))}
 	w.store.boot = func() (string, time.Duration) { return "boot", time.Since(m.begun) }
@@ -558,7 +552,6 @@ func (m *worldModel) start(i int) {
 	m.writers[i] = w
 }
 
-// step lets one thing happen.
 func (m *worldModel) step() {
 	i := m.chance.IntN(3)
 	w := m.writers[i]
@@ -629,7 +622,6 @@ type modelServer struct {
 	by *modelWriter
 }
 
-// Search implements lookup.Searcher.
 func (m modelServer) Search(context.Context, []lookup.Prefix) (lookup.Answer, error) {
 	now := time.Now()
 	m.sent++

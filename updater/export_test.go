@@ -25,7 +25,6 @@ var (
 	InBubble        = inBubble
 )
 
-// View returns the view of one more process.
 func (m *medium) View() *view { return &view{medium: m, settle: 5 * time.Second} }
 
 // SetSleep replaces the sleep of Run, and the longest time that it sleeps at once.
@@ -33,10 +32,8 @@ func (u *Updater) SetSleep(sleep func(ctx context.Context, d time.Duration) erro
 	u.sleep, u.slice = sleep, slice
 }
 
-// Sleep is the real one.
 var Sleep = sleep
 
-// SetRandom replaces the random numbers of the back-off.
 func (s *Schedule) SetRandom(random func() float64) { s.random = random }
 
 // SetBoot replaces the clock since boot.

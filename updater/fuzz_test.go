@@ -89,8 +89,7 @@ func pieces(raw []byte, width int) (all []string) {
 	return all
 }
 
-// FuzzListFile: no file behind a right checksum makes the reader panic, and what it reads
-// is the same after it is saved again.
+// FuzzListFile: no file behind a right checksum makes the reader panic, and what it reads is the same after it is saved again.
 func FuzzListFile(f *testing.F) {
 	s := openStore(f, f.TempDir())
 	path := filepath.Join(s.dir, "se-4b"+listSuffix)
@@ -160,7 +159,6 @@ func FuzzSchedule(f *testing.F) {
 	})
 }
 
-// withSum is the file of a schedule around its bytes.
 func withSum(t testing.TB, raw []byte) []byte {
 	raw = bytes.TrimSpace(raw) // the sum is over the bytes without white space around them
 	if !json.Valid(raw) {

@@ -16,8 +16,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// script is a searcher that answers with one error, or one minimum wait, after the
-// other, at last always with the last.
+// script is a searcher that answers with one error, or one minimum wait, after the other, at last always with the last.
 type script struct {
 	errs  []error
 	waits []time.Duration // none: never one
@@ -260,7 +259,7 @@ func TestRetryAfterIsObeyedForADayAtMost(t *testing.T) {
 			}
 			script := &script{errs: []error{&StatusError{Code: code, RetryAfter: retryAfter}}}
 			inBubble(t, fmt.Sprint(code, " and ", retryAfter), func(t *testing.T) {
-				u := newUpdater(t, failingSource{fmt.Errorf("fetching: %w", script.errs[0])}, newScheduleOf(t, openStore(t, t.TempDir())), se)
+				u := newUpdater(t, failingSource(fmt.Errorf("fetching: %w", script.errs[0])), newScheduleOf(t, openStore(t, t.TempDir())), se)
 				must(t, u.Once(t.Context()))
 				checkDue(t, u.cfg.Schedule, lists)
 				p := newProcess(t, t.TempDir(), v4Rules, script)
@@ -283,8 +282,4 @@ func TestRetryAfterIsObeyedForADayAtMost(t *testing.T) {
 }
 
 // failingSource is a source that always fails.
-type failingSource struct{ err error }
-
-func (f failingSource) Fetch(context.Context, []Want, func(int, *Update)) (time.Duration, error) {
-	return 0, f.err
-}
+func failingSource(err error) Source { return single(func() (*Update, error) { return nil, err }) }

@@ -45,7 +45,6 @@ func evolve(chance *rand.Rand, width int, entries [][]byte) [][]byte {
 	return slices.CompactFunc(next, bytes.Equal)
 }
 
-// entriesIn returns the entries of a list.
 func entriesIn(t *testing.T, l updater.List) []byte {
 	t.Helper()
 	raw, err := io.ReadAll(l.Set.Reader())
@@ -242,7 +241,6 @@ func answering(tb testing.TB, by *protocol.Dialect, answers ...[]byte) updater.S
 	return client
 }
 
-// update fetches se-4b and applies what comes.
 func update(tb testing.TB, client updater.Source, old updater.List) updater.List {
 	tb.Helper()
 	l, _, _, err := fetchAndApply(tb, client, old, updater.DefaultMaxEntries)

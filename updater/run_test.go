@@ -28,10 +28,8 @@ var (
 	inBubble = updater.InBubble
 )
 
-// errOf returns the error of two results.
 func errOf[T any](_ T, err error) error { return err }
 
-// entriesOf returns one entry of 4 bytes for each b.
 func entriesOf(all ...byte) (out [][]byte) {
 	for _, b := range all {
 		out = append(out, []byte{b, b, b, b})
@@ -81,14 +79,12 @@ func (r *run) report(e updater.Event) {
 	r.events = append(r.events, e)
 }
 
-// reported returns the events of a kind since the last call of forget.
 func (r *run) reported(kind updater.Kind) (found []updater.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(r.events), func(e updater.Event) bool { return e.Kind != kind })
 }
 
-// times returns how often an event of a kind was reported.
 func (r *run) times(kind updater.Kind) int { return len(r.reported(kind)) }
 
 func (r *run) forget() {
@@ -97,7 +93,6 @@ func (r *run) forget() {
 	r.events = nil
 }
 
-// start loads and runs.
 func (r *run) start() bool {
 	all := r.updater.Load()
 	ctx, cancel := context.WithCancel(r.t.Context())
@@ -110,7 +105,6 @@ func (r *run) start() bool {
 	return all
 }
 
-// started is start.
 func (r *run) started() *run {
 	r.start()
 	return r
@@ -121,8 +115,7 @@ func (r *run) stop() {
 	r.wg.Wait()
 }
 
-// checkHeld fails unless exactly the entries for these are in force, by list. A
-// list that is nil must not be in force at all.
+// checkHeld fails unless exactly the entries for these are in force, by list. A list that is nil must not be in force at all.
 func (r *run) checkHeld(when, list string, want ...byte) {
 	r.t.Helper()
 	var got []byte
@@ -151,8 +144,7 @@ func waitForFault(t *testing.T, server *protocoltest.Server, n int) {
 	t.Fatal("no answer was ever spoilt")
 }
 
-// checkTold fails unless the events since the last forget say what went wrong:
-// with each list, or with the whole request.
+// checkTold fails unless the events since the last forget say what went wrong: with each list, or with the whole request.
 func (r *run) checkTold(lists ...string) {
 	r.t.Helper()
 	fetched := r.reported(updater.Fetched)

@@ -149,7 +149,6 @@ func TestFloorsWhereTheServerGivesNoWait(t *testing.T) {
 	})
 }
 
-// writeSchedule replaces the file of the schedule.
 func writeSchedule(s *Store, raw []byte) error {
 	return exchange(folder{s, false}, s.origin.scheduleFile(), func([]byte, error) ([]byte, error) { return append([]byte{}, raw...), nil })
 }
@@ -201,7 +200,7 @@ func TestASuspendCountsAsTimePassed(t *testing.T) {
 			s := newScheduleOf(t, store)
 			success(t, s, begin(t, s, se), 6*time.Hour)
 			s.changeSearch(func(a *asked) { a.Clock = a.failed(time.Now(), 6*time.Hour, 0) }, noError(t))
-			u := newUpdater(t, failingSource{errTest}, s, lists...)
+			u := newUpdater(t, failingSource(errTest), s, lists...)
 			suspended, end := running(t, u)
 			time.Sleep(time.Hour - time.Millisecond) // while it sleeps
 			suspended.Store(int64(4 * time.Hour))
@@ -250,7 +249,7 @@ func running(t *testing.T, u *Updater) (suspended *atomic.Int64, end func()) {
 func TestAWaitThatBeginsAfterAWakeUpLasts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScheduleOf(t, nil)
-		suspended, end := running(t, newUpdater(t, failingSource{errTest}, s))
+		suspended, end := running(t, newUpdater(t, failingSource(errTest), s))
 		time.Sleep(10 * time.Second)
 		suspended.Store(int64(8 * time.Hour))
 		time.Sleep(5 * time.Second)

@@ -23,8 +23,7 @@ type question struct {
 	versions map[string]string // of the lists that were wanted; "": none
 }
 
-// scripted is a source that answers requests by number, at last always as the last
-// one, and remembers what it was asked.
+// scripted is a source that answers requests by number, at last always as the last one, and remembers what it was asked.
 type scripted struct {
 	answers []func(list string) *updater.Update
 	wait    time.Duration // for all lists
@@ -57,7 +56,6 @@ func (s *scripted) Fetch(_ context.Context, wanted []updater.Want, take func(i i
 	return s.wait, nil
 }
 
-// questions returns what was asked so far.
 func (s *scripted) questions() []question {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,7 +99,6 @@ func unchanged(version string) func(string) *updater.Update {
 	return func(string) *updater.Update { return &updater.Update{Version: []byte(version), Partial: true} }
 }
 
-// prefix is the entry of entriesOf.
 func prefix(b byte) string { return string(bytes.Repeat([]byte{b}, 4)) }
 
 func TestNoListIsAskedForBeforeTheMinimumWaitForAll(t *testing.T) {
@@ -176,7 +173,6 @@ func TestANewVersionOfAnUnchangedListSurvivesARestart(t *testing.T) {
 	}
 }
 
-// partialOfNothing is an update that fails its checks.
 func partialOfNothing(string) *updater.Update {
 	return &updater.Update{Version: []byte("bad"), Partial: true, Checksum: []byte("short")}
 }

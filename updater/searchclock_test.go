@@ -46,7 +46,6 @@ func (p *process) during(err error, do func()) *midway {
 	return m
 }
 
-// search searches and waits for the disk.
 func (p *process) search(t *testing.T) error {
 	t.Helper()
 	_, err := p.searcher.Search(t.Context(), nil)
@@ -66,7 +65,6 @@ func (p *process) backsOff(t *testing.T, who string, wait time.Duration) {
 
 var v4Rules, v5Rules = SearchRules{Backoff: Strict, Published: true}, SearchRules{Backoff: Strikes}
 
-// good is a script of searches that all succeed.
 func good() *script { return &script{errs: []error{nil}} }
 
 // Whoever holds the folder, each process waits as any of them was told to.
@@ -112,10 +110,8 @@ func TestProcessesWithOneFolderShareTheClockOfSearches(t *testing.T) {
 	})
 }
 
-// searchOnce searches, and returns the error.
 func searchOnce(t *testing.T, s lookup.Searcher) error { return errOf(s.Search(t.Context(), nil)) }
 
-// errOf returns the error of two results.
 func errOf[T any](_ T, err error) error { return err }
 
 // midway is a searcher that does something while its search is under way.

@@ -185,7 +185,6 @@ func leads(t *testing.T, leader, follower *Updater) {
 	}
 }
 
-// contentOf returns a list of these entries.
 func contentOf(t testing.TB, version string, values ...uint32) List {
 	t.Helper()
 	l, _, err := Apply(List{Name: se}, fullOf(version, values...), 1000)
@@ -193,7 +192,6 @@ func contentOf(t testing.TB, version string, values ...uint32) List {
 	return l
 }
 
-// single is a Source with one list.
 type single func() (*Update, error)
 
 func (f single) Fetch(_ context.Context, _ []Want, take func(int, *Update)) (time.Duration, error) {
@@ -204,7 +202,6 @@ func (f single) Fetch(_ context.Context, _ []Want, take func(int, *Update)) (tim
 	return 0, err
 }
 
-// fullOf returns an update to a content.
 func fullOf(version string, values ...uint32) *Update {
 	raw, _ := binary.Append(nil, binary.BigEndian, values) // numbers of a fixed size have no error
 	sum := sha256.Sum256(raw)

@@ -39,7 +39,6 @@ func openStoreBy(t testing.TB, dir string, origin Origin) *Store {
 	return s
 }
 
-// namesIn returns the names of all files of a folder.
 func namesIn(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	all, err := os.ReadDir(dir)

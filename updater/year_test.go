@@ -2,12 +2,21 @@ package updater_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"maps"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"os"
+	"path/filepath"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -39,11 +48,10 @@ func seedsOfYears(n int) (seeds []uint64) {
 	return seeds
 }
 
-// TestAYearWithoutViolation lets an updater live through a year of simulated time for each seed: new versions, faults
-// of every kind, minimum waits of all lengths and none, servers that refuse batches or lists, restarts, reloads,
-// crashes in the middle of anything, reboots, suspends, and clocks that are set back or forward while nothing
-// runs. Meanwhile full hashes are searched for. The server is the referee. At the end, when the server is well again,
-// the updater must have caught up.
+// TestAYearWithoutViolation lets an updater live through a year of simulated time for each seed: new versions, faults of every
+// kind, minimum waits of all lengths and none, servers that refuse batches or lists, restarts, reloads, crashes in the middle
+// of anything, reboots, suspends, and clocks that are set back or forward while nothing runs. Meanwhile full hashes are
+// searched for. The server is the referee. At the end, when the server is well again, the updater must have caught up.
 func TestAYearWithoutViolation(t *testing.T) {
 	testkit.Long(t)
 	total := sumOfYears(t)
@@ -262,4 +270,395 @@ var versions = map[string]spoken{
 		prefix: func(entry []byte) lookup.Prefix { return lookup.Prefix(entry) },
 		single: true,
 	},
+}
+
+// life is one run of a client process.
+type life struct {
+	dir      string
+	database *lookup.Database
+	schedule *updater.Schedule
+	dead     atomic.Bool         // crashed: no request leaves it any more
+	view     *updater.MemoryView // of a relay; nil: a single process
+	ctx      context.Context     // ends with cancel
+	cancel   context.CancelFunc
+	client   protocol.Client
+	wg       sync.WaitGroup
+
+	contact time.Time // of the first search, at the earliest
+
+	stopSearching func()
+}
+
+func (l *life) stop() {
+	l.stopSearching()
+	l.cancel()
+	l.wg.Wait()
+	l.schedule.Flush()
+}
+
+// search asks for prefixes that are in the lists, now and then, until ctx ends.
+func (l *life) search(ctx context.Context, speaks spoken, searcher lookup.Searcher, chance *rand.Rand) {
+	pause := time.Duration(chance.Int64N(int64(2 * time.Minute))) // the first one comes soon after the start
+	for ; updater.Sleep(ctx, pause) == nil; pause = 6*time.Minute + time.Duration(chance.Int64N(int64(10*time.Hour))) {
+		var prefixes []lookup.Prefix
+		for _, list := range l.database.Lists() {
+			if list.Set.Len() == 0 || chance.IntN(2) == 0 {
+				continue
+			}
+			entries, width := list.Set.Runs().Next()
+			prefix := speaks.prefix(entries[:width])
+			if !slices.Contains(prefixes, prefix) {
+				prefixes = append(prefixes, prefix)
+			}
+		}
+		if len(prefixes) == 0 {
+			continue
+		}
+		if speaks.single {
+			prefixes = prefixes[:1]
+		}
+		searchCtx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		searcher.Search(searchCtx, prefixes)
+		cancel()
+	}
+}
+
+var errDead = errors.New("this process has crashed")
+
+// roundTripper returns the way of a process to the server.
+func (l *life) roundTripper(y *year) http.RoundTripper {
+	t, server := y.t, y.server
+	return &yearRoute{roundTrip(func(r *http.Request) (*http.Response, error) {
+		if l.dead.Load() {
+			return nil, errDead
+		}
+		if err := y.network(); err != nil {
+			trace := httptrace.ContextClientTrace(r.Context())
+			trace.GetConn(r.URL.Host)
+			if y.noTLS.Load() {
+				trace.ConnectDone("tcp", r.URL.Host, nil)
+			}
+			return nil, err
+		}
+		if y.spoken.search.Published && strings.Contains(strings.ToLower(r.URL.Path), "hashes:") && time.Now().Before(l.contact) {
+			t.Errorf("the first search is sent %s before the first contact", time.Until(l.contact))
+		}
+		return server.RoundTrip(r)
+	}), y}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+type yearRoute struct {
+	http.RoundTripper
+	year *year
+}
+
+// Reach makes a connection without a request.
+func (r *yearRoute) Reach(context.Context, *url.URL) error {
+	if r.year.noTLS.Load() {
+		return nil
+	}
+	return r.year.network()
+}
+
+var errAway = errors.New("the network is away")
+
+// network returns an error while the network is away, or TLS cannot be established.
+func (y *year) network() error {
+	if time.Now().UnixNano() < y.away.Load() {
+		return errAway
+	}
+	return nil
+}
+
+// loseNetwork takes the network away for up to two days, or lets TLS fail.
+func (y *year) loseNetwork() {
+	y.losses++
+	y.noTLS.Store(y.chance.IntN(4) == 0)
+	y.away.Store(time.Now().Add(time.Duration(y.chance.Int64N(int64(48 * time.Hour)))).UnixNano())
+}
+
+// locked makes a source of numbers safe for concurrent use.
+func locked(random func() float64) func() float64 {
+	var mu sync.Mutex
+	return func() float64 {
+		mu.Lock()
+		defer mu.Unlock()
+		return random()
+	}
+}
+
+// syncTime is how long a sync lasts in a year. The folder is in memory, which needs none; a
+// crash may come meanwhile, as it may with a disk.
+const syncTime = 20 * time.Millisecond
+
+func (y *year) start() {
+	y.startProcess()
+	y.beginSearching()
+}
+
+// startProcess starts a process that searches for nothing yet.
+func (y *year) startProcess() {
+	y.starts++
+	l := &life{dir: y.folderDir(y.folder), database: &lookup.Database{MaxFiltered: -1}, stopSearching: func() {}}
+	store := openStore(y.t, l.dir, updater.Origin{Name: "test"})
+	store.SetBoot(y.boot)
+	store.SetSync(func() { time.Sleep(syncTime) })
+	if y.shared != nil {
+		l.view = y.shared.View()
+		store.Share(l.view)
+	}
+	var err error
+	l.schedule, err = updater.NewSchedule(store)
+	must(y.t, err)
+	chance := rand.New(rand.NewPCG(y.chance.Uint64(), 2)) // of this client's one goroutine
+	l.schedule.SetRandom(locked(rand.New(rand.NewPCG(y.chance.Uint64(), 4)).Float64))
+	l.client, err = y.client(protocol.Config{Key: "key", UserAgent: "year/1", Transport: l.roundTripper(y)}, l.database)
+	must(y.t, err)
+	u, err := updater.New(updater.Config{
+		Source: l.client, Database: l.database, Schedule: l.schedule, Store: store, Lists: y.lists, Report: l.report(y.t),
+		FirstContact: func() time.Duration { return time.Duration(chance.Float64() * float64(time.Minute)) },
+	})
+	must(y.t, err)
+	u.SetSleep(func(ctx context.Context, d time.Duration) error {
+		if chance.IntN(300) == 0 { // the machine is suspended
+			d += time.Duration(chance.Int64N(int64(20 * time.Hour)))
+		}
+		return updater.Sleep(ctx, d)
+	}, time.Hour)
+	u.Load()
+	l.ctx, l.cancel = context.WithCancel(y.t.Context())
+	l.wg.Go(func() { u.Run(l.ctx) })
+	y.current = l
+}
+
+// beginSearching makes the current process search now and then.
+func (y *year) beginSearching() {
+	l := y.current
+	searching, stop := context.WithCancel(l.ctx)
+	l.stopSearching = stop
+	asking := rand.New(rand.NewPCG(y.chance.Uint64(), 3))
+	rules := y.search
+	rules.FirstContact = func() time.Duration {
+		delay := time.Duration(asking.Float64() * float64(time.Minute))
+		l.contact = time.Now().Add(delay)
+		return delay
+	}
+	searcher := updater.Pace(l.client, l.schedule, rules, l.report(y.t))
+	l.wg.Go(func() { l.search(searching, y.spoken, searcher, asking) })
+}
+
+// report fails the test for trouble with the disk: there is none in this world.
+func (l *life) report(t *testing.T) func(updater.Event) {
+	return func(e updater.Event) {
+		if e.Kind == updater.StoreFailed || e.Kind == updater.LoadFailed {
+			t.Errorf("event %d of list %q: %v", e.Kind, e.List, e.Err)
+		}
+	}
+}
+
+// publish makes a next version: some entries go, some come.
+func (y *year) publish(list string) {
+	held := y.content[list]
+	for _, e := range sorted(held) {
+		if y.chance.IntN(4) == 0 {
+			delete(held, e)
+		}
+	}
+	for range y.chance.IntN(8) {
+		entry := make([]byte, y.widths(list, y.chance))
+		for i := range entry {
+			entry[i] = byte(y.chance.Uint32())
+		}
+		held[string(entry)] = true
+	}
+	var entries [][]byte
+	for e := range held {
+		entries = append(entries, []byte(e))
+	}
+	y.server.Publish(list, entries)
+	y.published++
+}
+
+func sorted(set map[string]bool) []string { return slices.Sorted(maps.Keys(set)) }
+
+// longestWait is the longest minimum wait that the server gives: more than a day, where back-offs end.
+const longestWait = 8 * 24 * time.Hour
+
+func (y *year) setWait(list string) {
+	if y.chance.IntN(20) == 0 {
+		y.server.SetMinimumWait(list, 0)
+		return
+	}
+	shortest, longest := 30*time.Minute, 40*time.Hour
+	if y.chance.IntN(10) == 0 {
+		longest = longestWait
+	}
+	y.server.SetMinimumWait(list, shortest+time.Duration(y.chance.Int64N(int64(longest-shortest))))
+}
+
+// setMethodWaits sets the waits of methods, where there are some, and how removals are coded.
+func (y *year) setMethodWaits() {
+	if y.waits != nil {
+		y.waits(y)
+	}
+	y.server.SetRawRemovals(y.chance.IntN(2) == 0)
+}
+
+// breakSomething queues a fault for one to thirty requests.
+func (y *year) breakSomething() {
+	faults := y.faults()
+	// An endless body takes a hundred times as long as all others; it has its own test.
+	maps.DeleteFunc(faults, func(_ string, fault protocoltest.Fault) bool { return fault.EndlessBody })
+	fault := faults[slices.Sorted(maps.Keys(faults))[y.chance.IntN(len(faults))]]
+	if y.chance.IntN(2) == 0 {
+		fault.List = y.list()
+	}
+	if y.chance.IntN(5) == 0 {
+		fault.Delay = time.Duration(y.chance.Int64N(int64(4 * time.Minute)))
+	}
+	if fault.Status != 0 && y.chance.IntN(5) == 0 { // which counts for a day at most
+		fault.RetryAfter = 10 * 365 * 24 * time.Hour
+	}
+	y.server.Break("", 1+int(y.chance.ExpFloat64()*3), fault)
+}
+
+// refuse makes the server refuse batches, a list, or all lists, for some time.
+func (y *year) refuse() {
+	fault := protocoltest.Fault{Status: http.StatusBadRequest}
+	if y.chance.IntN(2) == 0 {
+		fault.Status = http.StatusNotFound
+	}
+	switch y.chance.IntN(3) {
+	case 0:
+		fault.Batch = true
+	case 1:
+		fault.List = y.list()
+	}
+	y.server.Break("update", 1+y.chance.IntN(30), fault)
+}
+
+// restart stops the client as a service manager does, and starts it after a while, in which the machine may boot.
+func (y *year) restart(pause time.Duration) {
+	y.current.stop()
+	time.Sleep(pause)
+	if y.chance.IntN(3) == 0 {
+		y.reboot()
+	}
+	y.server.ClientStarted()
+	y.start()
+}
+
+// reload starts a second client in the same folder, before the first is
+// stopped: as a Corefile does whose engine settings changed.
+func (y *year) reload() {
+	old := y.current
+	old.stopSearching()
+	y.server.ClientStarted()
+	y.start()
+	time.Sleep(time.Duration(y.chance.Int64N(int64(5 * time.Second))))
+	old.stop()
+	y.server.ClientStarted()
+}
+
+// crash ends the client at once, whatever it does: nothing that it does afterwards reaches the disk or the server.
+func (y *year) crash() {
+	y.folder = y.kill(y.current)
+	y.server.ClientStarted()
+	y.start()
+}
+
+// crashLoop is a client that dies again and again soon after its start.
+func (y *year) crashLoop() {
+	for range y.chance.IntN(20) {
+		time.Sleep(time.Duration(y.chance.Int64N(int64(3 * time.Minute))))
+		y.crash()
+	}
+}
+
+// setClock sets the wall clock of the machine while no client runs, after a stop or a crash. Set back, the next client finds
+// files from the future. Set forward, it finds files whose waits have ended, and only the clock since boot tells otherwise.
+func (y *year) setClock() {
+	if y.chance.IntN(2) == 0 {
+		y.current.stop()
+	} else {
+		y.folder = y.kill(y.current)
+	}
+	forward := time.Duration(y.chance.Int64N(int64(2000*time.Hour))) - 1000*time.Hour
+	must(y.t, updater.SetClock(y.folderDir(y.folder), forward))
+	y.server.ClientStarted()
+	y.start()
+}
+
+// reboot begins another boot of the machine. Its wall clock is right then: a clock that is set
+// forward over a reboot looks like time that has passed.
+func (y *year) reboot() { y.boots, y.booted = y.boots+1, time.Now() }
+
+// boot is what the machine knows of its boot.
+func (y *year) boot() (id string, since time.Duration) {
+	return fmt.Sprint("boot ", y.boots), time.Since(y.booted)
+}
+
+func (y *year) folderDir(n int) string { return filepath.Join(y.dir, fmt.Sprint(n)) }
+
+// TestAYearOfRelaysWithoutViolation is TestAYearWithoutViolation for two relays with a folder each, which share a
+// store in memory: one of them fetches, and the other one takes over when it dies, ends, or is cut off from the
+// store. To the server they are one client, so a wait that the first one was given holds for the second one.
+func TestAYearOfRelaysWithoutViolation(t *testing.T) {
+	testkit.Long(t)
+	total := sumOfYears(t)
+	for version, speaks := range versions {
+		for _, seed := range seedsOfYears(max(1, *yearSeeds/8)) {
+			t.Run(fmt.Sprint(version, "/", seed), func(t *testing.T) {
+				t.Parallel()
+				dir := t.TempDir()
+				synctest.Test(t, func(t *testing.T) {
+					y := newYear(t, speaks, dir, seed)
+					y.shared = updater.NewMemoryShared()
+					total.live(y)
+					testkit.Between(t, "takeovers", y.takeovers, 1, 10_000)
+				})
+			})
+		}
+	}
+}
+
+// takeOver starts the other relay, which follows for some time, and ends the first one.
+func (y *year) takeOver() {
+	first := y.current
+	y.folder, y.other = y.other, y.folder
+	y.startProcess()
+	time.Sleep(time.Duration(y.chance.Int64N(int64(3 * time.Minute))))
+	first.stopSearching() // its clock of searches is known to the second one after a second
+	switch y.chance.IntN(3) {
+	case 0:
+		y.other = y.kill(first)
+	case 1:
+		first.stop()
+	case 2:
+		first.view.Cut()
+		time.Sleep(updater.HeldLease + time.Second) // its request, if there was one, has ended
+		y.server.ClientStarted()
+		time.Sleep(time.Duration(y.chance.Int64N(int64(2 * time.Minute))))
+		y.other = y.kill(first)
+	}
+	y.server.ClientStarted() // a content that the first one did not publish is lost
+	time.Sleep(updater.DeadLease + 2*time.Second)
+	y.takeovers++
+	y.beginSearching()
+}
+
+// kill ends a process at once, and returns its folder as it is at this moment.
+func (y *year) kill(l *life) (folder int) {
+	y.folders++
+	must(y.t, os.CopyFS(y.folderDir(y.folders), os.DirFS(l.dir)))
+	l.dead.Store(true)
+	if l.view != nil {
+		l.view.Cut()
+	}
+	l.stop()
+	return y.folders
 }
