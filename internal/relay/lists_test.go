@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/netip"
 	"os"
@@ -72,7 +71,8 @@ func publishAtRandom(t *testing.T, width int, rng *rand.Rand) {
 			if width < 32 && rng.IntN(4) == 0 {
 				entry += 1 + rng.IntN(32-width)
 			}
-			e := randomEntry(rng, entry)
+			sum := sha256.Sum256([]byte{byte(rng.IntN(40)), byte(rng.IntN(256))}) // one of few, so that it comes back
+			e := string(sum[:entry])
 			held[e] = !held[e]
 		}
 		if rng.IntN(15) == 0 {
@@ -257,12 +257,6 @@ func setOf(t testing.TB, entries ...string) *prefixset.Set {
 	return b.Set()
 }
 
-// randomEntry returns one of few entries, so that they come back.
-func randomEntry(rng *rand.Rand, width int) string {
-	sum := sha256.Sum256([]byte{byte(rng.IntN(40)), byte(rng.IntN(256))})
-	return string(sum[:width])
-}
-
 func newLists(t testing.TB, dir string) *Lists {
 	t.Helper()
 	l, err := NewLists(dir)
@@ -308,15 +302,8 @@ func (tr *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	return &http.Response{
 		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/x-protobuf"}}, Request: r,
-		Body: io.NopCloser(&body), ContentLength: lengthOf(body),
+		Body: io.NopCloser(&body), ContentLength: -1,
 	}, nil
-}
-
-func lengthOf(body net.Buffers) (n int64) {
-	for _, b := range body {
-		n += int64(len(b))
-	}
-	return n
 }
 
 // client is a real client with the lists that it holds.

@@ -366,28 +366,26 @@ func TestTheRelayComesBack(t *testing.T) {
 			w.google.ClientStarted()
 		}, false},
 	} {
-		runWorld(t, tc.name, func(t *testing.T, w *world) { comesBack(t, w, tc.back, tc.lost) })
-	}
-}
-
-func comesBack(t *testing.T, w *world, back func(*testing.T, *world), lost bool) {
-	w.cfg.Settings.DB = t.TempDir()
-	w.start()
-	c := w.replica(1)
-	c.mustBe(t, lookup.Unsafe, "evil.example.")
-	fetched := len(w.google.Requests("update"))
-	back(t, w)
-	w.start()
-	c.wire.connect(w.relay, 0)
-	time.Sleep(10 * time.Minute)
-	if n := len(w.google.Requests("update")) - fetched; (n > 0) != lost {
-		t.Errorf("%d requests for lists within 10 minutes, want some: %t", n, lost)
-	}
-	c.mustBe(t, lookup.Unsafe, "evil.example.")
-	w.threaten("evil.example/", "worse.example/")
-	time.Sleep(31 * time.Minute)
-	if c.mustBe(t, lookup.Unsafe, "worse.example."); c.entries() != 2 {
-		t.Errorf("after the next update: entries: %d", c.entries())
+		runWorld(t, tc.name, func(t *testing.T, w *world) {
+			w.cfg.Settings.DB = t.TempDir()
+			w.start()
+			c := w.replica(1)
+			c.mustBe(t, lookup.Unsafe, "evil.example.")
+			fetched := len(w.google.Requests("update"))
+			tc.back(t, w)
+			w.start()
+			c.wire.connect(w.relay, 0)
+			time.Sleep(10 * time.Minute)
+			if n := len(w.google.Requests("update")) - fetched; (n > 0) != tc.lost {
+				t.Errorf("%d requests for lists within 10 minutes, want some: %t", n, tc.lost)
+			}
+			c.mustBe(t, lookup.Unsafe, "evil.example.")
+			w.threaten("evil.example/", "worse.example/")
+			time.Sleep(31 * time.Minute)
+			if c.mustBe(t, lookup.Unsafe, "worse.example."); c.entries() != 2 {
+				t.Errorf("after the next update: entries: %d", c.entries())
+			}
+		})
 	}
 }
 

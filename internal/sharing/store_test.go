@@ -123,14 +123,10 @@ func (r *relay) seenFile() blob {
 	return r.mirror.heads["se-4b"].head.File
 }
 
-// headOf returns the head of a version of a list.
-func headOf(version string) updater.Head {
-	return updater.Head{List: "se-4b", Version: []byte(version), Checksum: []byte("sum " + version), Received: time.Now().Round(0)}
-}
-
 // publish publishes a version of a list, with changes since the one before.
 func (r *relay) publish(version, content string, changes ...byte) error {
-	return r.Publish(headOf(version), func(w io.Writer) error { _, err := io.WriteString(w, content); return err }, changes)
+	h := updater.Head{List: "se-4b", Version: []byte(version), Checksum: []byte("sum " + version), Received: time.Now().Round(0)}
+	return r.Publish(h, func(w io.Writer) error { _, err := io.WriteString(w, content); return err }, changes)
 }
 
 // put replaces a document, again if others write at the same time.
