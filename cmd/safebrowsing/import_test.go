@@ -92,9 +92,7 @@ func TestAnImportedConfigurationDecides(t *testing.T) {
 		}
 		run(t, args...).want(0, "Next: safebrowsing validate").quiet()
 		all, err := readCorefile(filepath.Join(dir, "Corefile"))
-		if err != nil {
-			t.Fatalf("%s: %v", tt.name, err)
-		}
+		testkit.Must(t, err)
 		if len(all) != 1 || all[0].isOpen() {
 			t.Errorf("%s: expected one server block, for some only", tt.name)
 		}
@@ -379,17 +377,15 @@ func FuzzImport(f *testing.F) {
 		for directive := range blocks[0].Tokens {
 			testkit.WantParts(t, " bind acl errors safebrowsing cache loop forward ", " "+directive+" ")
 		}
-		if _, err := parseCorefile(all[0].Path); err != nil {
-			t.Errorf("%v in\n%s", err, all[0].Text)
-		}
+		_, err = parseCorefile(all[0].Path)
+		testkit.Must(t, err)
 		for i, allow := range map[int]bool{1: false, 2: true} {
 			sum, _, err := ownlist.Survey(strings.NewReader(string(all[i].Text)), ownlist.Config{Allow: allow})
 			if err != nil || sum.Seems != "" || sum.Bad.Count+sum.NotSupported()+sum.Elsewhere.Count > 0 {
 				t.Errorf("%v, %v in\n%s", err, sum.Remarks(), all[i].Text)
 			}
 		}
-		if _, err := json.Marshal(m.left); err != nil {
-			t.Error(err)
-		}
+		_, err = json.Marshal(m.left)
+		testkit.Must(t, err)
 	})
 }

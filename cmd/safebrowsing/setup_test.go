@@ -199,7 +199,7 @@ func withoutKey(more ...string) []string {
 	return append([]string{"-no-key", "-lists", "all", "-upstream", "9.9.9.9", "-yes"}, more...)
 }
 
-// A key that is there already may have been written by hand: others may not read it then.
+// wantKey wants the key in its file, which nobody else may read.
 func (i *installed) wantKey() {
 	i.t.Helper()
 	info, err := os.Stat(i.path("safebrowsing.key"))
@@ -208,6 +208,7 @@ func (i *installed) wantKey() {
 	expect(i.t, "the key", read(i.t, i.path("safebrowsing.key")), testkit.Key+"\n")
 }
 
+// A key that is there already may have been written by hand.
 func TestSetupLeavesNoKeyThatOthersMayRead(t *testing.T) {
 	i := newInstalled(t)
 	write(t, i.path("safebrowsing.key"), testkit.Key+"\n")

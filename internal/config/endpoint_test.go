@@ -65,9 +65,8 @@ func TestGooglesServersForClientsWithACertificateTakeOne(t *testing.T) {
 	cert, key := testkit.Certificate(t, t.TempDir())
 	for _, server := range []string{"safebrowsing.mtls.googleapis.com", "WebRisk.mtls.googleapis.com\nprotocol webrisk\nbudget 5"} {
 		c, err := stanza(t, "safebrowsing {\napi_key K\ndb off\nendpoint https://"+server+"\ntls "+cert+" "+key+"\n}")
-		if err != nil || c.Cert != cert || c.CertKey != key || !settings(c).Google() {
-			t.Errorf("%s: the certificate %q with %q, google %v, %v", server, c.Cert, c.CertKey, settings(c).Google(), err)
-		}
+		testkit.Must(t, err)
+		testkit.Equal(t, server, fmt.Sprint(c.Cert, c.CertKey, settings(c).Google()), fmt.Sprint(cert, key, true))
 	}
 }
 
@@ -167,19 +166,16 @@ func TestEncryptedServerBlocksWithThePluginAreDesignated(t *testing.T) {
 		{"no certificate in the file", "tls://. {\n$KEY\n$US\n}", nil, "there is no certificate in it"},
 		{"no tls", "tls://. {\n$US\n}", nil, "tls://.:853: the server block has no tls"},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			all := EncryptedOf(serverBlocks(t, tc.corefile))
-			var got []string
-			for _, d := range Designated(all) {
-				got = append(got, fmt.Sprintf("%s %s:%d %s %s", d.ALPN, d.Name, d.Port, d.Path, d.Addresses))
-			}
-			testkit.Equal(t, "designated", got, tc.want)
-			warnings := strings.Join(new(Config).Undesignated(all), "\n")
-			if !strings.Contains(warnings, tc.trouble) || (warnings == "") != (tc.trouble == "") {
-				t.Errorf("Expected a warning %q, got %q", tc.trouble, warnings)
-			}
-			testkit.Equal(t, "with keep_clients off", (&Config{Block: Block{Keep: KeepNothing}}).Undesignated(all), nil)
-		})
+		all := EncryptedOf(serverBlocks(t, tc.corefile))
+		var got []string
+		for _, d := range Designated(all) {
+			got = append(got, fmt.Sprintf("%s %s:%d %s %s", d.ALPN, d.Name, d.Port, d.Path, d.Addresses))
+		}
+		testkit.Equal(t, tc.name, got, tc.want)
+		warnings := strings.Join(new(Config).Undesignated(all), "\n")
+		testkit.WantParts(t, warnings, tc.trouble)
+		testkit.Equal(t, tc.name+": a warning", warnings != "", tc.trouble != "")
+		testkit.Equal(t, tc.name+", with keep_clients off", (&Config{Block: Block{Keep: KeepNothing}}).Undesignated(all), nil)
 	}
 }
 

@@ -88,22 +88,18 @@ func TestKeyComesFromACredentialToo(t *testing.T) {
 		{"an empty credential is none", "safebrowsing", "\n", "FROMENV", "FROMENV", "FROMENV", false, ""},
 		{"an empty credential starts with own lists", own, "\n", "", "", "", false, "put the key into the file of the credential safebrowsing.key and restart the service"},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			dir := t.TempDir()
-			file := filepath.Join(dir, Credential)
-			if tc.credential != "none" {
-				writeFile(t, dir, Credential, tc.credential)
-			}
-			t.Setenv("CREDENTIALS_DIRECTORY", dir)
-			t.Setenv(KeyVariable, tc.variable)
-			c, err := stanza(t, tc.stanza)
-			testkit.Must(t, err)
-			if c.Secret != tc.key || c.APIKey != tc.apiKey || c.Online != (tc.key != "") {
-				t.Errorf("Expected the key %q and APIKey %q, got %q and %q, online %v", tc.key, tc.apiKey, c.Secret, c.APIKey, c.Online)
-			}
-			testkit.Equal(t, "it is the credential", c.KeyFile == file, tc.fromFile)
-			testkit.WantParts(t, strings.Join(c.Notes, "\n"), tc.note)
-		})
+		dir := t.TempDir()
+		if tc.credential != "none" {
+			writeFile(t, dir, Credential, tc.credential)
+		}
+		t.Setenv("CREDENTIALS_DIRECTORY", dir)
+		t.Setenv(KeyVariable, tc.variable)
+		c, err := stanza(t, tc.stanza)
+		testkit.Must(t, err)
+		testkit.Equal(t, tc.name, []string{c.Secret, c.APIKey}, []string{tc.key, tc.apiKey})
+		testkit.Equal(t, tc.name+": online", c.Online, tc.key != "")
+		testkit.Equal(t, tc.name+": from its file", c.KeyFile == filepath.Join(dir, Credential), tc.fromFile)
+		testkit.WantParts(t, strings.Join(c.Notes, "\n"), tc.note)
 	}
 }
 
@@ -197,14 +193,12 @@ func TestAResolverThatIsThisCorefileIsSaid(t *testing.T) {
 		{"an endpoint without a name", "endpoint http://192.0.2.7:8099", ".", "127.0.0.1:53", false},
 		{"own lists only", listing(t), ".", "127.0.0.1:53", false},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			cfg, err := stanza(t, "safebrowsing {\ndb off\n"+tc.stanza+"\n}")
-			testkit.Must(t, err)
-			got := cfg.LoopWarning(corefileOf(t, tc.listens+" {\nwhoami\n}\n"), []string{tc.system}, machine)
-			if warns := strings.Contains(got, "where this Corefile listens"); warns != tc.warns || !warns && got != "" {
-				t.Errorf("Expected a warning: %v, got %q", tc.warns, got)
-			}
-		})
+		cfg, err := stanza(t, "safebrowsing {\ndb off\n"+tc.stanza+"\n}")
+		testkit.Must(t, err)
+		got := cfg.LoopWarning(corefileOf(t, tc.listens+" {\nwhoami\n}\n"), []string{tc.system}, machine)
+		if warns := strings.Contains(got, "where this Corefile listens"); warns != tc.warns || !warns && got != "" {
+			t.Errorf("%s: Expected a warning: %v, got %q", tc.name, tc.warns, got)
+		}
 	}
 }
 

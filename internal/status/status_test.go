@@ -409,19 +409,16 @@ func TestAPageIsSharedAndEndsWithItsLastHolder(t *testing.T) {
 	at, first, err := p.Open(address, fixed{healthy()})
 	testkit.Must(t, err)
 	other, second, err := p.Open(address, fixed{})
-	if err != nil || other != nil {
-		t.Fatalf("Expected the page that is open, got %v, %v", other, err)
-	}
+	testkit.Must(t, err)
+	testkit.Equal(t, "a page that is open already", other, nil)
 	first()
 	first()                                                                          // counts once
 	testkit.WantParts(t, testkit.Body(t, "http://"+at.String()+"/"), "Protected by") // of the first source
 	_, _, err = new(Pages).Open(at.String(), fixed{})
 	testkit.WantError(t, err)
 	second()
-	if conn, err := net.Dial("tcp", at.String()); err == nil {
-		conn.Close()
-		t.Error("Expected the page to have ended")
-	}
+	_, err = net.Dial("tcp", at.String())
+	testkit.WantError(t, err)
 }
 
 // counting counts the reports that a page asks for.
