@@ -46,6 +46,7 @@ func newFleet(t *testing.T, n int) *fleet {
 		clients = append(clients, clientOf(t, Config{Endpoint: urls[i], Key: testKey, Transport: f}))
 	}
 	f.Failover = NewFailover(urls, clients)
+	t.Cleanup(f.Close)
 	f.Report = func(e EndpointEvent) {
 		f.mu.Lock()
 		defer f.mu.Unlock()

@@ -56,7 +56,6 @@ type Fault struct {
 	NegativeFirstValue bool // of Rice data, right as a number of 32 bits
 	LargeFirstValue    bool // likewise, over 32 bits
 	RaggedRaw          bool // a stray byte after raw hashes
-	UnsortedRaw        bool // raw hashes out of order
 	ShortPrefix        bool // raw hashes of 3 bytes
 	LongPrefix         bool // raw hashes of 33 bytes
 	NoResponseType     bool // neither full nor partial

@@ -70,7 +70,7 @@ func OddSearchTimes() map[string]Fault {
 // only Web Risk's lists can show.
 func (f *Fault) breaksDiff() bool {
 	return f.ShortChecksum || f.NegativeFirstValue || f.LargeFirstValue ||
-		f.RaggedRaw || f.UnsortedRaw || f.ShortPrefix || f.LongPrefix || f.NoResponseType
+		f.RaggedRaw || f.ShortPrefix || f.LongPrefix || f.NoResponseType
 }
 
 // notWebRisk reports whether no answer of Web Risk can show the fault: an answer is
@@ -119,7 +119,7 @@ func (f *Fault) spoilDiff(u update) *diffMessage {
 	case f.breaksRice():
 		u.ensureAdditions(4, 2)
 		u.rice = true
-	case f.RaggedRaw || f.UnsortedRaw:
+	case f.RaggedRaw:
 		u.ensureAdditions(5, 2)
 	case f.ShortPrefix:
 		u.ensureAdditions(minEntryBytes-1, 1)
@@ -131,7 +131,9 @@ func (f *Fault) spoilDiff(u update) *diffMessage {
 	m := u.diff()
 	f.spoilCoding(m.GetAdditions().GetRiceHashes(), u.additions)
 	for _, raw := range m.GetAdditions().GetRawHashes() {
-		f.spoilRaw(raw)
+		if f.RaggedRaw {
+			raw.RawHashes = append(raw.RawHashes, 0)
+		}
 	}
 	f.spoilResponse(m)
 	return m
@@ -184,12 +186,3 @@ func (f *Fault) spoilCoding(rice *wrv1.RiceDeltaEncoding, additions []string) {
 	}
 }
 
-// spoilRaw spoils raw additions of one length.
-func (f *Fault) spoilRaw(raw *wrv1.RawHashes) {
-	if f.RaggedRaw {
-		raw.RawHashes = append(raw.RawHashes, 0)
-	}
-	if width := int(raw.PrefixSize); f.UnsortedRaw && len(raw.RawHashes) > width {
-		raw.RawHashes = append(raw.RawHashes[width:], raw.RawHashes[:width]...)
-	}
-}

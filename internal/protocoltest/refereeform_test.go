@@ -72,43 +72,35 @@ func TestRefereeReportsImpoliteRequests(t *testing.T) {
 
 func TestRefereeReportsImpoliteRequestsOfWebRisk(t *testing.T) {
 	inKey, inToken := with("X-Goog-Api-Key", secret), with("Authorization", "Bearer "+secret)
-	for _, tt := range []struct {
-		name         string
-		token        bool // else a key is wanted
-		sent, change func(r *http.Request)
-		rule         string // empty: legal
-		status       int
-	}{
-		{"key", false, inKey, unchanged, "", 200},
-		{"token", true, inToken, unchanged, "", 200},
-		{"token instead of a key", false, inToken, unchanged, "without a key", 403},
-		{"key instead of a token", true, inKey, unchanged, "without an access token", 401},
-		{"no key", false, unchanged, unchanged, "without a key", 403},
-		{"another key", false, with("X-Goog-Api-Key", "x"), unchanged, "", 403},
-		{"key as parameter", false, inKey, adding("key=" + url.QueryEscape(secret)), "parameter key", 200},
-		{"token as parameter", true, inToken, adding("access_token=" + url.QueryEscape(secret)), "parameter access_token", 200},
-		{"key elsewhere in the URL", false, inKey, adding("x=" + url.QueryEscape(secret)), "holds the key", 200},
-		{"POST", false, inKey, func(r *http.Request) { r.Method = "POST" }, "want GET", 405},
-		{"clear-text search", false, inKey, func(r *http.Request) { r.URL.Path = "/v1/uris:search" }, "Web Risk, methods", 404},
-	} {
-		inBubble(t, tt.name, func(b *bench) {
-			for _, token := range []bool{!tt.token, tt.token} { // the later one counts
-				if token {
-					b.SetToken(secret)
-				} else {
-					b.SetKey(secret)
-				}
+	send := func(set ...func(b *bench, secret string)) func(*bench, func(*http.Request)) {
+		return func(b *bench, change func(*http.Request)) {
+			for _, set := range set { // the later one counts
+				set(b, secret)
 			}
 			r := politeRisk(b.T, diffPath, diffValues("se-4b", nil))
-			tt.sent(r)
-			tt.change(r)
+			change(r)
 			b.sent(r)
-			b.want(tt.rule)
-			if got := b.Requests("")[0].Status; got != tt.status {
-				b.Errorf("status %d, want %d", got, tt.status)
-			}
-		})
+		}
 	}
+	setKey, setToken := func(b *bench, secret string) { b.SetKey(secret) }, func(b *bench, secret string) { b.SetToken(secret) }
+	both := func(one, two func(*http.Request)) func(*http.Request) {
+		return func(r *http.Request) { one(r); two(r) }
+	}
+	judgedChanged(t, inBubble, send(setToken, setKey), []changed[*http.Request]{
+		{"key", inKey, "", 200},
+		{"token instead of a key", inToken, "without a key", 403},
+		{"no key", unchanged, "without a key", 403},
+		{"another key", with("X-Goog-Api-Key", "x"), "", 403},
+		{"key as parameter", both(inKey, adding("key="+url.QueryEscape(secret))), "parameter key", 200},
+		{"key elsewhere in the URL", both(inKey, adding("x="+url.QueryEscape(secret))), "holds the key", 200},
+		{"POST", both(inKey, func(r *http.Request) { r.Method = "POST" }), "want GET", 405},
+		{"clear-text search", both(inKey, func(r *http.Request) { r.URL.Path = "/v1/uris:search" }), "Web Risk, methods", 404},
+	}...)
+	judgedChanged(t, inBubble, send(setKey, setToken), []changed[*http.Request]{
+		{"token", inToken, "", 200},
+		{"key instead of a token", inKey, "without an access token", 401},
+		{"token as parameter", both(inToken, adding("access_token="+url.QueryEscape(secret))), "parameter access_token", 200},
+	}...)
 	inBubble(t, "violations hide the token", func(b *bench) {
 		b.SetToken("secret")
 		b.diffWith("se-4b", nil, func(v url.Values) { v.Add("threatType", "secret") })

@@ -248,24 +248,19 @@ func TestRefereeReportsMalformedV4(t *testing.T) {
 	types := func(all ...sbv4.ThreatType) func(m *findRequest) {
 		return func(m *findRequest) { m.ThreatInfo.ThreatTypes = all }
 	}
-	for _, tt := range []struct {
-		name     string
-		prefixes []string
-		change   func(m *findRequest)
-		rule     string // empty: legal
-	}{
-		{"legal", []string{entryA, entryL, entryM}, nil, ""},
-		{"none", nil, nil, "want 1 to 500"},
-		{"duplicate", []string{entryA, entryB, entryA}, nil, "duplicates"},
-		{"shortened", []string{entryL[:5]}, nil, "no entries"},
-		{"entry of another list", []string{entryM}, types(tripleOf("se-4b").threat), "no entries"},
-		{"no type", []string{entryA}, types(), "threat info"},
-		{"type twice", []string{entryA}, types(tripleOf("se-4b").threat, tripleOf("se-4b").threat), "threat info"},
-		{"a state twice", []string{entryA}, func(m *findRequest) { m.ClientStates = append(m.ClientStates, m.ClientStates[0]) }, "more than one state"},
-		{"a foreign state", []string{entryA}, func(m *findRequest) { m.ClientStates = append(m.ClientStates, []byte{1}) }, "never served"},
-	} {
-		inFindBubble(t, tt.name, func(b *bench) { b.findWith(b.states(), tt.change, tt.prefixes...); b.want(tt.rule) })
+	asks := func(name, rule string, change func(*findRequest), prefixes ...string) act {
+		return act{name, func(b *bench) { b.findWith(b.states(), change, prefixes...) }, rule}
 	}
+	judged(t, inFindBubble,
+		asks("legal", "", nil, entryA, entryL, entryM),
+		asks("none", "want 1 to 500", nil),
+		asks("duplicate", "duplicates", nil, entryA, entryB, entryA),
+		asks("shortened", "no entries", nil, entryL[:5]),
+		asks("entry of another list", "no entries", types(tripleOf("se-4b").threat), entryM),
+		asks("no type", "threat info", types(), entryA),
+		asks("type twice", "threat info", types(tripleOf("se-4b").threat, tripleOf("se-4b").threat), entryA),
+		asks("a state twice", "more than one state", func(m *findRequest) { m.ClientStates = append(m.ClientStates, m.ClientStates[0]) }, entryA),
+		asks("a foreign state", "never served", func(m *findRequest) { m.ClientStates = append(m.ClientStates, []byte{1}) }, entryA))
 	judged(t, inBubble, act{"too many", func(b *bench) {
 		var entries [][]byte
 		for _, p := range numbered(501) {

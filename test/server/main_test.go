@@ -31,15 +31,13 @@ func startServer(t *testing.T, complaints *testkit.Output, args ...string) strin
 			t.Errorf("the server ended with %v", err)
 		}
 	})
-	for range 1000 {
-		if _, rest, ok := strings.Cut(out.String(), "endpoint "); ok {
-			endpoint, _, _ := strings.Cut(rest, "\n")
-			return endpoint
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	t.Fatalf("the server did not start: %s", out)
-	return ""
+	var endpoint string
+	testkit.Until(t, "the server starts", func() (started bool) {
+		_, rest, _ := strings.Cut(out.String(), "endpoint ")
+		endpoint, _, started = strings.Cut(rest, "\n")
+		return started
+	})
+	return endpoint
 }
 
 func TestServesTheListsOfAFileAndFollowsIt(t *testing.T) {
@@ -50,11 +48,7 @@ func TestServesTheListsOfAFileAndFollowsIt(t *testing.T) {
 	testkit.Must(t, err)
 	defer client.Close()
 	fetched := fetch(t, client, updater.List{Name: "se-4b"}, updater.List{Name: "mw-4b"}, updater.List{Name: "uws-4b"})
-	for i, want := range []int{1, 1, 0} {
-		if got := fetched[i].Set.Len(); got != want {
-			t.Errorf("list %s has %d entries, want %d", fetched[i].Name, got, want)
-		}
-	}
+	testkit.Equal(t, "entries", [3]int{fetched[0].Set.Len(), fetched[1].Set.Len(), fetched[2].Set.Len()}, [3]int{1, 1, 0})
 	evil, harmless := lookup.HashExpression("evil.example/"), lookup.HashExpression("harmless.example/")
 	answer, err := client.Search(t.Context(), []lookup.Prefix{evil.Prefix(4), harmless.Prefix(4)})
 	if err != nil || len(answer.Threats) != 1 || answer.Threats[0].Hash != evil || answer.TTL != time.Minute {
@@ -63,12 +57,8 @@ func TestServesTheListsOfAFileAndFollowsIt(t *testing.T) {
 
 	time.Sleep(10 * time.Millisecond) // the file needs another modification time, and the minimum wait must end
 	testkit.Write(t, filepath.Dir(file), "lists.txt", "se-4b evil.example/\nse-4b worse.example/\n")
-	if again := fetch(t, client, fetched[0]); again[0].Set.Len() != 2 {
-		t.Errorf("after the file has changed the list has %d entries, want 2", again[0].Set.Len())
-	}
-	if text := complaints.String(); text != "" {
-		t.Errorf("the server complains: %s", text)
-	}
+	testkit.Equal(t, "entries after the file has changed", fetch(t, client, fetched[0])[0].Set.Len(), 2)
+	testkit.Equal(t, "complaints", complaints.String(), "")
 }
 
 func TestATestServerOfOneProtocolRefusesTheOthers(t *testing.T) {
@@ -144,9 +134,8 @@ func TestBreakingARuleIsPrinted(t *testing.T) {
 	defer client.Close()
 	evil := lookup.HashExpression("evil.example/")
 	search := func() {
-		if _, err := client.Search(t.Context(), []lookup.Prefix{evil.Prefix(4)}); err != nil {
-			t.Error(err)
-		}
+		_, err := client.Search(t.Context(), []lookup.Prefix{evil.Prefix(4)})
+		testkit.Must(t, err)
 	}
 	l := fetch(t, client, updater.List{Name: "se-4b"})
 	for _, test := range []struct {
@@ -171,7 +160,5 @@ func TestBreakingARuleIsPrinted(t *testing.T) {
 func TestControlCharactersOfAClientAreNotPrinted(t *testing.T) {
 	out := new(testkit.Output)
 	(&output{w: out, errOut: out}).complain("a \"list\" with \x1b[2J and \n")
-	if got := out.String(); got != "a \"list\" with \ufffd[2J and \ufffd\n" {
-		t.Errorf("got %q", got)
-	}
+	testkit.Equal(t, "printed", out.String(), "a \"list\" with \ufffd[2J and \ufffd\n")
 }
