@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -11,71 +12,41 @@ import (
 )
 
 func TestNearestListIsWhatWasMeant(t *testing.T) {
-	for _, tc := range []struct{ name, want string }{
-		{"pha4-4b", "pha-4b"},
-		{"se4b", "se-4b"},
-		{"se_4b", "se-4b"},
-		{"es-4b", "se-4b"},
-		{"SE-4B", "se-4b"},
-		{"Mw-4b", "mw-4b"},
-		{"mv-4b", "mw-4b"},
-		{"uw-4b", "uws-4b"},
-		{"uwss-4b", "uws-4b"},
-		{"uswa-4b", "uwsa-4b"},
-		{"se-32b", "se-4b"},
-		{"se", "se-4b"},
-		{"MALWARE", "mw-4b"},
-		{"phishing-4b", "se-4b"},
-		{"SOCIAL_ENGINEERING", "se-4b"},
-		{"POTENTIALLY_HARMFUL_APPLICATION", "pha-4b"},
-		// Nothing to say:
-		{"se-4b", ""},
-		{"pha-4b", ""},
-		{"own-4b", ""},
-		{"own-32b", ""},
-		{"ads-4b", ""},
-		{"company-phish-4b", ""},
-		{"phishing-company-4b", ""},
-		{"se-company-4b", ""},
-		{"se-ext-4b", ""}, // of Web Risk
-		{"mwb-4b", ""},    // of Google's own clients
-		{"", ""},
+	for want, names := range map[string][]string{
+		"pha-4b":  {"pha4-4b", "POTENTIALLY_HARMFUL_APPLICATION"},
+		"se-4b":   {"se4b", "se_4b", "es-4b", "SE-4B", "se-32b", "se", "phishing-4b", "SOCIAL_ENGINEERING"},
+		"mw-4b":   {"Mw-4b", "mv-4b", "MALWARE"},
+		"uws-4b":  {"uw-4b", "uwss-4b"},
+		"uwsa-4b": {"uswa-4b"},
+		// Nothing to say, se-ext-4b is of Web Risk, and mwb-4b of Google's own clients.
+		"": {"se-4b", "pha-4b", "own-4b", "own-32b", "ads-4b", "company-phish-4b", "phishing-company-4b", "se-company-4b", "se-ext-4b", "mwb-4b", ""},
 	} {
-		if got := NearestList(tc.name); got != tc.want {
-			t.Errorf("%q: Expected %q, got %q", tc.name, tc.want, got)
+		for _, name := range names {
+			testkit.Equal(t, name, NearestList(name), want)
 		}
 	}
 }
 
 func TestListsThatAreNoThreatListsAreRefused(t *testing.T) {
 	for _, tc := range []struct {
-		name   string
 		google bool
 		want   string // part of the error; "": none
+		names  []string
 	}{
-		{"se-4b", true, ""},
-		{"mw-4b", true, ""},
-		{"uws-4b", true, ""},
-		{"uwsa-4b", true, ""},
-		{"pha-4b", true, ""},
-		{"own-4b", true, `list "own-4b" is not one of Google's: the lists are se-4b, mw-4b, uws-4b, uwsa-4b, pha-4b`},
-		{"pha4-4b", true, "did you mean pha-4b?"},
-		{"se-32b", true, "did you mean se-4b?"},
-		{"bi-4b", true, "only for Google's own clients"},
-		{"mcrx-16b", true, "only for Google's own clients"},
-		{"gc-32b", true, "likely safe"},
-		{"csda-32b", true, "likely safe"},
-		{"csdda-32b", true, "likely safe"},
-		{"gc-32b", false, "likely safe"},
-		{"gc-4b", false, "likely safe"},
-		{"csda-32b", false, "likely safe"},
-		{"own-4b", false, ""},
-		{"pha4-4b", false, ""},
-		{"bi-4b", false, ""},
+		{true, "", []string{"se-4b", "mw-4b", "uws-4b", "uwsa-4b", "pha-4b"}},
+		{true, `list "own-4b" is not one of Google's: the lists are se-4b, mw-4b, uws-4b, uwsa-4b, pha-4b`, []string{"own-4b"}},
+		{true, "did you mean pha-4b?", []string{"pha4-4b"}},
+		{true, "did you mean se-4b?", []string{"se-32b"}},
+		{true, "only for Google's own clients", []string{"bi-4b", "mcrx-16b"}},
+		{true, "likely safe", []string{"gc-32b", "csda-32b", "csdda-32b"}},
+		{false, "likely safe", []string{"gc-32b", "gc-4b", "csda-32b"}},
+		{false, "", []string{"own-4b", "pha4-4b", "bi-4b"}},
 	} {
-		err := CheckThreatList(tc.name, tc.google)
-		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s, Google %v: Expected %q, got %v", tc.name, tc.google, tc.want, err)
+		for _, name := range tc.names {
+			err := CheckThreatList(name, tc.google)
+			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%s, Google %v: Expected %q, got %v", name, tc.google, tc.want, err)
+			}
 		}
 	}
 }
@@ -87,9 +58,7 @@ func TestGoogleIsKnownByItsName(t *testing.T) {
 		"http://127.0.0.1:8099": false, "https://example.org/safebrowsing.googleapis.com": false, "%zz": false,
 		WebRiskEndpoint: true, "https://WebRisk.googleapis.com.:443/": true, "https://webrisk.googleapis.com.evil.example": false,
 	} {
-		if got := IsGoogle(endpoint); got != want {
-			t.Errorf("%q: Expected %v, got %v", endpoint, want, got)
-		}
+		testkit.Equal(t, endpoint, IsGoogle(endpoint), want)
 	}
 }
 
@@ -131,9 +100,7 @@ func TestServersOfGoogleSpeakOneServiceEach(t *testing.T) {
 				got = append(got, d.Name)
 			}
 		}
-		if !slices.Equal(got, speaks) {
-			t.Errorf("%q: expected %q, got %q", endpoint, speaks, got)
-		}
+		testkit.Equal(t, endpoint, got, speaks)
 	}
 }
 
@@ -143,9 +110,7 @@ func TestLimitsOfEntriesThatServersKnow(t *testing.T) {
 		DialectWebRisk: {0: 0, -1: 0, 1: 1024, 1024: 1024, 1025: 1024, 2047: 1024, 2048: 2048, 5_000_000: 1 << 22, 1 << 24: 1 << 24, math.MaxInt: 1 << 30},
 	} {
 		for entries, limit := range want {
-			if got := d.MaxEntries(entries); got != limit {
-				t.Errorf("%s: expected %d to become %d, got %d", d, entries, limit, got)
-			}
+			testkit.Equal(t, fmt.Sprint(d, ", ", entries), d.MaxEntries(entries), limit)
 		}
 	}
 }

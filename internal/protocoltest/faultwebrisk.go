@@ -185,4 +185,3 @@ func (f *Fault) spoilCoding(rice *wrv1.RiceDeltaEncoding, additions []string) {
 		rice.FirstValue += 1 << 32
 	}
 }
-
