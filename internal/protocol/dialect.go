@@ -42,14 +42,19 @@ type Dialect struct {
 	Searches int
 	// SearchRules are its rules for searches.
 	SearchRules updater.SearchRules
+	// NewClient returns a client that searches in the given lists. Versions returns those
+	// of all lists in force. The error says what is wrong with the configuration, without
+	// the key in it.
+	NewClient func(cfg Config, lists []string, versions func() [][]byte) (Client, error)
+	// MaxEntries returns what a limit of entries of a list becomes for the server, which
+	// may know certain numbers only; 0 is no limit.
+	MaxEntries func(entries int) int
 
 	suffix    string    // of the names of origins
 	schedule  string    // the file of the schedule; "": updater's default
 	lists     []string  // that it can name; nil: all
 	continues *Dialect  // it knows the versions of lists that came by this one; nil: none
 	ends      time.Time // its end at Google's server; zero: none is known
-	limit     func(entries int) int
-	client    func(cfg Config, lists []string, versions func() [][]byte) (Client, error)
 }
 
 const (
@@ -68,8 +73,8 @@ var DialectV5 = &Dialect{
 	Rule:        lookup.RuleV5,
 	SearchRules: updater.SearchRules{Backoff: updater.Strikes},
 	continues:   DialectV4, // "Migration From V4"
-	limit:       func(entries int) int { return entries },
-	client:      func(cfg Config, _ []string, _ func() [][]byte) (Client, error) { return NewV5(cfg) },
+	MaxEntries:  func(entries int) int { return entries },
+	NewClient:   func(cfg Config, _ []string, _ func() [][]byte) (Client, error) { return NewV5(cfg) },
 }
 
 // DialectWebRisk is the Web Risk API. Its page "Request Frequency" has the first contact
@@ -89,8 +94,8 @@ var DialectWebRisk = &Dialect{
 	suffix:      " webrisk",
 	schedule:    "schedule-webrisk.json",
 	lists:       WebRiskLists(),
-	limit:       WebRiskMaxEntries,
-	client:      func(cfg Config, lists []string, _ func() [][]byte) (Client, error) { return NewWebRisk(cfg, lists) },
+	MaxEntries:  WebRiskMaxEntries,
+	NewClient:   func(cfg Config, lists []string, _ func() [][]byte) (Client, error) { return NewWebRisk(cfg, lists) },
 }
 
 // dialects are all, the default first.
@@ -119,17 +124,6 @@ func ParseDialect(name string) (*Dialect, error) {
 
 // String returns the name.
 func (d *Dialect) String() string { return d.Name }
-
-// NewClient returns a client that searches in the given lists. Versions returns those
-// of all lists in force. The error says what is wrong with the configuration, without
-// the key in it.
-func (d *Dialect) NewClient(cfg Config, lists []string, versions func() [][]byte) (Client, error) {
-	return d.client(cfg, lists, versions)
-}
-
-// MaxEntries returns what a limit of entries of a list becomes for the server, which
-// may know certain numbers only; 0 is no limit.
-func (d *Dialect) MaxEntries(entries int) int { return d.limit(entries) }
 
 // CheckList returns why the server must not be asked for a list as a threat list, or
 // nil. Google says that the server is Google's, see CheckThreatList.

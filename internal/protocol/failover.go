@@ -318,16 +318,10 @@ func (f *Failover) answered(by *endpoint, m method, sent time.Time, before failu
 		}
 		if r := e.rests[m]; !r.works() && !e.left {
 			e.left = true
-			f.report(EndpointEvent{Endpoint: e.url, Err: r.err, Instead: by.url, Until: later(r.until, now)})
+			until := slices.MaxFunc([]time.Time{r.until, now}, time.Time.Compare)
+			f.report(EndpointEvent{Endpoint: e.url, Err: r.err, Instead: by.url, Until: until})
 		}
 	}
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // failed notes failures, after which endpoints rest. One of a request before the last SetKey says
@@ -369,13 +363,8 @@ type failures []failure
 func (f *Failover) error(m method, now time.Time, all failures) (wait time.Duration, _ error) {
 	f.lock()
 	defer f.mu.Unlock()
-	next := f.endpoints[0].rests[m].notBefore
-	for _, e := range f.endpoints {
-		if at := e.rests[m].notBefore; at.Before(next) {
-			next = at
-		}
-	}
-	wait = max(0, next.Sub(now))
+	byRest := func(a, b *endpoint) int { return a.rests[m].notBefore.Compare(b.rests[m].notBefore) }
+	wait = max(0, slices.MinFunc(f.endpoints, byRest).rests[m].notBefore.Sub(now))
 	if len(all) == 0 {
 		return wait, fmt.Errorf("%w: each endpoint has asked to wait", lookup.ErrBackoff)
 	}
@@ -384,13 +373,7 @@ func (f *Failover) error(m method, now time.Time, all failures) (wait time.Durat
 	}
 	// An endpoint that was not reached may be asked first, but says nothing about the others.
 	sent := slices.DeleteFunc(slices.Clone(all), func(one failure) bool { return isNotSent(one.err) })
-	e := &reworded{text: all.text(), err: sent[0].err}
-	first := sent[0].endpoint.rests[m].notBefore
-	for _, one := range sent {
-		if r := one.endpoint.rests[m]; r.notBefore.Before(first) {
-			e.err, first = one.err, r.notBefore
-		}
-	}
+	e := &reworded{text: all.text(), err: slices.MinFunc(sent, func(a, b failure) int { return byRest(a.endpoint, b.endpoint) }).err}
 	if status, ok := errors.AsType[*updater.StatusError](e.err); ok {
 		e.err = &updater.StatusError{Code: status.Code, Message: status.Message, LacksList: status.LacksList}
 	}
@@ -429,15 +412,12 @@ func isNotSent(err error) bool {
 // reaches the endpoints at different times, or a list or the whole service, as an
 // ingress without a server behind it; nor if the endpoint asks to come later.
 func isOfRequest(err error) bool {
-	status, ok := errors.AsType[*updater.StatusError](err)
-	if !ok {
-		return false
-	}
-	switch status.Code {
+	status := statusOf(err)
+	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusRequestTimeout, http.StatusTooManyRequests:
 		return false
 	}
-	return status.Code >= 400 && status.Code < 500
+	return status >= 400 && status < 500
 }
 
 // sooner returns of two errors that are unanswered the one whose wait ends first. a may be nil.
@@ -452,7 +432,12 @@ func sooner(a, b error) error {
 
 // lacksList reports whether an endpoint may lack one of the lists that it was asked for.
 // If all endpoints say so, that is about the list and not about them.
-func lacksList(err error) bool {
-	status, ok := errors.AsType[*updater.StatusError](err)
-	return ok && status.Code == http.StatusNotFound
+func lacksList(err error) bool { return statusOf(err) == http.StatusNotFound }
+
+// statusOf returns the status in an error, 0 if there is none.
+func statusOf(err error) int {
+	if e, ok := errors.AsType[*updater.StatusError](err); ok {
+		return e.Code
+	}
+	return 0
 }

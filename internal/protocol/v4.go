@@ -169,7 +169,7 @@ func (c *V4) Lists(ctx context.Context) (all []ListInfo, err error) {
 // threats returns the threat of the list, as a set. The numbers of the threat types
 // have the same meaning in both versions.
 func (t tuple) threats() lookup.Threats {
-	return lookup.Threats(0).With(threatOf(sbv5.ThreatType(t.threat)))
+	return lookup.Threats(0).With(threatOf[sbv5.ThreatType(t.threat)])
 }
 
 // Search implements lookup.Searcher by fullHashes.find.
@@ -346,8 +346,8 @@ var DialectV4 = &Dialect{
 	schedule:    "schedule-v4.json", // its methods have waits of their own
 	lists:       V4Lists(),
 	ends:        endOfV4,
-	limit:       V4MaxEntries,
-	client: func(cfg Config, lists []string, versions func() [][]byte) (Client, error) {
+	MaxEntries:  V4MaxEntries,
+	NewClient: func(cfg Config, lists []string, versions func() [][]byte) (Client, error) {
 		return NewV4(cfg, lists, versions)
 	},
 }

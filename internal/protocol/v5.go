@@ -146,7 +146,7 @@ func (c *V5) Lists(ctx context.Context) (all []ListInfo, err error) {
 		for _, l := range page.HashLists {
 			info := ListInfo{Name: l.GetName(), Description: l.GetMetadata().GetDescription()}
 			for _, t := range l.GetMetadata().GetThreatTypes() {
-				if threat := threatOf(t); threat != lookup.NoThreat {
+				if threat := threatOf[t]; threat != lookup.NoThreat {
 					info.Threats = info.Threats.With(threat)
 				}
 			}
@@ -315,7 +315,7 @@ func answerOfV5(answer *sbv5.SearchHashesResponse) (result lookup.Answer, err er
 // not for enforcement.
 func enforceable(details []*sbv5.FullHash_FullHashDetail) (threats, frameOnly lookup.Threats) {
 	for _, d := range details {
-		threat := threatOf(d.GetThreatType())
+		threat := threatOf[d.GetThreatType()]
 		switch attributes := d.GetAttributes(); {
 		case threat == lookup.NoThreat:
 		case len(attributes) == 0:
@@ -329,17 +329,10 @@ func enforceable(details []*sbv5.FullHash_FullHashDetail) (threats, frameOnly lo
 
 func isNotFrameOnly(a sbv5.ThreatAttribute) bool { return a != sbv5.ThreatAttribute_FRAME_ONLY }
 
-// threatOf returns the Threat of a type, or NoThreat if the type is unknown.
-func threatOf(t sbv5.ThreatType) lookup.Threat {
-	switch t {
-	case sbv5.ThreatType_MALWARE:
-		return lookup.Malware
-	case sbv5.ThreatType_SOCIAL_ENGINEERING:
-		return lookup.SocialEngineering
-	case sbv5.ThreatType_UNWANTED_SOFTWARE:
-		return lookup.UnwantedSoftware
-	case sbv5.ThreatType_POTENTIALLY_HARMFUL_APPLICATION:
-		return lookup.PotentiallyHarmfulApplication
-	}
-	return lookup.NoThreat
+// threatOf has the Threat of each type that is known.
+var threatOf = map[sbv5.ThreatType]lookup.Threat{
+	sbv5.ThreatType_MALWARE:                         lookup.Malware,
+	sbv5.ThreatType_SOCIAL_ENGINEERING:              lookup.SocialEngineering,
+	sbv5.ThreatType_UNWANTED_SOFTWARE:               lookup.UnwantedSoftware,
+	sbv5.ThreatType_POTENTIALLY_HARMFUL_APPLICATION: lookup.PotentiallyHarmfulApplication,
 }

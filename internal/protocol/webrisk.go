@@ -131,24 +131,19 @@ func (c *WebRisk) timed(ctx context.Context, m method, path string, query url.Va
 func (c *WebRisk) Lists(context.Context) (all []ListInfo, err error) {
 	for _, name := range WebRiskLists() {
 		l := webRiskLists[name]
-		all = append(all, ListInfo{Name: name, Description: l.description, Threats: lookup.Threats(0).With(threatOfWebRisk(l.threat))})
+		all = append(all, ListInfo{Name: name, Description: l.description, Threats: lookup.Threats(0).With(threatOfWebRisk[l.threat])})
 	}
 	return all, nil
 }
 
-// threatOfWebRisk returns the threat of a type, or NoThreat for those that are unknown.
+// threatOfWebRisk has the threat of each type that is known.
 // Extended coverage is social engineering: how sure Google is about a name does not change
 // what it does to a user. The list in a Decision tells the two apart.
-func threatOfWebRisk(t wrv1.ThreatType) lookup.Threat {
-	switch t {
-	case wrv1.ThreatType_MALWARE:
-		return lookup.Malware
-	case wrv1.ThreatType_SOCIAL_ENGINEERING, wrv1.ThreatType_SOCIAL_ENGINEERING_EXTENDED_COVERAGE:
-		return lookup.SocialEngineering
-	case wrv1.ThreatType_UNWANTED_SOFTWARE:
-		return lookup.UnwantedSoftware
-	}
-	return lookup.NoThreat
+var threatOfWebRisk = map[wrv1.ThreatType]lookup.Threat{
+	wrv1.ThreatType_MALWARE:                              lookup.Malware,
+	wrv1.ThreatType_SOCIAL_ENGINEERING:                   lookup.SocialEngineering,
+	wrv1.ThreatType_SOCIAL_ENGINEERING_EXTENDED_COVERAGE: lookup.SocialEngineering,
+	wrv1.ThreatType_UNWANTED_SOFTWARE:                    lookup.UnwantedSoftware,
 }
 
 // Search implements lookup.Searcher by hashes.search, which takes exactly one prefix,
@@ -203,7 +198,7 @@ func (c *WebRisk) answerOf(answer *wrv1.SearchHashesResponse, clock serverClock)
 		}
 		for _, threat := range t.ThreatTypes {
 			if slices.Contains(c.searched, threat) {
-				found.Threats = found.Threats.With(threatOfWebRisk(threat))
+				found.Threats = found.Threats.With(threatOfWebRisk[threat])
 			}
 		}
 		if found.Threats != 0 {
