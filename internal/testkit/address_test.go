@@ -1,11 +1,9 @@
 package testkit
 
 import (
-	"net"
 	"os"
 	"os/exec"
 	"runtime"
-	"sync"
 	"testing"
 )
 
@@ -26,36 +24,4 @@ func TestNoTwoProcessesAreGivenOneAddress(t *testing.T) {
 	if out, err := other.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
-}
-
-// A program that is being started has the sockets of this process, until it runs.
-func TestAFreeAddressIsFreeWhileProgramsStart(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("on Linux only no program starts while an address is looked at")
-	}
-	ended := make(chan struct{})
-	var starting sync.WaitGroup
-	for range 4 {
-		starting.Go(func() {
-			for {
-				select {
-				case <-ended:
-					return
-				default:
-					_ = exec.Command(os.Args[0], "-test.run=^$").Run()
-				}
-			}
-		})
-	}
-	for range 500 {
-		address := FreeAddr(t)
-		l, err := net.Listen("tcp", address)
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		l.Close()
-	}
-	close(ended)
-	starting.Wait()
 }
