@@ -118,9 +118,8 @@ func TestAnAnswerEndsByEitherClock(t *testing.T) {
 		c.put(hash.Prefix(4), serverAnswer{received: asked, ttl: time.Minute, threats: threats})
 		testkit.Equal(t, "the TTL in the answer itself", threats[0].TTL, 24*time.Hour)
 		now := testkit.ClockSet(asked.Add(test.monotonic), test.wall)
-		if _, ok := c.get(hash, now); ok != test.want {
-			t.Errorf("%s: the threat is answered: %v, want %v", test.name, ok, test.want)
-		}
+		_, ok := c.get(hash, now)
+		testkit.Equal(t, test.name, ok, test.want)
 	}
 }
 
@@ -204,12 +203,9 @@ func TestEachFullHashHasItsOwnLife(t *testing.T) {
 			c := newCache(10)
 			c.put(hash.Prefix(4), serverAnswer{received: time.Now(), ttl: tt.negative, threats: tt.threats})
 			time.Sleep(tt.after)
-			if _, ok := c.get(hash, time.Now()); ok != tt.ok {
-				t.Errorf("the threat is answered: %v, want %v", ok, tt.ok)
-			}
-			if _, ok := c.get(other, time.Now()); ok != tt.others {
-				t.Errorf("another full hash is answered: %v, want %v", ok, tt.others)
-			}
+			_, ok := c.get(hash, time.Now())
+			_, others := c.get(other, time.Now())
+			testkit.Equal(t, "the threat and another full hash are answered", []bool{ok, others}, []bool{tt.ok, tt.others})
 		})
 	}
 }

@@ -41,9 +41,8 @@ func TestFirstAndShortestOfTheCandidates(t *testing.T) {
 		"example.com.": {"domain", "example.com/"}, "other.example.com.": {"domain", "example.com/"},
 	} {
 		candidates := suspect(t, c, name)
-		if list, expression := candidates.First(); list != want[0] || expression != want[1] || candidates.Shortest() != shortest {
-			t.Errorf("%s: list %q, expression %q, want %q; the shortest is %x", name, list, expression, want, candidates.Shortest())
-		}
+		list, expression := candidates.First()
+		testkit.Equal(t, name, []any{list, expression, candidates.Shortest()}, []any{want[0], want[1], shortest})
 	}
 }
 

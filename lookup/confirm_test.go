@@ -30,9 +30,8 @@ func TestPanicOfASearcherIsAnError(t *testing.T) {
 	c := checkerOf(t, Config{Searcher: srv, Searches: 1}, "example.com/")
 	for range 3 { // its slot is free again
 		got := decide(t, c, "example.com.")
-		if got.Verdict != Unsure || got.By != ByError || got.Err == nil {
-			t.Errorf("%+v, want unsure by error", got)
-		}
+		decided(t, "panic", got, Unsure, ByError)
+		testkit.WantError(t, got.Err, "broken")
 	}
 }
 
@@ -144,9 +143,8 @@ func TestSearchesEndWithTheirTimeout(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := checkerOf(t, Config{Searcher: searchFunc(hanging), Timeout: timeout}, "example.com/")
 			begin := time.Now()
-			if got := decide(t, c, "example.com."); got.Verdict != Unsure || got.By != ByTimeout || time.Since(begin) != want {
-				t.Errorf("%+v after %v, want unsure by time-out after %v", got, time.Since(begin), want)
-			}
+			decided(t, timeout, decide(t, c, "example.com."), Unsure, ByTimeout)
+			testkit.Equal(t, timeout, time.Since(begin), want)
 		})
 	}
 }
@@ -170,9 +168,8 @@ func TestCloseEndsAndAwaitsSearches(t *testing.T) {
 			testkit.Equal(t, "Close, until the search has ended", time.Since(begin), time.Second)
 			for i, want := range []error{context.Canceled, ErrClosed} {
 				got := waiting[i].Wait(t.Context())
-				if got.Verdict != Unsure || got.By != ByError || !errors.Is(got.Err, want) {
-					t.Errorf("confirmation %d: %+v, want unsure by error, for %v", i, got, want)
-				}
+				decided(t, i, got, Unsure, ByError)
+				testkit.Is(t, i, got.Err, want)
 			}
 			for _, candidates := range []*Candidates{late, suspect(t, c, named(0)), suspect(t, c, named(1))} {
 				got := c.Confirm(candidates, a.admit).Wait(t.Context())

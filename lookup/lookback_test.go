@@ -59,9 +59,7 @@ func TestANameThatIsListedLaterIsFoundOnce(t *testing.T) {
 			t.Errorf("%+v, %v", late, err)
 		}
 		testkit.Equal(t, "asked at", late[0].Asked.UTC().Format("15:04"), "00:04")
-		if got := srv.searches(); len(got) != 1 || len(got[0]) != 2 {
-			t.Errorf("searches %x", got)
-		}
+		testkit.Equal(t, "searches, prefixes", []int{len(srv.searches()), len(slices.Concat(srv.searches()...))}, []int{1, 2})
 		c.list("evil.example/", "clean.example/", "b.c.d.deep.example/")
 		c.wantLate(t, p, "00:06 list malware")
 		time.Sleep(time.Hour)
@@ -122,9 +120,8 @@ func TestWhoAskedForAHostIsKnownUntilItIsForgotten(t *testing.T) {
 		if len(all) != 2 || all[0].Client == all[1].Client {
 			t.Fatalf("Expected two clients, got %+v", all)
 		}
-		if all[0].Pair != first || all[0].Asked.UTC().Format("15:04") != "00:00" || all[1].Asked.UTC().Format("15:04") != "00:10" {
-			t.Errorf("Expected 00:00 and 00:10, got %+v", all)
-		}
+		asked0, asked1 := all[0].Asked.UTC().Format("15:04"), all[1].Asked.UTC().Format("15:04")
+		testkit.Equal(t, "asked", []any{all[0].Pair, asked0, asked1}, []any{first, "00:00", "00:10"})
 		for _, name := range []string{"example.org.", "a.www.example.org.", "ww.example.org.", "d.deep.example.", "c.d.deep.example.", "b.c.d.deep.example.", "deep.example."} {
 			testkit.Equal(t, name, len(asked(name)), 0)
 		}
@@ -272,9 +269,7 @@ func TestLookBackKnowsPrefixesOfAllLengths(t *testing.T) {
 				p.Note(0, FromQname("www.evil.example."), RuleV5)
 				hash := HashExpression("evil.example/")
 				c.cfg.Database.Publish([]List{{Name: "list", Set: setOf([][]byte{hash[:width]})}})
-				if late, err := c.LookBack(t.Context(), p, nil); err != nil || len(late) != 1 {
-					t.Errorf("%d bytes, as stored %v: %v, %v", width, asStored, late, err)
-				}
+				c.wantLate(t, p, "00:00 list malware")
 			}
 		}
 	})
@@ -309,15 +304,13 @@ func TestAPairIsRememberedOnce(t *testing.T) {
 				t.Errorf("%x, %s: new %v, pair %x", client, name, added, pair)
 			}
 			seen[pair] = true
-			if _, again := p.Note(client, FromQname(name), RuleV5); again {
-				t.Errorf("%x, %s is remembered twice", client, name)
-			}
+			_, again := p.Note(client, FromQname(name), RuleV5)
+			testkit.Equal(t, name+" is remembered again", again, false)
 		}
 	}
 	testkit.Equal(t, "records: each name has one, with more than three expressions two", p.Len(), 3*(3+2*2))
-	if _, added := p.Note(device1, Host{}, RuleV5); added {
-		t.Error("a host without a name is remembered")
-	}
+	_, added := p.Note(device1, Host{}, RuleV5)
+	testkit.Equal(t, "a host without a name is remembered", added, false)
 	again := func() { p.Note(device1, FromQname("www.example.com."), RuleV5) }
 	testkit.Equal(t, "allocations for a pair that is there", testing.AllocsPerRun(100, again), 0)
 }
@@ -327,15 +320,13 @@ func TestTheOldestIsForgottenFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewPassed(1, time.Hour, nil)
 		for i := range 20 {
-			if _, added := p.Note(device1, FromQname(named(i)), RuleV5); !added {
-				t.Errorf("%d is not remembered", i)
-			}
+			_, added := p.Note(device1, FromQname(named(i)), RuleV5)
+			testkit.Equal(t, i, added, true)
 			time.Sleep(time.Minute)
 		}
 		for i := 12; i < 20; i++ {
-			if _, added := p.Note(device1, FromQname(named(i)), RuleV5); added {
-				t.Errorf("%d of 20 is forgotten", i)
-			}
+			_, added := p.Note(device1, FromQname(named(i)), RuleV5)
+			testkit.Equal(t, fmt.Sprint(i, " of 20 is new again"), added, false)
 		}
 	})
 }
@@ -386,9 +377,7 @@ func TestNotingFromManyGoroutines(t *testing.T) {
 	}
 	wg.Go(func() {
 		for range 20 {
-			if late, err := c.LookBack(t.Context(), p, nil); err != nil || len(late) != 0 {
-				t.Errorf("%v, %v", late, err)
-			}
+			c.wantLate(t, p)
 			p.lookedAt = time.Time{}
 			p.looked = nil
 		}

@@ -60,15 +60,12 @@ func TestPlacesAreShared(t *testing.T) {
 				}
 			}
 			testkit.Equal(t, "places of the flood", len(leaves), test.want)
-			if _, ok := p.Take(netip.MustParseAddr("203.0.113.9"), prefixOf(2*mostPlaces)); ok != (test.want < mostPlaces) {
-				t.Errorf("Expected a place for another client: %v, got %v", test.want < mostPlaces, ok)
-			}
+			_, ok := p.Take(netip.MustParseAddr("203.0.113.9"), prefixOf(2*mostPlaces))
+			testkit.Equal(t, "a place for another client", ok, test.want < mostPlaces)
 			for _, leave := range leaves {
 				leave()
 			}
-			if p.taken > 1 || len(p.by) > 1 || len(p.in) > 1 || len(p.of) > 1 || len(p.again) > 1 {
-				t.Errorf("Expected nothing to be remembered of the flood, got %d places, %d clients, %d networks and %d names", p.taken, len(p.by), len(p.in), len(p.of))
-			}
+			testkit.Between(t, "what is remembered of the flood", max(p.taken, len(p.by), len(p.in), len(p.of), len(p.again)), 0, 1)
 		})
 	}
 }
@@ -93,9 +90,8 @@ func TestShareOfAClientAndOfANetwork(t *testing.T) {
 	testkit.Equal(t, "places of a second network, some of them for one client", got, networkPlaces)
 	few := NewPlaces(4, 8) // however few there are, each gets one if it is free
 	for n := range 12 {
-		if _, ok := few.Take(clientsOf(0, n), prefixOf(n)); ok != (n < 8) {
-			t.Errorf("Place %d of 8: got %v", n+1, ok)
-		}
+		_, ok := few.Take(clientsOf(0, n), prefixOf(n))
+		testkit.Equal(t, fmt.Sprint("place ", n+1, " of 8"), ok, n < 8)
 	}
 }
 
@@ -128,15 +124,12 @@ func TestAClientLeavesConnectionsForOthers(t *testing.T) {
 				leave = append(leave, l)
 			}
 			testkit.Equal(t, "places", len(leave), tc.want)
-			if _, ok := p.Take(modest, ""); ok != (tc.others+tc.want < tc.most) {
-				t.Errorf("another client got a place: %v", ok)
-			}
+			_, ok := p.Take(modest, "")
+			testkit.Equal(t, "a place for another client", ok, tc.others+tc.want < tc.most)
 			for _, l := range leave {
 				l()
 			}
-			if _, ok := p.by[greedy]; ok {
-				t.Error("Expected nothing to be kept of a client that has left")
-			}
+			testkit.Equal(t, "what is kept of a client that has left", p.by[greedy], 0)
 		})
 	}
 }
@@ -210,9 +203,8 @@ func TestClockThatGoesBackAndForthLeaksNothing(t *testing.T) {
 			t.Errorf("request %d is admitted, at %s", i+1, now)
 		}
 	}
-	if _, admitted := bucket.Admit(level, epoch.Add(100*time.Millisecond)); !admitted {
-		t.Error("a request is refused after the time in which one leaks out")
-	}
+	_, admitted := bucket.Admit(level, epoch.Add(100*time.Millisecond))
+	testkit.Equal(t, "a request after the time in which one leaks out", admitted, true)
 }
 
 func TestEMARefusesABurstAndLearnsARate(t *testing.T) {
@@ -235,9 +227,7 @@ func TestEMARefusesABurstAndLearnsARate(t *testing.T) {
 					refused++
 				}
 			}
-			if refused == 0 {
-				t.Error("a burst of 6 requests 50 ms apart, after 15 that were 5 s apart, is admitted whole")
-			}
+			testkit.Equal(t, "some of 6 requests 50 ms apart, after 15 that were 5 s apart, are refused", refused > 0, true)
 			for range 100 {
 				step(50 * time.Millisecond)
 			}
@@ -262,8 +252,6 @@ func TestClientsAreAddressesAndIPv6Sites(t *testing.T) {
 	} {
 		l := PerClient(LeakyBucket{Rate: 1, Capacity: 1}.Admit)
 		l.Admit(netip.MustParseAddr(tc.a), epoch)
-		if same := !l.Admit(netip.MustParseAddr(tc.b), epoch); same != tc.same {
-			t.Errorf("%s and %s: one client is %v, want %v", tc.a, tc.b, same, tc.same)
-		}
+		testkit.Equal(t, tc.a+" and "+tc.b, !l.Admit(netip.MustParseAddr(tc.b), epoch), tc.same)
 	}
 }

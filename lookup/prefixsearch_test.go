@@ -135,12 +135,9 @@ func TestWhichPrefixesAPrefixSearchAsksAbout(t *testing.T) {
 			tc.cfg.Database, tc.cfg.Searcher = new(Database), srv
 			half := len(tc.entries) / 2
 			tc.cfg.Database.Publish([]List{{Name: "a", Set: setOf(tc.entries[:half])}, {Name: "b", Set: setOf(tc.entries[half:])}})
-			if _, err := checkerOf(t, tc.cfg).Search(t.Context(), []Prefix{short}, tc.told, nil, nil); err != nil {
-				t.Error(err)
-			}
-			if got := slices.Concat(srv.searches()...); !slices.Equal(got, tc.want) {
-				t.Errorf("asked about %x, want %x", got, tc.want)
-			}
+			_, err := checkerOf(t, tc.cfg).Search(t.Context(), []Prefix{short}, tc.told, nil, nil)
+			testkit.Must(t, err)
+			testkit.Equal(t, "asked about", slices.Concat(srv.searches()...), tc.want)
 		})
 	}
 }

@@ -131,9 +131,8 @@ func TestWhoIsNoClientHasAShareAndIsNotCounted(t *testing.T) {
 			}
 		}
 		s.GiveBack(nobody, now)
-		if all := s.Uses(now); got != 2 || told != 0 || all[len(all)-1] != (Use{Date: dateOf(now)}) {
-			t.Errorf("%v takes %d, want 2; told %d times, used as %+v", nobody, got, told, all[len(all)-1])
-		}
+		all := s.Uses(now)
+		testkit.Equal(t, nobody, []any{got, told, all[len(all)-1]}, []any{2, 0, Use{Date: dateOf(now)}})
 		if takes(s, "192.0.2.1", now, 5); s.Uses(now)[len(s.Uses(now))-1] != (Use{Date: dateOf(now), Clients: 1, Kept: 2, Refused: 1}) || told != 1 {
 			t.Errorf("with a client beside %v: told %d times, used as %+v", nobody, told, s.Uses(now))
 		}
@@ -253,17 +252,14 @@ func TestAThreatOfTheDomainSavesTheOtherSearches(t *testing.T) {
 			candidates := suspect(t, c, name)
 			before := expressionsOf(candidates)
 			got := c.Confirm(candidates, nil).Wait(t.Context())
-			if got.Expression != test.want || (got.Verdict == Unsafe) != (test.want != "") {
-				t.Errorf("%+v, want unsafe for %q", got, test.want)
-			}
+			testkit.Equal(t, "unsafe", []any{got.Expression, got.Verdict == Unsafe}, []any{test.want, test.want != ""})
 			var want [][]Prefix
 			for _, e := range test.searches {
 				want = append(want, []Prefix{HashExpression(e).Prefix(4)})
 			}
 			testkit.Equal(t, "searches", srv.searches(), want)
-			if again := decide(t, c, name); again.Verdict != got.Verdict || again.By != ByCache || len(srv.searches()) != len(want) {
-				t.Errorf("again: %+v after %d searches", again, len(srv.searches()))
-			}
+			again := decide(t, c, name)
+			testkit.Equal(t, "again", []any{again.Verdict, again.By, len(srv.searches())}, []any{got.Verdict, ByCache, len(want)})
 			testkit.Equal(t, "the candidates afterwards", expressionsOf(candidates), before)
 		})
 	}

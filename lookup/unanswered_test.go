@@ -78,9 +78,8 @@ func TestAThreatOutlivesItsAnswerWhenTheServerCannotBeAsked(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Minute + time.Nanosecond)
-		if answers, _ := searchOf(t, c, nil, "bad.example/"); len(answers[0].Threats) != 0 {
-			t.Errorf("after its end: %+v", answers)
-		}
+		answers, _ := searchOf(t, c, nil, "bad.example/")
+		testkit.Equal(t, "threats after the end", len(answers[0].Threats), 0)
 	})
 }
 
@@ -109,9 +108,8 @@ func TestAnEarlierAnswerIsNoNewerThanItIs(t *testing.T) {
 			t.Fatalf("Expected a threat of 20 minutes ago, from the other cache, got %+v, %v", answers, err)
 		}
 		testkit.Equal(t, "charged, and refunded since it was not sent", []any{account.charged, account.refunded}, []any{1, 1})
-		if d := decide(t, c, "bad.example."); d.By != ByCache || !d.Expires.Equal(time.Now().Add(10*time.Minute)) {
-			t.Errorf("Expected that the cache has the answer for 10 minutes, got %+v", d)
-		}
+		d := decide(t, c, "bad.example.")
+		testkit.Equal(t, "decided, until", []any{d.By, time.Until(d.Expires)}, []any{ByCache, 10 * time.Minute})
 
 		time.Sleep(time.Hour)
 		answers, err = searchOf(t, c, account.admit, "good.example/", "bad.example/")
@@ -121,9 +119,8 @@ func TestAnEarlierAnswerIsNoNewerThanItIs(t *testing.T) {
 		testkit.Equal(t, "sent, charged, refunded", []any{sent, account.charged, account.refunded}, []any{[]Prefix{good}, 2, 1})
 
 		time.Sleep(time.Hour)
-		if d := c.Confirm(suspectAfter(t, c, "bad.example."), nil).Wait(t.Context()); d.Verdict != Unsafe || !d.Expires.Equal(time.Now().Add(10*time.Minute)) {
-			t.Errorf("Expected a threat for 10 minutes more, got %+v", d)
-		}
+		d = c.Confirm(suspectAfter(t, c, "bad.example."), nil).Wait(t.Context())
+		testkit.Equal(t, "decided again, until", []any{d.Verdict, time.Until(d.Expires)}, []any{Unsafe, 10 * time.Minute})
 	})
 }
 
@@ -139,9 +136,8 @@ func TestAdmissionOfASearchDoesNotLockTheChecker(t *testing.T) {
 		oneAnswer(t, c, "bad.example/") // another query has the same wish
 		return n, func() { refunded++ }, nil
 	}, nil)
-	if err != nil || answers[0].From != FromCache || refunded != 1 || len(srv.searches()) != 1 {
-		t.Errorf("Expected the answer to the other query and a refund, got %+v, %v, %d refunds, %d searches", answers, err, refunded, len(srv.searches()))
-	}
+	testkit.Must(t, err)
+	testkit.Equal(t, "from, refunds, searches", []any{answers[0].From, refunded, len(srv.searches())}, []any{FromCache, 1, 1})
 }
 
 // telling is a server that hangs for 9 seconds. Before, the Searcher tells what another cache knows.

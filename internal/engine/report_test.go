@@ -488,9 +488,8 @@ func TestADirectoryWithoutLocksIsNotSaidToBeUnwritable(t *testing.T) {
 		time.Sleep(time.Minute)
 		end()
 	})
-	if _, err := os.Stat(filepath.Join(db, "se-4b.list")); err != nil {
-		t.Error(err)
-	}
+	_, err := os.Stat(filepath.Join(db, "se-4b.list"))
+	testkit.Must(t, err)
 	testkit.WantParts(t, lines.Only(t, "locking the folder"), "[WARNING]", filepath.Join(db, "lock"), "remove it", "no other process")
 	testkit.WantNone(t, lines.String(), "in memory only", "written again")
 }
@@ -502,9 +501,7 @@ func TestAFileInThePlaceOfDbIsNamedWithWhatToDo(t *testing.T) {
 	testkit.Must(t, os.WriteFile(file, nil, 0o600))
 	for _, db := range []string{file, filepath.Join(file, "db")} {
 		_, err := updater.OpenStore(db, updater.Origin{})
-		if err == nil {
-			t.Fatal("a file was taken for a directory")
-		}
+		testkit.WantError(t, err)
 		newReporter(Settings{DB: db, Protocol: protocol.DialectV5.Name}, func() {}).report(updater.Event{Kind: updater.StoreFailed, Err: err})
 		testkit.WantParts(t, lines.Only(t, "Cannot write to db "+db+":"), "[ERROR]", file+" is not a directory: move it away", "set db to one that is")
 	}

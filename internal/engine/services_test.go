@@ -262,9 +262,7 @@ func TestServiceTellsWhoFetchesAndWhatIsInForce(t *testing.T) {
 		for kind, follows := range map[updater.Kind]bool{updater.LockBusy: true, updater.Started: false} {
 			r.report(updater.Event{Kind: kind})
 			got := e.Standing(time.Now())
-			if got.Follows != follows || got.Title != d.Title || got.Folder != "/db" || got.Paid != d.Paid || got.Cost() != "" {
-				t.Errorf("%v: Expected follows %v, got %+v", kind, follows, got)
-			}
+			testkit.Equal(t, kind, []any{got.Follows, got.Title, got.Folder, got.Paid, got.Cost()}, []any{follows, d.Title, "/db", d.Paid, ""})
 			if l := got.Lists; len(l) != 3 || l[0].Entries != 7 || l[0].Missing() || l[1].Missing() || !l[2].Missing() || !l[0].NotBefore.After(now) {
 				t.Errorf("Expected two lists in force and one that is missing, got %+v", l)
 			}
@@ -275,9 +273,8 @@ func TestServiceTellsWhoFetchesAndWhatIsInForce(t *testing.T) {
 func TestTheOriginOfSeveralEndpointsIsTheirSet(t *testing.T) {
 	of := func(endpoints string) Settings { return Settings{Endpoint: endpoints} }
 	ab, ba := of("http://a http://b"), of("http://b http://a")
-	if ab.Origin("K").Name != ba.Origin("K").Name || ab.Identity() != ba.Identity() || ab.Origin("K").Asker != ba.Origin("K").Asker {
-		t.Error("Expected the order not to matter")
-	}
+	testkit.Equal(t, "identity in another order", ab.Identity(), ba.Identity())
+	testkit.Equal(t, "origin in another order", ab.Origin("K").Name+ab.Origin("K").Asker, ba.Origin("K").Name+ba.Origin("K").Asker)
 	testkit.Equal(t, "the order of the address", []any{ab.Address(), ba.Address()}, []any{"http://a http://b", "http://b http://a"})
 	for _, tc := range []struct {
 		now, before string
@@ -402,9 +399,8 @@ func TestTheSeriesOfTwoKeysShowsWhatIsWorse(t *testing.T) {
 		s := Settings{Endpoint: "http://tenants.example", APIKey: "ONE", Protocol: protocol.DialectV5.Name, Lists: "se-4b"}
 		without, release := acquire(t, r, s, time.Hour) // nothing yet
 		refused := updater.Pace(&outcomes{err: &updater.StatusError{Code: http.StatusForbidden}}, without.Schedule, s.SearchRules(nil), without.reporter.report)
-		if _, err := refused.Search(t.Context(), nil); err == nil {
-			t.Error("no error")
-		}
+		_, err := refused.Search(t.Context(), nil)
+		testkit.WantError(t, err)
 		s.APIKey = "TWO"
 		_, releaseTwo := acquire(t, r, s, 0)
 		defer releaseTwo()

@@ -79,9 +79,7 @@ func eachSet(t *testing.T, sizes []int, run func(t *testing.T, set *Set, width i
 
 func TestContainsEqualsLinearScan(t *testing.T) {
 	eachSet(t, []int{0, 1, 2, 255, 600}, func(t *testing.T, set *Set, width int, entries [][]byte, r *rand.Rand) {
-		if set.Len() != len(entries) {
-			t.Fatalf("Len = %d, want %d", set.Len(), len(entries))
-		}
+		testkit.Equal(t, "Len", set.Len(), len(entries))
 		near := randomEntries(r, width, 100, true)
 		near = append(near, make([]byte, width), bytes.Repeat([]byte{0xff}, width))
 		for _, e := range entries {
@@ -129,9 +127,7 @@ func TestLargeSetsEqualMaps(t *testing.T) {
 						t.Fatalf("Contains(%x) = %v, want %v", miss, got, want)
 					}
 				}
-				if most := 256<<10 + 8 + len(entries)*(width-1); set.Bytes() > most {
-					t.Errorf("%d bytes, want at most %d", set.Bytes(), most)
-				}
+				testkit.Between(t, "bytes", set.Bytes(), 0, 256<<10+8+len(entries)*(width-1))
 			})
 		}
 	}
@@ -218,9 +214,8 @@ func TestBuilderRefusesBrokenEntries(t *testing.T) {
 		if err := b.Add(make([]byte, tt.length), tt.width); err == nil || errors.Is(err, ErrOrder) {
 			t.Errorf("%d bytes of width %d: error is %v", tt.length, tt.width, err)
 		}
-		if set := b.Set(); set.Len() != 0 || set.Widths() != nil {
-			t.Errorf("%d bytes of width %d were added", tt.length, tt.width)
-		}
+		set := b.Set()
+		testkit.Equal(t, "added, and of no width", []any{set.Len(), set.Widths() == nil}, []any{0, true})
 	}
 	b := NewBuilder(0)
 	testkit.Equal(t, "adding nothing", []any{b.Add(nil, 4), b.Set().Len()}, []any{nil, 0})
