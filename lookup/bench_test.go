@@ -25,8 +25,7 @@ var benchSizes = []struct {
 	n    int
 }{{"10k", 10_000}, {"1M", 1_000_000}, {"4M", 4_000_000}, {"10M", 10_000_000}, {"16M", 16_000_000}}
 
-// benchLists returns four lists that hold n random prefixes together: one of
-// seven tenths of them, and three smaller ones.
+// benchLists returns four lists of n random prefixes together. The largest has seven tenths of them.
 func benchLists(n int) (lists []List) {
 	for i, tenths := range []int{70, 15, 10, 5} {
 		lists = append(lists, List{Name: string(rune('a' + i)), Set: randomSet(uint64(i), n/100*tenths)})
@@ -146,8 +145,7 @@ func benchCheckClean(b *testing.B, c *Checker) {
 	})
 }
 
-// BenchmarkSHA256Only hashes exactly the expressions of the names that
-// BenchmarkCheckClean checks: no check by hash prefixes can be faster.
+// BenchmarkSHA256Only hashes what BenchmarkCheckClean checks: no check by hash prefixes can be faster.
 func BenchmarkSHA256Only(b *testing.B) {
 	all := func(Host) bool { return true }
 	eachBenchName(b, all, func(b *testing.B, hosts []Host) {

@@ -179,8 +179,7 @@ func (k knowing) Search(_ context.Context, prefixes []lookup.Prefix) (lookup.Ans
 	return answer, nil
 }
 
-// model is what a Checker must say, in the plainest words: a list is a slice of
-// entries, and every entry is compared with every hash.
+// model is what a Checker must say, in the plainest words: every entry is compared with every hash.
 type model struct {
 	cfg    lookup.Config
 	lists  []modelList

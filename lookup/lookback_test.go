@@ -386,8 +386,7 @@ func TestNotingFromManyGoroutines(t *testing.T) {
 	testkit.Between(t, "records", p.Len(), 8*len(p.pair)*9/10, 8*len(p.pair))
 }
 
-// BenchmarkNote prints what a query costs more, and how many bytes a pair takes: of a household's day,
-// and of names as a resolver has them.
+// BenchmarkNote prints what a query costs more, and how many bytes a pair of a household's day takes.
 func BenchmarkNote(b *testing.B) {
 	hosts := benchHosts()
 	household := NewPassed(4<<20, 24*time.Hour, nil)

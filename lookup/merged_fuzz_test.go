@@ -112,8 +112,7 @@ func (w *mergedWorld) Search(ctx context.Context, prefixes []Prefix) (Answer, er
 	return answer, err
 }
 
-// earlier adds to an answer what another cache knows about p: all (1), or only threats below p (2)
-// if the search fails. The caller holds mu.
+// earlier adds what another cache knows about p: all (1), or only threats (2) if the search fails. The caller holds mu.
 func (w *mergedWorld) earlier(answer Answer, p Prefix, part int, err error) bool {
 	ttl, threats := answer.TTL, answer.TTL
 	switch {

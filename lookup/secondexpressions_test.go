@@ -13,12 +13,10 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// This file is a second implementation of hosts and expressions. It was written from the
-// rules of "URLs and Hashing" (versions 4 and 5) without a look at the package. It is slow
-// and obvious. Where the rules leave a choice, a comment says which one both made.
+// This file is a second implementation of hosts and expressions, slow and obvious. It was written from the rules of "URLs and
+// Hashing" (versions 4 and 5) without a look at the package. Where they leave a choice, a comment says which one both made.
 
-// secondURL returns the expressions of a URL. It knows no international names: text holds
-// ASCII only. ok is false for a URL without a host.
+// secondURL returns the expressions of a URL of ASCII only. ok is false for one without a host.
 func secondURL(text string, rule lookup.Rule) (all []string, ok bool) {
 	text = strings.NewReplacer("\t", "", "\r", "", "\n", "").Replace(text)
 	text, _, _ = strings.Cut(text, "#")
@@ -145,8 +143,7 @@ func secondAddress(a netip.Addr) string {
 	return "[" + a.String() + "]"
 }
 
-// oldAddress reads an IPv4 address of 1 to 4 parts, each decimal, octal or hexadecimal.
-// The last part fills the bytes that are left.
+// oldAddress reads an IPv4 address of 1 to 4 parts of any base. The last part fills the bytes that are left.
 func oldAddress(text string) (string, bool) {
 	parts := strings.Split(text, ".")
 	if len(parts) > 4 {

@@ -115,8 +115,7 @@ func TestAFloodWakesFewQueriesAtOnce(t *testing.T) {
 	})
 }
 
-// asking starts n queries for the same prefix, each with a timeout, and returns when each one
-// ended and by what it was decided.
+// asking starts n queries for one prefix, with a timeout, and returns when each ended and what decided.
 func asking(t *testing.T, c *Checker, n int, timeout time.Duration) (after []time.Duration, by map[Decider]int) {
 	by = make(map[Decider]int)
 	var mu sync.Mutex

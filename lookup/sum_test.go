@@ -7,8 +7,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// checkSums compares sumSuffixes with the standard library. It also checks that
-// sumSuffixes does not write past its sums.
+// checkSums compares sumSuffixes with the standard library, and checks that it does not write past its sums.
 func checkSums(t *testing.T, name string, starts []int) {
 	t.Helper()
 	got := make([]FullHash, len(starts)+1)

@@ -61,8 +61,7 @@ func TestOnlyPrefixesWithoutAnAnswerWaitAndForAMinuteAtMost(t *testing.T) {
 	}
 }
 
-// The answers of version 4 and of Web Risk may end before their threats. A relay that cannot ask
-// again knows the threats still.
+// Answers of version 4 and of Web Risk may end before their threats. A relay that cannot ask again knows these still.
 func TestAThreatOutlivesItsAnswerWhenTheServerCannotBeAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := &server{t: t}
@@ -308,8 +307,7 @@ func TestARelayAsksForWhatIsKnown(t *testing.T) {
 	})
 }
 
-// A server that hangs takes all slots. What is known does not wait for one, and is not searched for
-// any more when one is free.
+// A server that hangs takes all slots. What is known waits for none, and is not searched for when one is free.
 func TestWhatIsKnownDoesNotWaitForASlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		known, _ := knowingServer(t, isThreat("bad.example/", Malware))

@@ -147,8 +147,7 @@ func TestAdviceNamesTheServiceAndTheCredential(t *testing.T) {
 	}
 }
 
-// slowEnd is a transport whose fetches end a while after they were cancelled. It counts the
-// searches that it has seen with each key.
+// slowEnd is a transport whose fetches end a while after they were cancelled. It counts searches by key.
 type slowEnd struct {
 	http.RoundTripper
 	searches map[string]int

@@ -142,8 +142,7 @@ func TestASearchWithoutANetworkTakesFromNoShare(t *testing.T) {
 	})
 }
 
-// Without a network the log says that nothing protects, once, and the lists are there soon after
-// the network.
+// Without a network the log says once that nothing protects. The lists are there soon after the network.
 func TestAServerWithoutANetworkSaysThatNothingProtects(t *testing.T) {
 	s := Settings{Endpoint: "http://away.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b"}
 	lines := testkit.Capture(t)
@@ -261,8 +260,7 @@ func TestAnswersOutliveAReloadOfOtherSettings(t *testing.T) {
 	}
 }
 
-// The server knows a key, wherever it is kept: a reload that moves it from the Corefile into a file is no start, and loses no
-// answer and no wait.
+// A reload that moves a key from the Corefile into a file is no start for the server, and loses no answer and no wait.
 func TestAKeyThatMovesIntoAFileIsTheSameKey(t *testing.T) {
 	for _, dialect := range protocol.Dialects() {
 		for name, db := range map[string]string{"a directory": t.TempDir(), "db off": ""} {

@@ -175,8 +175,7 @@ func TestAMinimumWaitAboveADayIsAWarning(t *testing.T) {
 	wantLongWaits(t, protocol.DialectV5, 2, "for lists se-4b. ")
 }
 
-// wantLongWaits holds how many warnings tell of a minimum wait of two days, and for which lists
-// the first one does.
+// wantLongWaits holds how many warnings tell of a minimum wait of two days, and the lists of the first.
 func wantLongWaits(t *testing.T, d *protocol.Dialect, warnings int, lists string) {
 	t.Helper()
 	s := Settings{Endpoint: "http://longwait.example", Protocol: d.Name, Lists: "se-4b mw-4b"}

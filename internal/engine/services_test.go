@@ -42,8 +42,7 @@ func suspects(e *Engine) bool {
 	return candidates != nil
 }
 
-// Google has a server for each service. A move from one service to the other is a move
-// to another address.
+// Google has a server for each service: a move to the other service is one to another address.
 func TestListsOfGoogleServeItsOtherServiceUntilThatHasDelivered(t *testing.T) {
 	for _, from := range protocol.Dialects() {
 		for _, to := range protocol.Dialects() {
@@ -104,8 +103,7 @@ type pair struct {
 	waits         bool
 }
 
-// A server's rules hold for a key at one address. There one engine asks after the other;
-// the other service of Google is asked at once.
+// A server's rules hold for a key at one address. The other service of Google is asked at once.
 func TestEnginesWaitForEachOtherAtOneAddressOnly(t *testing.T) {
 	for name, tc := range map[string]pair{
 		"both services of Google": {
@@ -193,8 +191,7 @@ func TestTheFolderThatAReloadNamesHasTheListsAtOnce(t *testing.T) {
 	}
 }
 
-// The versions of lists that came with another key are known to the server; versions of
-// another service are not.
+// The server knows versions of lists that came with another key, but not those of another service.
 func TestTheFirstRequestHasTheVersionsThatTheServerKnows(t *testing.T) {
 	for name, tc := range map[string]struct {
 		first, second *protocol.Dialect
@@ -220,8 +217,7 @@ func TestTheFirstRequestHasTheVersionsThatTheServerKnows(t *testing.T) {
 	}
 }
 
-// Without db the schedule is in memory, and a reload hands it over together with the
-// back-off of the token before.
+// Without db a reload hands the schedule over, with the back-off of the token before.
 func TestANewTokenAtAReloadEndsTheBackoffWithoutADB(t *testing.T) {
 	for key, want := range map[string]int{"OLD": 1, "NEW": 2} {
 		t.Run(key, func(t *testing.T) {
@@ -327,8 +323,7 @@ func TestEqualSettingsShareAnEngineUntilTheLastHoldEnds(t *testing.T) {
 	})
 }
 
-// A reload that fails after the start of its engines leaves the one before with its own folder: the count
-// of the next start is there.
+// A reload that fails after the start of its engines leaves the one before with its own folder and count.
 func TestAFailedReloadLeavesTheCountOfSearchesWhereItWas(t *testing.T) {
 	before, after := t.TempDir(), t.TempDir()
 	s := Settings{APIKey: "key", Protocol: protocol.DialectWebRisk.Name, Lists: "se-4b", DB: before, Budget: 100, Share: 100}

@@ -40,8 +40,7 @@ func TestBytesAPrefix(t *testing.T) {
 	}
 }
 
-// plainBlocks is the directory and the stream of ascending numbers, made bit by bit from what
-// the comment of blocks says.
+// plainBlocks is directory and stream of ascending numbers, bit by bit from what the comment of blocks says.
 func plainBlocks(all []uint32, low uint) []byte {
 	buf := make([]byte, blocksBytes(low, len(all)))
 	at := 8 * streamStart(low)
@@ -77,8 +76,7 @@ func plainBlocks(all []uint32, low uint) []byte {
 	return buf
 }
 
-// clustered returns about n ascending numbers: some alone, and some in dense groups, so that
-// blocks have from no entry to several hundred.
+// clustered returns about n ascending numbers, so that blocks have from no entry to several hundred.
 func clustered(r *rand.Rand, n int) (all []uint32) {
 	for len(all) < n {
 		x := r.Uint32()

@@ -60,8 +60,7 @@ func TestSetsAreJoinedAgainWithAnother(t *testing.T) {
 	}
 }
 
-// Lists may shrink until a filter is worth its memory. Then those that an update leaves alone must not
-// keep the entries of all in memory.
+// Lists may shrink until they have a filter. Then those that an update leaves alone must not keep the entries of all.
 func TestSetsPartAgain(t *testing.T) {
 	r := rand.New(rand.NewPCG(55, 56))
 	sets, entries := joinSets(t, r, 5000, 300, 0)

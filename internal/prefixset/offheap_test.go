@@ -50,8 +50,7 @@ func collect() {
 	time.Sleep(time.Millisecond) // for the goroutine that gives back
 }
 
-// TestSetsLiveWhileTheyAreReadAndWritten would crash if memory was given back
-// that has nothing left but a slice in use.
+// It would crash if memory was given back that has nothing left but a slice in use.
 func TestSetsLiveWhileTheyAreReadAndWritten(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes long")
@@ -196,8 +195,7 @@ func TestGiveBackLeavesALargeHeapAlone(t *testing.T) {
 	}
 }
 
-// Half of it is the bound: what else runs in this process leaves more, or frees what was alive when
-// the collector last counted.
+// Half of it is the bound: what else runs here leaves more, or frees what was alive at the last collection.
 func TestGarbageCountsAsUnused(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // nothing is collected on its own
 	collect()

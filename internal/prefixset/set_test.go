@@ -13,8 +13,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// randomEntries returns at most n distinct ascending entries. Clustered ones
-// share their first bytes with many others.
+// randomEntries returns at most n distinct ascending entries. Clustered ones share their first bytes.
 func randomEntries(r *rand.Rand, width, n int, clustered bool) [][]byte {
 	entries := make([][]byte, n)
 	for i := range entries {
@@ -54,8 +53,7 @@ func padded(entry []byte, filler byte) *[32]byte {
 	return &hash
 }
 
-// eachSet runs a test for sets of every width, size and index. Their entries
-// include the least and the greatest possible.
+// eachSet runs a test for sets of every width, size and index, with the least and the greatest entry.
 func eachSet(t *testing.T, sizes []int, run func(t *testing.T, set *Set, width int, entries [][]byte, r *rand.Rand)) {
 	for _, width := range []int{4, 5, 8, 16, 32} {
 		for _, size := range sizes {
