@@ -208,7 +208,7 @@ func TestBlockedAnswerHasTheIDOfItsQuery(t *testing.T) {
 	w.upstream = startUpstream(t, 300*time.Millisecond)
 	w.threaten("evil.example.com/")
 	w.google.Break("search", 1, protocoltest.Fault{Delay: 50 * time.Millisecond})
-	w.serve(strings.Replace(w.corefile(), "\tcache\n", "", 1))
+	w.serve(w.uncached())
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing) // the client refuses another ID
 }
 

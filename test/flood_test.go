@@ -218,11 +218,8 @@ func inUse() used {
 // for a while, and returns what is in use then.
 func settled(t *testing.T, goroutines int) used {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); goroutines > 0 && runtime.NumGoroutine() > goroutines+50; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Errorf("Expected about %d goroutines as before, got %d", goroutines, runtime.NumGoroutine())
-			break
-		}
+	if goroutines > 0 {
+		noMoreGoroutines(t, goroutines+50)
 	}
 	runtime.GC()
 	runtime.GC()

@@ -356,10 +356,7 @@ func TestThePatchForLocalAnswersResolverArpa(t *testing.T) {
 	overlay, err := json.Marshal(map[string]any{"Replace": replace})
 	testkit.Must(t, err)
 	tests := filepath.Join(copied, "local.test")
-	build := exec.Command("go", "test", "-c", "-vet=off", "-o", tests, "-overlay", testkit.Write(t, copied, "overlay.json", string(overlay)), module+"/deploy/upstream/local")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	inShell(t, "go", "test", "-c", "-vet=off", "-o", tests, "-overlay", testkit.Write(t, copied, "overlay.json", string(overlay)), module+"/deploy/upstream/local")
 	if out, err := exec.Command(tests, "-test.v").CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestLocal ") {
 		t.Errorf("%v\n%s", err, out)
 	}

@@ -26,7 +26,7 @@ func (w *world) lookingBack(properties ...string) (c *child, page string) {
 	w.publish("se-4b", "unrelated.example/")
 	c = newChild(w.t, w)
 	page = testkit.FreeAddress(w.t, w.host)
-	c.configure(strings.Replace(w.corefile(append(properties, "look_back 1h", "status "+page+" names public")...), "\tcache\n", "", 1))
+	c.configure(w.uncached(append(properties, "look_back 1h", "status "+page+" names public")...))
 	c.Process = testkit.StartWith(w.t, []string{childVariable + "=1", "GOGC=25", "GODEBUG=clobberfree=1"}, os.Args[0], "-conf", c.file)
 	testkit.Until(w.t, "the first answer", c.answers)
 	testkit.Until(w.t, "the list", func() bool {

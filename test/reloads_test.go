@@ -481,12 +481,12 @@ func (m *heapCurve) String() string {
 	return fmt.Sprintf("%.1f MiB at first, %.1f MiB in the end, %+.2f MiB a minute", m.mib[0], m.mib[len(m.mib)-1], m.slope())
 }
 
-func noMoreGoroutines(t *testing.T, before int) {
+func noMoreGoroutines(t *testing.T, most int) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); runtime.NumGoroutine() > most; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			stacks := make([]byte, 1<<20)
-			t.Fatalf("Expected %d goroutines as before, got %d:\n%s", before, runtime.NumGoroutine(), stacks[:runtime.Stack(stacks, true)])
+			t.Fatalf("Expected at most %d goroutines, as before, got %d:\n%s", most, runtime.NumGoroutine(), stacks[:runtime.Stack(stacks, true)])
 		}
 	}
 }

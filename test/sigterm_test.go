@@ -66,7 +66,7 @@ var stops = []struct {
 		rests(w, c)
 		for n := range 10 {
 			testkit.Until(w.t, "the reload before", func() bool { return strings.Count(c.Output(), "Reloading complete") == n })
-			c.configure(w.sigtermCorefile(fmt.Sprint("cache ", 100+n)))
+			c.configure(w.uncached(fmt.Sprint("cache ", 100+n)))
 			c.Signal(syscall.SIGUSR1)
 		}
 	}},
@@ -90,7 +90,7 @@ func TestSIGTERM(t *testing.T) {
 				stop.prepare(w)
 			}
 			c := newChild(t, w)
-			c.configure(w.sigtermCorefile())
+			c.configure(w.uncached())
 			c.start()
 			stop.moment(w, c)
 			w.google.ClientCancelled() // the process ends with its request
@@ -107,9 +107,9 @@ func TestSIGTERM(t *testing.T) {
 	}
 }
 
-func (w *world) sigtermCorefile(properties ...string) string {
-	text := w.corefile(properties...)
-	return strings.Replace(text, "\tcache\n", "", 1)
+// uncached is a corefile without cache.
+func (w *world) uncached(properties ...string) string {
+	return strings.Replace(w.corefile(properties...), "\tcache\n", "", 1)
 }
 
 func after(d time.Duration) func(*world, *child) {
@@ -187,7 +187,7 @@ func silentUpstream(w *world) {
 func whileReloading(later time.Duration) func(*world, *child) {
 	return func(w *world, c *child) {
 		rests(w, c)
-		c.configure(w.sigtermCorefile("cache 77"))
+		c.configure(w.uncached("cache 77"))
 		c.Signal(syscall.SIGUSR1)
 		time.Sleep(later)
 	}
