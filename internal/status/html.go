@@ -120,13 +120,13 @@ func (p page) names() g.Node {
 	row := func(b Blocked) g.Node {
 		return h.Tr(
 			h.Th(h.Scope("row"),
-				h.A(h.Href("/?host="+url.QueryEscape(b.Name)+"#ask"), h.TitleAttr("Why?"), text(graphic(b.Name))),
+				h.A(h.Href("/?host="+url.QueryEscape(b.Name)+"#ask"), h.Title("Why?"), text(graphic(b.Name))),
 				g.If(b.Target != "", h.Span(soft, text(", an alias of "+graphic(b.Target)))),
 				allow(b.Name, h.Br()),
 				g.If(b.Report != "", g.Group{text(" "), h.A(soft, h.Href(safeURL(b.Report)), text("Report a mistake"))})),
 			h.Td(text(listWords(b.List))),
 			h.Td(number, text(say.Number(b.N)+"×"), g.If(b.Longer(p.At), g.Group{h.Br(), h.Span(soft, text("since "+clock(b.First, p.At)))})),
-			h.Td(h.Class("age"), h.TitleAttr(clock(b.Last, p.At)), text(shortAge(p.At.Sub(b.Last))+" ago")),
+			h.Td(h.Class("age"), h.Title(clock(b.Last, p.At)), text(shortAge(p.At.Sub(b.Last))+" ago")),
 			g.If(clients, h.Td(h.Class("client"), text(b.Client))))
 	}
 	return scroll("Blocked, by name", h.Table(h.Class("names"), h.Caption(text("The last names, at most 100")),
