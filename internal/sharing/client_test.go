@@ -137,12 +137,19 @@ func use(t testing.TB, c *Client) {
 	}
 }
 
+// works opens a client and calls it in each way.
+func works(t *testing.T, url string, change func(*Config)) (*Client, *watcher) {
+	t.Helper()
+	c, w := open(t, url, change)
+	w.up(t)
+	use(t, c)
+	return c, w
+}
+
 func TestOneServer(t *testing.T) {
 	t.Parallel()
 	s := testkit.StartRedis(t)
-	c, w := open(t, s.URL()+"/2", nil)
-	w.up(t)
-	use(t, c)
+	_, w := works(t, s.URL()+"/2", nil)
 	testkit.Until(t, "three increments, and the last one failed", func() bool { // one is noted after its answer
 		return w.count("increment", true) == 2 && w.count("increment", false) == 1
 	})
@@ -157,9 +164,7 @@ func TestPasswordsWithSentinels(t *testing.T) {
 	master := testkit.StartRedis(t, "--requirepass", "first")
 	sentinels := testkit.StartSentinels(t, master, 1, "requirepass sentinel", "sentinel auth-pass main first")
 	file := testkit.Write(t, t.TempDir(), "password", "first")
-	c, w := open(t, "redis+sentinel://"+sentinels[0].Addr+"/main", func(cfg *Config) { cfg.PasswordFile, cfg.Sentinels = file, "sentinel" })
-	w.up(t)
-	use(t, c)
+	c, _ := works(t, "redis+sentinel://"+sentinels[0].Addr+"/main", func(cfg *Config) { cfg.PasswordFile, cfg.Sentinels = file, "sentinel" })
 	master.Kill()
 	testkit.StartRedisAt(t, master.Addr, "--requirepass", "second")
 	testkit.Must(t, os.WriteFile(file, []byte("second"), 0o600))
@@ -220,9 +225,7 @@ func TestUserAndPassword(t *testing.T) {
 	s := testkit.StartRedis(t)
 	s.Do(documentedUser...)
 	s.Do("ACL", "SETUSER", "default", "off")
-	c, w := open(t, strings.Replace(s.URL(), "//", "//relay@", 1), func(cfg *Config) { cfg.Password = "secret" })
-	w.up(t)
-	use(t, c)
+	c, _ := works(t, strings.Replace(s.URL(), "//", "//relay@", 1), func(cfg *Config) { cfg.Password = "secret" })
 	_, err := c.Do(t.Context(), "examine", "INFO", nil) // for the doctor
 	testkit.Must(t, err)
 }
@@ -233,9 +236,7 @@ func TestUserAndPasswordWithSentinels(t *testing.T) {
 	master := testkit.StartRedis(t)
 	sentinels := testkit.StartSentinels(t, master, 1)
 	master.Do(documentedUser...)
-	c, w := open(t, "redis+sentinel://relay@"+sentinels[0].Addr+"/main", func(cfg *Config) { cfg.Password = "secret" })
-	w.up(t)
-	use(t, c)
+	works(t, "redis+sentinel://relay@"+sentinels[0].Addr+"/main", func(cfg *Config) { cfg.Password = "secret" })
 }
 
 func TestTLS(t *testing.T) {
@@ -246,9 +247,7 @@ func TestTLS(t *testing.T) {
 	if got := w.wait(t, 1); !strings.Contains(got[0], "certificate") {
 		t.Errorf("Expected an error about a certificate that nobody has signed, got %q", got)
 	}
-	c, w := open(t, url, func(cfg *Config) { cfg.CAFile = ca })
-	w.up(t)
-	use(t, c)
+	works(t, url, func(cfg *Config) { cfg.CAFile = ca })
 	target, _ := Parse(url)
 	if _, err := Open(Config{Target: target, CAFile: "missing.pem"}); err == nil || !strings.Contains(err.Error(), "missing.pem") {
 		t.Errorf("Expected an error about the file of the CA, got %v", err)
