@@ -5,9 +5,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -15,10 +17,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/storetest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -171,4 +175,240 @@ func TestTrafficOfLists(t *testing.T) {
 	if change > full/4 {
 		t.Errorf("Expected a small part of %d bytes for a change of 0.1 %%, got %d", full, change)
 	}
+}
+
+// A list that no relay keeps any more has no publisher: its head goes, and no turn ends for it.
+func TestAHeadWithoutPartsOfAListThatNobodyKeepsEndsNoTurn(t *testing.T) {
+	t.Parallel()
+	server := testkit.StartRedis(t)
+	raw, err := json.Marshal(head{Head: updater.Head{List: "gone-4b", Version: []byte("1"), Checksum: []byte("x")}, Format: format, Writer: "test", Token: "1",
+		File: blob{SHA256: strings.Repeat("ab", 32), Bytes: 10}})
+	testkit.Must(t, err)
+	server.Do("HSET", key("heads:schedule.json"), "gone-4b", string(raw))
+	r := openStore(t, server.URL(), func(c *StoreConfig) { c.Lease = time.Minute })
+	r.Head("se-4b") // it keeps another one
+	r.lead(t)
+	held := r.turn(t)
+	r.renewSoon()
+	r.kick()
+	testkit.Until(t, "that the head is removed", func() bool { return server.Do("HEXISTS", key("heads:schedule.json"), "gone-4b") == ":0" })
+	for range 3 { // each would find the list missing
+		r.another(t)
+	}
+	if held.Err() != nil || r.events.count(Repaired) != 0 {
+		t.Errorf("Expected a turn that does not end, got %v, events %v", held.Err(), r.events.list())
+	}
+}
+
+// another waits for another beat that begins after the call: the next one to end may have begun before.
+func (r *relay) another(t *testing.T) {
+	t.Helper()
+	beats := func() int { r.mu.Lock(); defer r.mu.Unlock(); return r.mirror.beats }
+	seen := beats()
+	testkit.Until(t, "another beat", func() bool { r.kick(); return beats() > seen+1 })
+}
+
+// Who may write keys can name other lists at each beat. A relay remembers those that it keeps.
+func TestHeadsThatComeAndGoTakeNoMemory(t *testing.T) {
+	t.Parallel()
+	server := testkit.StartRedis(t)
+	r := openStore(t, server.URL(), nil)
+	r.Head("se-4b")
+	for i := range 3 {
+		server.Do("HSET", key("heads:schedule.json"), "se-4b", "{}", fmt.Sprintf("a%d-4b", i), "{}", fmt.Sprintf("b%d-4b", i), "{}")
+		r.another(t)
+		server.Do("DEL", key("heads:schedule.json"))
+		r.another(t)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.mirror.missing) != 1 || !r.damaged() {
+		t.Errorf("Expected se-4b alone to be missing, got %v", r.mirror.missing)
+	}
+}
+
+// A fleet that goes back to an older version works again some leases after the newer one has ended.
+func TestTheFormatExpiresWithItsWriters(t *testing.T) {
+	long(t)
+	server, r := leader(t, func(c *StoreConfig) { c.Lease = time.Second })
+	var left int
+	if _, err := fmt.Sscanf(server.Do("PTTL", key("format")), ":%d", &left); err != nil || left < 1 || left > keepFormat*1000 {
+		t.Fatalf("Expected a format for %d leases at most, got %d ms", keepFormat, left)
+	}
+	server.Do("SET", key("format"), fmt.Sprint(format+1, " 99.0"))
+	testkit.Until(t, "that the newer format is seen", func() bool { return r.events.count(Newer) == 1 })
+	server.Do("PEXPIRE", key("format"), "300")
+	testkit.Until(t, "that Redis is used again", func() bool { return r.events.count(Back) == 2 })
+	r.lead(t)
+}
+
+// SCAN returns some keys twice while Redis resizes its table.
+func TestAKeyThatIsFoundTwiceIsOneList(t *testing.T) {
+	t.Parallel()
+	server := testkit.StartRedis(t)
+	server.Do("HSET", key("heads:schedule.json"), "se-4b", `{"list":"se-4b","format":1}`)
+	c, fleets := openRedis(t, server.URL()), make(map[string]*Fleet)
+	for range 2 {
+		testkit.Must(t, see(t.Context(), c, fleets, key("heads:schedule.json")))
+	}
+	if got := fleets[origin.Asker].Lists; len(got) != 1 {
+		t.Errorf("Expected one list, got %+v", got)
+	}
+}
+
+// After a new key the news of others arrive at once, not with the next beat.
+func TestNewsAreHeardAfterANewKey(t *testing.T) {
+	t.Parallel()
+	server := testkit.StartRedis(t)
+	a := openStore(t, server.URL(), nil)
+	b := openStore(t, server.URL(), func(c *StoreConfig) { c.Beat, c.Lease = time.Hour, 3*time.Hour })
+	b.seen(t)
+	for _, r := range []*relay{a, b} {
+		r.Rekey("another key")
+	}
+	b.seen(t)
+	document, n := origin.Documents()[1], 0
+	testkit.Until(t, "a document that another relay has written", func() bool {
+		n++
+		_ = put(a, document, fmt.Sprint(n)) // it may be away for a moment
+		time.Sleep(20 * time.Millisecond)
+		raw, _ := b.Read(document)
+		return len(raw) > 0
+	})
+}
+
+// Values that are too large for any relay are removed, and the relays keep working.
+func TestValuesThatAreTooLargeAreRemoved(t *testing.T) {
+	long(t)
+	server := testkit.StartRedis(t)
+	large := strings.Repeat("x", 2<<20)
+	document := origin.Documents()[0]
+	names := []string{"format", document, "lease:schedule.json", "token:schedule.json"}
+	for _, name := range names {
+		server.Do("SET", key(name), large)
+	}
+	server.Do("HSET", key("heads:schedule.json"), "se-4b", large)
+	r := openStore(t, server.URL(), nil)
+	r.lead(t)
+	server.Do("SET", key(document), large) // between two beats
+	if err := put(r.Leased(), document, "mine"); err != nil {
+		t.Error(err)
+	}
+	if got := server.Do("GET", key(document)); got != "$4 mine" {
+		t.Errorf("Expected the document of the relay, got %.40s", got)
+	}
+	if got := server.Do("HLEN", key("heads:schedule.json")); got != ":0" {
+		t.Errorf("Expected no heads, got %s", got)
+	}
+	if got := r.events.list(); r.events.count(Lost) > 0 {
+		t.Errorf("Expected that Redis is not lost for its values, got %v", got)
+	}
+}
+
+// seen waits for the first beat of a relay.
+func (r *relay) seen(t *testing.T) {
+	t.Helper()
+	testkit.Until(t, "a beat", func() bool {
+		_, err := r.Read(origin.Documents()[0])
+		return err == nil
+	})
+}
+
+// The wall clock of a machine that is set between two beats ends no wait early.
+func TestAWallClockThatIsSetBetweenTwoBeatsEndsNoSharedWait(t *testing.T) {
+	t.Parallel()
+	for name, step := range map[string]time.Duration{"back": -time.Hour, "not": 0, "forward": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			redis := testkit.StartRedis(t)
+			var skew atomic.Int64
+			machine := func(change func(*StoreConfig), answers *server) (lookup.Searcher, *updater.Schedule, *relay) {
+				r := openStore(t, redis.URL(), change)
+				r.seen(t)
+				store := openFolder(t, r.folder)
+				store.Share(r.Store)
+				s, err := updater.NewSchedule(store)
+				testkit.Must(t, err)
+				t.Cleanup(s.Flush)
+				return updater.Pace(answers, s, updater.SearchRules{Backoff: updater.Strikes}, func(updater.Event) {}), s, r
+			}
+			first := &server{err: &updater.StatusError{Code: 429, RetryAfter: 30 * time.Minute}}
+			a, schedule, relayA := machine(func(c *StoreConfig) {
+				c.Beat, c.Lease = time.Minute, 3*time.Minute
+				c.wall = func() time.Time { return time.Now().Add(time.Duration(skew.Load())) }
+			}, first)
+			second := new(server)
+			b, _, relayB := machine(nil, second)
+			skew.Store(int64(step))
+			_, _ = a.Search(t.Context(), []lookup.Prefix{"abcd"}) // it is refused
+			schedule.Flush()
+			kind := origin.Documents()[1]
+			testkit.Until(t, "the clock of searches", func() bool {
+				written, _ := relayA.Read(kind)
+				read, _ := relayB.Read(kind)
+				return len(written) > 0 && string(written) == string(read)
+			})
+			if _, err := b.Search(t.Context(), []lookup.Prefix{"abcd"}); first.count() != 1 || second.count() != 0 || err == nil {
+				t.Errorf("Expected that nobody asks the server for half an hour, got %d and %d searches, %v", first.count(), second.count(), err)
+			}
+		})
+	}
+}
+
+// A suspend between two beats counts: the monotonic clock may stand still during it.
+func TestTheClockOfRedisGoesOnDuringASuspend(t *testing.T) {
+	t.Parallel()
+	server := testkit.StartRedis(t)
+	var suspended atomic.Int64
+	r := openStore(t, server.URL(), func(c *StoreConfig) {
+		c.Beat, c.Lease = time.Minute, 3*time.Minute
+		begun := time.Now()
+		c.sinceBoot = func() time.Duration { return time.Minute + time.Since(begun) + time.Duration(suspended.Load()) }
+		c.wall = func() time.Time { return time.Unix(0, 0) }
+	})
+	r.seen(t)
+	now := func() time.Time { latest, _ := r.Now(); return latest }
+	if got := time.Until(now()); got.Abs() > time.Minute {
+		t.Errorf("Expected the clock of Redis, got one that is %s ahead", got)
+	}
+	suspended.Store(int64(time.Hour))
+	if got := time.Until(now()); (got - time.Hour).Abs() > time.Minute {
+		t.Errorf("Expected a clock that is an hour ahead of the one that stood still, got %s", got)
+	}
+}
+
+// On a busy machine an answer is late, or its call was. What is written by the clock is then not too early
+// and what is read not too late, also when somebody has set the clock of Redis, which the next call tells.
+func TestTheClockOfRedisIsBetweenItsBounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(1, 2))
+		delay := func() time.Duration {
+			if r.IntN(4) > 0 {
+				return time.Duration(r.IntN(int(time.Millisecond)))
+			}
+			return time.Duration(r.IntN(int(time.Second)))
+		}
+		for range 200 {
+			var c clock
+			var set time.Duration // by how much the clock of Redis is ahead
+			best := time.Hour     // the shortest call since it was set
+			redis := func() time.Time { return time.Now().Add(set).Round(0) }
+			for call := range 20 {
+				if r.IntN(10) == 0 {
+					set, best = set+time.Duration(2+r.IntN(3600))*time.Duration(1-2*r.IntN(2))*time.Second, time.Hour
+				}
+				begun := time.Now()
+				time.Sleep(delay())
+				told := redis()
+				time.Sleep(delay())
+				c = c.next(told, begun, 0)
+				best = min(best, time.Since(begun))
+				time.Sleep(delay())
+				now := c.now(0)
+				if now.earliest.After(redis()) || now.latest.Before(redis()) || now.latest.Sub(now.earliest) > best {
+					t.Fatalf("call %d, and the best took %s: the clock is from %s to %s after the one of Redis", call, best, now.earliest.Sub(redis()), now.latest.Sub(redis()))
+				}
+			}
+		}
+	})
 }
