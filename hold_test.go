@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -114,6 +113,14 @@ func (s *SafeBrowsing) asked(ctx context.Context) *recorder {
 	return w
 }
 
+// want fails the test unless there is one answer, with this response code.
+func (r *recorder) want(t *testing.T, rcode int) {
+	t.Helper()
+	if len(r.msgs) != 1 || r.msgs[0].Rcode != rcode {
+		t.Errorf("Expected %s, got %v", dns.RcodeToString[rcode], r.msgs)
+	}
+}
+
 // subtest runs a part of a test in simulated time.
 func subtest(t *testing.T, name string, test func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
@@ -195,12 +202,8 @@ func TestQueryThatIsBlockedEndsBeforeTheNextPluginDoes(t *testing.T) {
 		}
 		<-ended
 		synctest.Wait()
-		if len(w.msgs) != 1 || w.msgs[0].Rcode != dns.RcodeNameError {
-			t.Errorf("Expected the blocking answer alone, got %v", w.msgs)
-		}
-		if canceled != nil {
-			t.Errorf("Expected the lookup to go on for the cache, got %v", canceled)
-		}
+		w.want(t, dns.RcodeNameError)
+		testkit.Must(t, canceled) // the lookup does not end, for the cache
 	})
 }
 
@@ -233,9 +236,7 @@ func TestWhatTheNextPluginLeavesBehindGoesOn(t *testing.T) {
 				return dns.RcodeSuccess, w.WriteMsg(reply300(r))
 			})
 			s.ServeDNS(context.Background(), new(recorder), aboutEvil.Copy())
-			if err := <-refreshed; err != nil {
-				t.Errorf("Expected the refresh to go on, got %v", err)
-			}
+			testkit.Must(t, <-refreshed)
 		})
 	}
 }
@@ -261,14 +262,9 @@ func TestPanicOfAnAbandonedPluginIsLogged(t *testing.T) {
 					time.Sleep(after)
 					panic("of the next plugin")
 				})
-				w := s.asked(t.Context())
-				if len(w.msgs) != 1 || w.msgs[0].Rcode != dns.RcodeNameError {
-					t.Errorf("Expected the name to be blocked, got %v", w.msgs)
-				}
+				s.asked(t.Context()).want(t, dns.RcodeNameError)
 			})
-			if got := lines.About("panic"); len(got) != 1 || !strings.Contains(got[0], `"evil.example.com.": of the next plugin`) {
-				t.Errorf("Expected one line about the panic, got %q", got)
-			}
+			testkit.WantParts(t, lines.Only(t, "panic"), `"evil.example.com.": of the next plugin`)
 		})
 	}
 }
@@ -359,9 +355,7 @@ func TestAliasOfASuspectedName(t *testing.T) {
 			c.ConfirmTimeout, c.UnsureFails, c.Inspect, c.LogBlocked = time.Millisecond, tc.fails, true, true
 			blocking(t, s, "test-host.example")
 			before := block.ThisProcess().Report().Today
-			if w := s.asked(t.Context()); len(w.msgs) != 1 || w.msgs[0].Rcode != tc.rcode {
-				t.Errorf("Expected %s, got %v", dns.RcodeToString[tc.rcode], w.msgs)
-			}
+			s.asked(t.Context()).want(t, tc.rcode)
 			after := block.ThisProcess().Report().Today
 			if after.Blocked != before.Blocked+tc.blocked || after.Threats != before.Threats {
 				t.Errorf("Expected %d queries more that were blocked, got %+v after %+v", tc.blocked, after, before)

@@ -124,9 +124,7 @@ func TestLookBackKeepsTheBudgetAndTellsOnTheNextDay(t *testing.T) {
 		time.Sleep(time.Until(midnight.Add(-6 * time.Hour)))
 		b.ask("192.168.1.20", "late.example.")
 		for _, name := range []string{"first.example.", "second.example."} {
-			if m, _ := b.ask("192.168.1.20", name); !isBlocked(m) {
-				t.Errorf("Expected %s to be blocked", name)
-			}
+			b.wants("192.168.1.20", name, true)
 		}
 		b.threaten("late.example/")
 		time.Sleep(5 * time.Hour)
@@ -154,14 +152,10 @@ func passesUnconfirmed(t *testing.T, client string, passes int) {
 		time.Sleep(time.Hour)
 		before := block.ThisProcess().Report().Today.Threats
 		b.google.Break("search", 1, protocoltest.Fault{Delay: 3 * time.Second})
-		if m, _ := b.ask(client, "slow.example."); isBlocked(m) {
-			t.Error("Expected a name to pass that is not confirmed in time")
-		}
+		b.wants(client, "slow.example.", false) // it is not confirmed in time
 		time.Sleep(5 * time.Second)
 		for range 2 {
-			if m, _ := b.ask(client, "slow.example."); !isBlocked(m) {
-				t.Error("Expected the second query to be blocked")
-			}
+			b.wants(client, "slow.example.", true)
 		}
 		want := status.Threats{InTime: before.InTime, Unconfirmed: before.Unconfirmed + passes, Second: before.Second + passes}
 		testkit.Equal(t, "threats", block.ThisProcess().Report().Today.Threats, want)
@@ -185,9 +179,7 @@ func TestABlockedAliasIsNoNameThatADeviceGot(t *testing.T) {
 		b.threaten("to.alias.example/")
 		time.Sleep(time.Hour)
 		for name, blocked := range map[string]bool{"alias.example.": true, "harmless.example.": false} {
-			if m, _ := b.ask("192.168.1.20", name); isBlocked(m) != blocked {
-				t.Errorf("Expected blocked to be %v for %s", blocked, name)
-			}
+			b.wants("192.168.1.20", name, blocked)
 		}
 		b.threaten("alias.example/")
 		b.threaten("harmless.example/")
@@ -207,9 +199,7 @@ func TestANameThatTheServerDidNotKnowIsTold(t *testing.T) {
 		b.google.Publish(protocol.GlobalCache, popular)
 		time.Sleep(48 * time.Hour)
 		for _, client := range []string{"192.168.1.20", "192.168.1.21"} { // the second one by the cached answer
-			if m, _ := b.ask(client, "late.example."); isBlocked(m) {
-				t.Error("Expected a name to pass that the server does not know")
-			}
+			b.wants(client, "late.example.", false) // the server does not know it
 		}
 		b.threaten("late.example/")
 		time.Sleep(2 * time.Hour)
@@ -455,6 +445,14 @@ func inBubble(t *testing.T, upstream time.Duration, alter func(*SafeBrowsing), l
 	})
 }
 
+// wants asks for a name, and wants it to be blocked, or to pass.
+func (b *bubble) wants(from, name string, blocked bool) {
+	b.t.Helper()
+	if m, _ := b.ask(from, name); isBlocked(m) != blocked {
+		b.t.Errorf("%s: Expected blocked %v, got\n%v", name, blocked, m)
+	}
+}
+
 // isBlocked reports whether the plugin answered instead of the next one, which knows every name.
 func isBlocked(m *dns.Msg) bool { return m.Rcode == dns.RcodeNameError }
 
@@ -502,9 +500,7 @@ func TestServerDownForADayInTheMiddleOfLoad(t *testing.T) {
 			})
 		}
 		time.Sleep(time.Hour)
-		if m, _ := b.ask("192.0.2.9", "host1.example.com."); !isBlocked(m) {
-			t.Error("Expected threats to be blocked before the server goes down")
-		}
+		b.wants("192.0.2.9", "host1.example.com.", true)
 		down := time.Now()
 		b.google.Break("", 1<<30, protocoltest.Fault{Status: 503, Delay: 50 * time.Millisecond})
 		time.Sleep(24 * time.Hour)
@@ -515,9 +511,7 @@ func TestServerDownForADayInTheMiddleOfLoad(t *testing.T) {
 		b.google.Repair()
 		time.Sleep(31 * time.Minute)
 		for i := range 20 { // whatever was passed in the meantime has expired
-			if m, _ := b.ask("192.0.2.9", fmt.Sprintf("a.host%d.example.com.", i)); !isBlocked(m) {
-				t.Errorf("Expected host%d to be blocked again, got\n%v", i, m)
-			}
+			b.wants("192.0.2.9", fmt.Sprintf("a.host%d.example.com.", i), true)
 		}
 		cancel()
 		load.Wait()
@@ -565,9 +559,7 @@ func TestOneFloodingClientDoesNotSwitchProtectionOffForOthers(t *testing.T) {
 				})
 			}
 			time.Sleep(5 * time.Second)
-			if m, _ := b.ask("192.0.2.1", "evil.example.com."); !isBlocked(m) {
-				t.Errorf("%s: Expected the threat to be blocked for another client, got\n%v", name, m)
-			}
+			b.wants("192.0.2.1", "evil.example.com.", true) // for another client
 			flood.Wait()
 			searches := len(b.google.Requests("search"))
 			if allowed := config.DefaultBurst + int(time.Since(begun).Seconds()*config.DefaultRate) + 2; searches > allowed {
@@ -620,8 +612,7 @@ func TestModes(t *testing.T) {
 			if a := b.plugin.block.Why(lookup.FromQname(tc.name)); a.Verdict != tc.why || (a.List != "") != (tc.why == status.VerdictSuspected) {
 				t.Errorf("Mode %d, %s: Expected %s, got %+v", tc.mode, tc.name, tc.why, a)
 			}
-			m, _ := b.ask("192.0.2.1", tc.name)
-			testkit.Equal(t, fmt.Sprintf("Mode %d, %s is blocked", tc.mode, tc.name), isBlocked(m), tc.blocked)
+			b.wants("192.0.2.1", tc.name, tc.blocked)
 			testkit.Equal(t, fmt.Sprintf("Mode %d, searches for %s", tc.mode, tc.name), len(b.google.Requests("search")), tc.searches)
 			if tc.mode == lookup.NoStorage && len(b.google.Requests("update")) > 0 {
 				t.Error("Expected no list to be fetched in mode nostorage")
