@@ -259,9 +259,7 @@ func (w *world) wantAgreement(where, page string, names []string, logs bool) {
 			w.t.Errorf("%s: %s is blocked: %v, the door says %+v", where, name, blocked, why)
 		}
 		verdict := map[string]string{"blocked": "unsafe", "passes": "safe", "suspected": "unsure", "unknown": "unknown"}[why.Verdict]
-		if !strings.HasPrefix(explained, "verdict="+verdict) {
-			w.t.Errorf("%s: %s: the door says %s, explain %s", where, name, why.Verdict, explained)
-		}
+		testkit.WantParts(w.t, where+": "+name+": "+explained, ": verdict="+verdict)
 		if !strings.Contains(body, why.Text) {
 			w.t.Errorf("%s: %s: the door says %s, the page is\n%s", where, name, why.Text, body)
 		} else if strings.Contains(body, "Report it") != (why.Report != "") || !strings.Contains(body, why.Report) {

@@ -100,9 +100,8 @@ func TestRecipeOfNtfyTellsEachChangeOnce(t *testing.T) {
 	if !apart(t) {
 		return
 	}
-	if !strings.Contains(file(t, "deploy/notify/ntfy"), "* * * * * root /usr/local/bin/ntfy ") {
-		t.Error("cron looks for programs in /usr/bin and /bin only")
-	}
+	// cron looks for programs in /usr/bin and /bin only.
+	testkit.WantParts(t, file(t, "deploy/notify/ntfy"), "* * * * * root /usr/local/bin/ntfy ")
 	lines := testkit.Capture(t)
 	w := threatened(t, "evil.example.com/")
 	w.run("status "+testkit.FreeAddr(t), blockList(t, "sb-test.example"))

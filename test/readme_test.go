@@ -78,9 +78,7 @@ func TestEveryPropertyIsInTheReference(t *testing.T) {
 		explained = append(explained, itemWords(documents(t)["docs/"+m[1]])...)
 	}
 	for word, usage := range config.Usages() {
-		if line := strings.TrimRight("    "+word+" "+usage, " ") + "\n"; !strings.Contains(syntax+"\n", line) {
-			t.Errorf("Expected the line %q in the syntax", line)
-		}
+		testkit.WantParts(t, syntax+"\n", strings.TrimRight("    "+word+" "+usage, " ")+"\n")
 		if !slices.Contains(explained, word) {
 			t.Errorf("Expected %s to be explained", word)
 		}
@@ -165,9 +163,7 @@ func TestMetricsAreWellNamed(t *testing.T) {
 func TestWordsOfVerdictsAreInTheReference(t *testing.T) {
 	text := section(t, "Metrics")
 	for d := range lookup.NumDeciders {
-		if !strings.Contains(text, "`"+d.String()+"`") {
-			t.Errorf("Expected %q among the values of decided_by", d)
-		}
+		testkit.WantParts(t, text, "`"+d.String()+"`")
 	}
 }
 
@@ -189,9 +185,7 @@ func TestThePageForCoreDNSAgreesWithTheReference(t *testing.T) {
 		}
 	}
 	for _, metric := range regexp.MustCompile("`coredns_[^`]+`").FindAllString(text, -1) {
-		if !strings.Contains(section(t, "Metrics"), metric) {
-			t.Errorf("Expected %s in docs/corefile.md", metric)
-		}
+		testkit.WantParts(t, section(t, "Metrics"), metric)
 	}
 	needs := "CoreDNS " + regexp.MustCompile(`github\.com/coredns/coredns v(\d+\.\d+)`).FindStringSubmatch(file(t, "go.mod"))[1]
 	for _, page := range []string{text, documents(t)["README.md"]} {
