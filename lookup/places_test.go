@@ -1,6 +1,7 @@
 package lookup
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -21,6 +22,8 @@ func clientsOf(n, network int) netip.Addr {
 	return netip.AddrFrom16([16]byte{0x2a, 0, byte(network >> 8), byte(network), byte(n >> 16), byte(n >> 8), byte(n), 15: 1})
 }
 
+func mapped(of ...byte) netip.Addr { return netip.AddrFrom16(netip.AddrFrom4([4]byte(of)).As16()) }
+
 func TestPlacesAreShared(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -30,20 +33,14 @@ func TestPlacesAreShared(t *testing.T) {
 	}{
 		{"one client", func(int) netip.Addr { return netip.MustParseAddr("192.0.2.1") }, 0, firstPlaces},
 		{"a client without an address", func(int) netip.Addr { return netip.Addr{} }, 0, firstPlaces},
-		{"one IPv6 site", func(n int) netip.Addr {
-			return netip.AddrFrom16([16]byte{0x20, 1, 0x0d, 0xb8, 14: byte(n >> 8), 15: byte(n)})
-		}, 0, firstPlaces},
+		{"one IPv6 site", func(n int) netip.Addr { return netip.AddrFrom16([16]byte{0x20, 14: byte(n >> 8), 15: byte(n)}) }, 0, firstPlaces},
 		{"one IPv6 /32", func(n int) netip.Addr { return clientsOf(n, 0) }, 0, firstPlaces},
 		{"one IPv4 /16", func(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 1, byte(n >> 8), byte(n)}) }, 0, firstPlaces},
-		{"one IPv4 /16, mapped", func(n int) netip.Addr {
-			return netip.AddrFrom16(netip.AddrFrom4([4]byte{10, 1, byte(n >> 8), byte(n)}).As16())
-		}, 0, firstPlaces},
+		{"one IPv4 /16, mapped", func(n int) netip.Addr { return mapped(10, 1, byte(n>>8), byte(n)) }, 0, firstPlaces},
 		{"one client, one name", func(int) netip.Addr { return netip.MustParseAddr("192.0.2.1") }, 1, samePlaces},
 		{"one client, three names", func(int) netip.Addr { return netip.MustParseAddr("192.0.2.1") }, 3, 3 * samePlaces},
 		{"many networks", func(n int) netip.Addr { return clientsOf(0, n) }, 0, mostPlaces},
-		{"many IPv4 networks, mapped", func(n int) netip.Addr {
-			return netip.AddrFrom16(netip.AddrFrom4([4]byte{byte(n >> 8), byte(n), 0, 1}).As16())
-		}, 0, mostPlaces},
+		{"many IPv4 networks, mapped", func(n int) netip.Addr { return mapped(byte(n>>8), byte(n), 0, 1) }, 0, mostPlaces},
 		{"many networks, one name", func(n int) netip.Addr { return clientsOf(0, n) }, 1, firstPlaces},
 		{"many networks, three names", func(n int) netip.Addr { return clientsOf(0, n) }, 3, 3 * namePlaces},
 	} {
@@ -51,11 +48,7 @@ func TestPlacesAreShared(t *testing.T) {
 			p := NewPlaces(firstPlaces, mostPlaces)
 			var leaves []func()
 			for n := range 2 * mostPlaces {
-				name := n
-				if test.names > 0 {
-					name = n % test.names
-				}
-				if leave, ok := p.Take(test.flood(n), prefixOf(name)); ok {
+				if leave, ok := p.Take(test.flood(n), prefixOf(n%cmp.Or(test.names, 2*mostPlaces))); ok {
 					leaves = append(leaves, leave)
 				}
 			}
@@ -116,11 +109,7 @@ func TestAClientLeavesConnectionsForOthers(t *testing.T) {
 				}
 			}
 			var leave []func()
-			for {
-				l, ok := p.Take(greedy, "")
-				if !ok {
-					break
-				}
+			for l, ok := p.Take(greedy, ""); ok; l, ok = p.Take(greedy, "") {
 				leave = append(leave, l)
 			}
 			testkit.Equal(t, "places", len(leave), tc.want)

@@ -169,6 +169,21 @@ func TestAServerWithoutANetworkSaysThatNothingProtects(t *testing.T) {
 	})
 }
 
+// threaten puts n names into list se-4b, which are threats.
+func threaten(google *protocoltest.Server, n int) {
+	var entries [][]byte
+	for i := range n {
+		expression := strings.TrimSuffix(threatened(i), ".") + "/"
+		hash := lookup.HashExpression(expression)
+		entries = append(entries, hash[:4])
+		google.AddThreat(expression, sbv5.ThreatType_SOCIAL_ENGINEERING)
+	}
+	google.Publish("se-4b", entries)
+}
+
+// threatened returns the names of threaten.
+func threatened(i int) string { return fmt.Sprintf("evil%d.example.", i) }
+
 // A wait for a budget, a share or a key ends when a reload of the Corefile raises or replaces it.
 func TestAReloadEndsTheWaitForWhatItRaises(t *testing.T) {
 	for _, stored := range []bool{false, true} {
@@ -180,13 +195,7 @@ func TestAReloadEndsTheWaitForWhatItRaises(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					google := protocoltest.New(t)
 					google.SetMinimumWait("", time.Hour)
-					var entries [][]byte
-					for i := range 100 {
-						hash := lookup.HashExpression(fmt.Sprintf("evil%d.example/", i))
-						entries = append(entries, hash[:4])
-						google.AddThreat(fmt.Sprintf("evil%d.example/", i), sbv5.ThreatType_SOCIAL_ENGINEERING)
-					}
-					google.Publish("se-4b", entries)
+					threaten(google, 99)
 					s := Settings{Endpoint: "http://raised.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b", Budget: test.budget, Share: test.share, APIKey: "OLD"}
 					if stored {
 						s.DB = t.TempDir()
@@ -197,15 +206,11 @@ func TestAReloadEndsTheWaitForWhatItRaises(t *testing.T) {
 					if test.refuse {
 						google.Break("search", 1, protocoltest.Fault{Status: http.StatusTooManyRequests})
 					}
-					refused := -1
-					for i := 0; i < 99 && refused < 0; i++ {
-						if decide(first, fmt.Sprintf("evil%d.example.", i)).Verdict != lookup.Unsafe {
-							refused = i
-						}
+					refused := 0
+					for decide(first, threatened(refused)).Verdict == lookup.Unsafe {
+						refused++
 					}
-					if refused < 0 || decide(first, fmt.Sprintf("evil%d.example.", refused)).Verdict != lookup.Unsure {
-						t.Fatalf("name %d was refused", refused)
-					}
+					testkit.Equal(t, refused, decide(first, threatened(refused)).Verdict, lookup.Unsure)
 					s.Budget, s.Share = 1000, 100
 					if test.refuse {
 						s.APIKey = "NEW"
@@ -214,7 +219,7 @@ func TestAReloadEndsTheWaitForWhatItRaises(t *testing.T) {
 					defer end()
 					release()
 					time.Sleep(time.Second)
-					testkit.Equal(t, "after the reload", decide(second, fmt.Sprintf("evil%d.example.", refused)).Verdict, lookup.Unsafe)
+					testkit.Equal(t, "after the reload", decide(second, threatened(refused)).Verdict, lookup.Unsafe)
 				})
 			})
 		}
@@ -269,13 +274,7 @@ func TestAKeyThatMovesIntoAFileIsTheSameKey(t *testing.T) {
 				testkit.Must(t, os.WriteFile(file, []byte("K"), 0o600))
 				synctest.Test(t, func(t *testing.T) {
 					google := listing(t, time.Hour)
-					var entries [][]byte
-					for _, host := range []string{"evil.example.com/", "worse.example.com/"} {
-						hash := lookup.HashExpression(host)
-						entries = append(entries, hash[:4])
-						google.AddThreat(host, sbv5.ThreatType_SOCIAL_ENGINEERING)
-					}
-					google.Publish("se-4b", entries)
+					threaten(google, 2)
 					google.Publish("mw-4b", [][]byte{{1, 2, 3, 4}})
 					s := Settings{Endpoint: "http://moved.example", Protocol: dialect.Name, Lists: "se-4b mw-4b", APIKey: "K"}
 					if db != "" {
@@ -285,7 +284,7 @@ func TestAKeyThatMovesIntoAFileIsTheSameKey(t *testing.T) {
 					first, release, err := registry.Acquire(s, "K")
 					testkit.Must(t, err)
 					time.Sleep(time.Minute)
-					testkit.Equal(t, "before the reload", decide(first, "evil.example.com.").Verdict, lookup.Unsafe)
+					testkit.Equal(t, "before the reload", decide(first, threatened(0)).Verdict, lookup.Unsafe)
 					updates, before := len(google.Requests("update")), s.Identity()
 					s.APIKey, s.KeyFile, s.Lists = "", file, "mw-4b se-4b"
 					_, drop, err := registry.Acquire(s, "K")
@@ -295,9 +294,9 @@ func TestAKeyThatMovesIntoAFileIsTheSameKey(t *testing.T) {
 					testkit.Must(t, err)
 					defer end()
 					release()
-					d := decide(second, "evil.example.com.")
+					d := decide(second, threatened(0))
 					testkit.Equal(t, "what is known, right after the reload", []any{d.Verdict, d.By}, []any{lookup.Unsafe, lookup.ByCache})
-					testkit.Equal(t, "another name, right after the reload", decide(second, "worse.example.com.").Verdict, lookup.Unsafe)
+					testkit.Equal(t, "another name, right after the reload", decide(second, threatened(1)).Verdict, lookup.Unsafe)
 					time.Sleep(2 * time.Minute)
 					testkit.Equal(t, "no lists are kept for nobody", registry.past.schedules[before].Over(), true)
 					testkit.Equal(t, "updates", len(google.Requests("update")), updates)
