@@ -30,8 +30,7 @@ func TestAFollowerJoinsTheListsThatItTakesOver(t *testing.T) {
 		first, second := newRun(t, server, dir, "mw-4b", "se-4b"), newRun(t, server, dir, "mw-4b", "se-4b")
 		holds := func(when string, mw, se []byte) {
 			t.Helper()
-			second.checkHeld(when, "mw-4b", mw...)
-			second.checkHeld(when, "se-4b", se...)
+			second.checkHeld(when, held{"mw-4b": mw, "se-4b": se})
 			testkit.Equal(t, when+": lists were left apart", second.database.Join(), false)
 		}
 		first.start()
@@ -186,7 +185,7 @@ func TestOnceFetchesWhatIsDueAndRefusesUntilThen(t *testing.T) {
 		if notDue, ok := errors.AsType[*updater.NotDueError](r.updater.Once(t.Context())); !ok || !notDue.Until.Equal(until) {
 			t.Errorf("got %v, want that nothing is due until %s", notDue, until)
 		}
-		r.checkHeld("though nothing is due", "se-4b", 1, 2)
+		r.checkHeld("though nothing is due", held{"se-4b": {1, 2}})
 		time.Sleep(time.Hour)
 		server.ClientStarted()
 		if err := r.updater.Once(t.Context()); err != nil || r.times(updater.ListUnchanged) != 1 {

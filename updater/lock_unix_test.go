@@ -36,7 +36,7 @@ func TestAProcessWithoutFileDescriptorsWaitsForTheFolder(t *testing.T) {
 		time.Sleep(80 * time.Minute)
 		testkit.Equal(t, "requests of all", len(server.Requests("update")), 5)
 		testkit.Equal(t, "told that the folder is in use", third.times(updater.LockBusy), 1)
-		third.checkHeld("after it could read", "se-4b", 1)
+		third.checkHeld("after it could read", held{"se-4b": {1}})
 		second.stop() // while it waits for the folder
 		third.stop()
 		first.stop()

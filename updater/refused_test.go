@@ -58,13 +58,11 @@ func TestAListThatTheServerDoesNotHaveTakesNoOtherDown(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		testkit.Equal(t, "asked for", asked(server, 0), []string{"[se-4b pha-4b mw-4b]"})
-		r.checkHeld("refused in a batch", "se-4b")
+		r.checkHeld("refused in a batch", held{"se-4b": nil})
 		time.Sleep(14*time.Minute - time.Second)
 		testkit.Equal(t, "asked for in the back-off", asked(server, 1), nil)
 		time.Sleep(settled)
-		r.checkHeld("by itself", "se-4b", 1)
-		r.checkHeld("by itself", "mw-4b", 2)
-		r.checkHeld("by itself", "pha-4b")
+		r.checkHeld("by itself", held{"se-4b": {1}, "mw-4b": {2}, "pha-4b": nil})
 		refused := r.reported(updater.ListRefused)
 		if len(refused) == 0 {
 			t.Fatal("it is not told which list is refused")
@@ -88,15 +86,14 @@ func TestAListThatTheServerDoesNotHaveTakesNoOtherDown(t *testing.T) {
 		r = start()
 		defer r.stop()
 		time.Sleep(2 * time.Hour)
-		r.checkHeld("after a restart", "se-4b", 1, 3)
-		r.checkHeld("after a restart", "mw-4b", 2, 4)
+		r.checkHeld("after a restart", held{"se-4b": {1, 3}, "mw-4b": {2, 4}})
 		if got := asked(server, n); slices.Contains(got, "[se-4b pha-4b mw-4b]") || !slices.Contains(got, "[se-4b mw-4b]") {
 			t.Errorf("after a restart asked for %q, want the good ones together and never all", got)
 		}
 
 		server.Publish("pha-4b", entriesOf(5))
 		time.Sleep(48 * time.Hour)
-		r.checkHeld("the server has it", "pha-4b", 5)
+		r.checkHeld("the server has it", held{"pha-4b": {5}})
 		// In version 5 lists are due at times of their own.
 		if got := asked(server, n); server.Requests("update")[0].Method != "batchGet" && got[len(got)-1] != "[se-4b pha-4b mw-4b]" {
 			t.Errorf("when the server has it: %q, want it among the others again", got[len(got)-3:])
@@ -118,8 +115,7 @@ func TestAListThatTheOperatorsServerDoesNotHaveDelaysNoOther(t *testing.T) {
 		defer r.stop()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		r.checkHeld("in the first minute", "se-4b", 1)
-		r.checkHeld("in the first minute", "mw-4b", 2)
+		r.checkHeld("in the first minute", held{"se-4b": {1}, "mw-4b": {2}})
 		testkit.Equal(t, "asked for", asked(server, 0), []string{"[se-4b gc-32b mw-4b]", "[se-4b]", "[gc-32b]", "[mw-4b]"})
 		if refused := r.reported(updater.ListRefused); len(refused) != 1 || refused[0].List != "gc-32b" {
 			t.Errorf("refused: %+v, want the one list that the server does not have", refused)
@@ -131,7 +127,7 @@ func TestAListThatTheOperatorsServerDoesNotHaveDelaysNoOther(t *testing.T) {
 		testkit.Equal(t, "asked for in the back-off of the list", asked(server, 4), nil)
 		server.Publish("mw-4b", entriesOf(2, 3))
 		time.Sleep(3 * time.Hour)
-		r.checkHeld("later", "mw-4b", 2, 3)
+		r.checkHeld("later", held{"mw-4b": {2, 3}})
 	})
 }
 
@@ -148,9 +144,9 @@ func TestListsAreUpdatedFromAServerThatRefusesBatches(t *testing.T) {
 					time.Sleep(24 * time.Hour)
 					for i, list := range []string{"se-4b", "mw-4b", "pha-4b"} {
 						if day == 0 {
-							r.checkHeld("a day later", list, byte(i+1))
+							r.checkHeld("a day later", held{list: {byte(i + 1)}})
 						} else {
-							r.checkHeld("a day later", list, byte(i+1), byte(10*day))
+							r.checkHeld("a day later", held{list: {byte(i + 1), byte(10 * day)}})
 						}
 						server.Publish(list, entriesOf(byte(i+1), byte(10*(day+1))))
 					}
@@ -173,11 +169,10 @@ func TestAListThatFailsEveryRequestDoesNotStarveTheOthers(t *testing.T) {
 		defer r.stop()
 		time.Sleep(24 * time.Hour)
 		for day := range byte(5) {
-			r.checkHeld("a day later", "pha-4b")
-			r.checkHeld("a day later", "se-4b", 1)
+			r.checkHeld("a day later", held{"pha-4b": nil, "se-4b": {1}})
 			server.Publish("mw-4b", entriesOf(2, 100+day))
 			time.Sleep(24 * time.Hour)
-			r.checkHeld("a day later", "mw-4b", 2, 100+day)
+			r.checkHeld("a day later", held{"mw-4b": {2, 100 + day}})
 		}
 	})
 }

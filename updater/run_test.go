@@ -115,19 +115,21 @@ func (r *run) stop() {
 	r.wg.Wait()
 }
 
-// checkHeld fails unless exactly the entries for these are in force, by list. A list that is nil must not be in force at all.
-func (r *run) checkHeld(when, list string, want ...byte) {
+// held are the entries that should be in force, by list; nil: the list must not be in force at all.
+type held map[string][]byte
+
+func (r *run) checkHeld(when string, want held) {
 	r.t.Helper()
-	var got []byte
-	held := false
+	got := make(map[string]string)
 	for _, l := range r.database.Lists() {
-		if l.Name == list {
-			held = true
-			got, _ = io.ReadAll(l.Set.Reader())
-		}
+		raw, _ := io.ReadAll(l.Set.Reader())
+		got[l.Name] = string(raw)
 	}
-	if !bytes.Equal(got, bytes.Join(entriesOf(want...), nil)) || held != (want != nil) {
-		r.t.Errorf("%s: list %s holds %x, want %x", when, list, got, want)
+	for list, entries := range want {
+		raw, inForce := got[list]
+		if text := string(bytes.Join(entriesOf(entries...), nil)); raw != text || inForce != (entries != nil) {
+			r.t.Errorf("%s: list %s holds %x, want %x", when, list, raw, text)
+		}
 	}
 }
 
@@ -183,11 +185,9 @@ func TestListsSurviveEveryFaultOfTheFirstAnswerAndOfAPartialUpdate(t *testing.T)
 			r.forget()
 			waitForFault(t, server, 1)
 			r.checkTold("se-4b", "mw-4b")
-			r.checkHeld("after the fault", "se-4b")
-			r.checkHeld("after the fault", "mw-4b")
+			r.checkHeld("after the fault", held{"se-4b": nil, "mw-4b": nil})
 			time.Sleep(3 * time.Hour)
-			r.checkHeld("after the repair", "se-4b", 1, 2)
-			r.checkHeld("after the repair", "mw-4b", 3, 4, 5)
+			r.checkHeld("after the repair", held{"se-4b": {1, 2}, "mw-4b": {3, 4, 5}})
 			testkit.Equal(t, "first contacts", r.times(updater.FirstContact), 1)
 
 			r.stop()
@@ -200,17 +200,15 @@ func TestListsSurviveEveryFaultOfTheFirstAnswerAndOfAPartialUpdate(t *testing.T)
 			r.forget()
 			waitForFault(t, server, 2)
 			r.checkTold("se-4b", "mw-4b")
-			r.checkHeld("after the fault of a partial update", "se-4b", 1, 2)
-			r.checkHeld("after the fault of a partial update", "mw-4b", 3, 4, 5)
+			r.checkHeld("after the fault of a partial update", held{"se-4b": {1, 2}, "mw-4b": {3, 4, 5}})
 			r.stop()
 
 			server.ClientStarted() // what was saved is still good
 			r = newRun(t, server, dir, "se-4b", "mw-4b")
 			testkit.Equal(t, "all lists are loaded", r.start(), true)
-			r.checkHeld("after a restart", "se-4b", 1, 2)
+			r.checkHeld("after a restart", held{"se-4b": {1, 2}})
 			time.Sleep(4 * time.Hour)
-			r.checkHeld("after the repair", "se-4b", 1, 7)
-			r.checkHeld("after the repair", "mw-4b", 4, 5, 6)
+			r.checkHeld("after the repair", held{"se-4b": {1, 7}, "mw-4b": {4, 5, 6}})
 			r.stop()
 		})
 	}
@@ -231,15 +229,13 @@ func TestABrokenListDoesNotHoldTheOthersBack(t *testing.T) {
 		}
 		server.Break("update", 1, protocoltest.Fault{WrongChecksum: true, List: "mw-4b"})
 		waitForFault(t, server, 1)
-		r.checkHeld("after the fault", "se-4b", 2, 3)
-		r.checkHeld("after the fault", "mw-4b", 1, 2)
-		r.checkHeld("after the fault", "uws-4b", 2, 3)
+		r.checkHeld("after the fault", held{"se-4b": {2, 3}, "mw-4b": {1, 2}, "uws-4b": {2, 3}})
 		rejected := r.reported(updater.ListRejected)
 		if len(rejected) != 1 || rejected[0].List != "mw-4b" || !errors.Is(rejected[0].Err, updater.ErrChecksum) || rejected[0].Entries != 2 {
 			t.Errorf("rejected: %+v", rejected)
 		}
 		time.Sleep(35 * time.Minute)
-		r.checkHeld("after the repair", "mw-4b", 2, 3)
+		r.checkHeld("after the repair", held{"mw-4b": {2, 3}})
 		last := server.Requests("update")
 		full := slices.ContainsFunc(last, func(q protocoltest.Request) bool {
 			return slices.Equal(q.Lists, []string{"mw-4b"}) && q.Versions == nil
@@ -264,7 +260,7 @@ func TestAFollowerWithAnotherKeyHasTheListsOfTheFolder(t *testing.T) {
 		for b := range byte(3) {
 			server.Publish("se-4b", entriesOf(b))
 			time.Sleep(25 * time.Minute)
-			second.checkHeld("after an update of the other one", "se-4b", b)
+			second.checkHeld("after an update of the other one", held{"se-4b": {b}})
 		}
 		if told := second.reported(updater.Followed); len(told) == 0 || time.Since(told[len(told)-1].Updated) > 25*time.Minute {
 			t.Errorf("told %+v", told)
@@ -287,10 +283,10 @@ func TestOnADiskThatCannotBeWrittenListsAreStillInForce(t *testing.T) {
 		}
 		r.start()
 		time.Sleep(time.Minute)
-		r.checkHeld("after the first contact", "se-4b", 1, 2)
+		r.checkHeld("after the first contact", held{"se-4b": {1, 2}})
 		server.Publish("se-4b", entriesOf(2))
 		time.Sleep(time.Hour)
-		r.checkHeld("after the minimum wait", "se-4b", 2)
+		r.checkHeld("after the minimum wait", held{"se-4b": {2}})
 		failed := r.reported(updater.StoreFailed)
 		named := slices.ContainsFunc(failed, func(e updater.Event) bool { return e.List == "se-4b" && e.Err != nil })
 		if len(failed) < 5 || !named {
@@ -325,7 +321,7 @@ func TestAShutdownDuringAFetchCallsForNoBackoff(t *testing.T) {
 		r = newRun(t, server, dir, "se-4b").started()
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		r.checkHeld("after the restart", "se-4b", 1)
+		r.checkHeld("after the restart", held{"se-4b": {1}})
 		r.stop()
 	})
 }
@@ -345,7 +341,7 @@ func TestAStatusThatComesWithAShutdownCallsForABackoff(t *testing.T) {
 		time.Sleep(14 * time.Minute)
 		source.last(t, 1)
 		time.Sleep(time.Hour)
-		r.checkHeld("after the back-off", "se-4b", 1)
+		r.checkHeld("after the back-off", held{"se-4b": {1}})
 		r.stop()
 	})
 }

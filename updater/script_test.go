@@ -109,7 +109,7 @@ func TestNoListIsAskedForBeforeTheMinimumWaitForAll(t *testing.T) {
 		r := newRunOf(t, source, openStore(t, dir, origin), "se-4b").started()
 		time.Sleep(time.Minute)
 		asked := source.last(t, 1).at
-		r.checkHeld("after the first answer", "se-4b", 1)
+		r.checkHeld("after the first answer", held{"se-4b": {1}})
 		testkit.Equal(t, "due in", r.reported(updater.Fetched)[0].Due.Sub(asked), 2*time.Hour)
 		time.Sleep(30 * time.Minute)
 		r.stop()
@@ -196,9 +196,9 @@ func TestUpdatesMayComeInAnyOrderButMustAllCome(t *testing.T) {
 			}
 			for i, list := range []string{"se-4b", "mw-4b", "uws-4b"} {
 				if test.good {
-					r.checkHeld("in the end", list, byte(i))
+					r.checkHeld("in the end", held{list: {byte(i)}})
 				} else {
-					r.checkHeld("in the end", list)
+					r.checkHeld("in the end", held{list: nil})
 				}
 			}
 			r.stop()
@@ -238,8 +238,8 @@ func TestListsOfOneByOneThatAreAnsweredCountWhateverComesLater(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		testkit.Equal(t, "asked for", source.order(0), []string{"se-4b", "mw-4b"})
-		r.checkHeld("answered before the failure", "se-4b", 1)
-		r.checkHeld("failed", "mw-4b")
+		r.checkHeld("answered before the failure", held{"se-4b": {1}})
+		r.checkHeld("failed", held{"mw-4b": nil})
 		if got := r.reported(updater.Fetched); len(got) != 2 || got[0].Err != nil || got[1].Err == nil || got[0].List != "se-4b" || got[1].List != "mw-4b" {
 			t.Errorf("reported %+v, want one request that was answered and one that failed", got)
 		}

@@ -143,11 +143,11 @@ func TestAServerThatRefusesAStateIsAskedForTheWholeList(t *testing.T) {
 			r := newRunOf(t, source, openStore(t, dir, newer), "se-4b", "mw-4b").started()
 			time.Sleep(time.Minute)
 			testkit.Equal(t, "asked for", source.last(t, 1).versions, map[string]string{"se-4b": "a state", "mw-4b": "own"})
-			r.checkHeld("after the refusal", "se-4b", 1) // it stays in force
+			r.checkHeld("after the refusal", held{"se-4b": {1}}) // it stays in force
 			if test.restart {
 				r.stop()
 				r = newRunOf(t, source, openStore(t, dir, newer), "se-4b", "mw-4b").started()
-				r.checkHeld("after the restart", "se-4b", 1)
+				r.checkHeld("after the restart", held{"se-4b": {1}})
 			}
 			time.Sleep(90 * time.Minute)
 			source.last(t, 1+test.sent)
@@ -156,7 +156,7 @@ func TestAServerThatRefusesAStateIsAskedForTheWholeList(t *testing.T) {
 				maps.Copy(got, q.versions)
 			}
 			testkit.Equal(t, "then asked for", got, map[string]string{"se-4b": test.se, "mw-4b": test.mw})
-			r.checkHeld("after the update", "se-4b", 3)
+			r.checkHeld("after the update", held{"se-4b": {3}})
 			time.Sleep(12 * time.Hour)
 			testkit.Equal(t, "at last asked for", source.last(t, 2+test.sent).versions, map[string]string{"se-4b": "1", "mw-4b": "1"})
 			r.stop()
@@ -178,7 +178,7 @@ func TestAScheduleInMemorySucceedsThePredecessors(t *testing.T) {
 		r := newRunOf(t, second, nil, "se-4b", "mw-4b")
 		r.schedule.Succeed(old.schedule, nil, true)
 		testkit.Equal(t, "all lists are taken over", r.start(), true)
-		r.checkHeld("at once", "se-4b", 1)
+		r.checkHeld("at once", held{"se-4b": {1}})
 		if lists := r.database.Lists(); len(lists) != 2 || lists[1].Set.Len() != 2 || lists[1].Version != nil {
 			t.Errorf("lists %+v, want the old one in force without its state", lists)
 		}
@@ -193,8 +193,7 @@ func TestAScheduleInMemorySucceedsThePredecessors(t *testing.T) {
 		time.Sleep(time.Hour)
 		second.last(t, 3) // each list by itself
 		testkit.Equal(t, "after a refusal asked for", second.questions()[1].versions, map[string]string{"se-4b": ""})
-		r.checkHeld("in the end", "se-4b", 5)
-		r.checkHeld("in the end", "mw-4b", 5)
+		r.checkHeld("in the end", held{"se-4b": {5}, "mw-4b": {5}})
 		r.stop()
 		first.last(t, 1)
 	})
@@ -220,7 +219,7 @@ func TestAScheduleSucceedsOneWithoutLists(t *testing.T) {
 			}
 			time.Sleep(time.Minute)
 			source.last(t, 1)
-			r.checkHeld("in the end", "se-4b", 5)
+			r.checkHeld("in the end", held{"se-4b": {5}})
 			r.stop()
 		})
 	}
