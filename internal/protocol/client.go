@@ -67,7 +67,7 @@ type Config struct {
 	Resolvers  []string // "address:port" of name servers that know the endpoint's name; none: the system's
 	MaxEntries int      // of a list, asked of the server; zero: no limit
 	// CA has certificates, in PEM, of the only authorities that may vouch for the server;
-	// "": the system's. See ParseCA.
+	// "": the system's. See parseCA.
 	CA string
 	// Cert proves to the server who asks; zero: nothing does.
 	Cert CertFiles

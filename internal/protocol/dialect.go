@@ -94,7 +94,7 @@ var DialectWebRisk = &Dialect{
 	suffix:      " webrisk",
 	schedule:    "schedule-webrisk.json",
 	lists:       WebRiskLists(),
-	MaxEntries:  WebRiskMaxEntries,
+	MaxEntries:  func(entries int) int { return powerOfTwo(entries, maxRiskEntries) },
 	NewClient:   func(cfg Config, lists []string, _ func() [][]byte) (Client, error) { return NewWebRisk(cfg, lists) },
 }
 
@@ -114,10 +114,8 @@ func DialectNames() (names []string) {
 
 // ParseDialect returns the dialect of a name.
 func ParseDialect(name string) (*Dialect, error) {
-	for _, d := range dialects {
-		if d.Name == name {
-			return d, nil
-		}
+	if i := slices.Index(DialectNames(), name); i >= 0 {
+		return dialects[i], nil
 	}
 	return nil, fmt.Errorf("%q is not a protocol: the protocols are %s", name, strings.Join(DialectNames(), ", "))
 }
@@ -357,20 +355,19 @@ func CheckThreatList(name string, google bool) error {
 func ThreatsOf(lists []string) (threats lookup.Threats) {
 	for _, name := range lists {
 		base, _, _ := strings.Cut(name, "-")
-		switch base {
-		case "se":
-			threats = threats.With(lookup.SocialEngineering)
-		case "mw":
-			threats = threats.With(lookup.Malware)
-		case "uws", "uwsa":
-			threats = threats.With(lookup.UnwantedSoftware)
-		case "pha":
-			threats = threats.With(lookup.PotentiallyHarmfulApplication)
-		default:
+		threat, ok := threatOfBase[base]
+		if !ok {
 			return lookup.AllThreats
 		}
+		threats = threats.With(threat)
 	}
 	return threats
+}
+
+// threatOfBase has the threats of Google's lists, by their names without the width.
+var threatOfBase = map[string]lookup.Threat{
+	"se": lookup.SocialEngineering, "mw": lookup.Malware, "uws": lookup.UnwantedSoftware, "uwsa": lookup.UnwantedSoftware,
+	"pha": lookup.PotentiallyHarmfulApplication,
 }
 
 // NearestList returns the threat list of Google that a mistyped name was probably

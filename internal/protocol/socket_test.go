@@ -84,7 +84,7 @@ func TestOnlyTheGivenAuthoritiesVouchForTheServer(t *testing.T) {
 		}
 		checkSecrets(t, err)
 	}
-	roots, err := ParseCA(its)
+	roots, err := parseCA(its)
 	only := x509.NewCertPool()
 	only.AddCert(server.Certificate())
 	if err != nil || !roots.Equal(only) {

@@ -260,9 +260,9 @@ func (b canceling) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// ParseCA returns the certificates of a PEM text, nil for "". It is an error if there is
+// parseCA returns the certificates of a PEM text, nil for "". It is an error if there is
 // none.
-func ParseCA(text string) (*x509.CertPool, error) {
+func parseCA(text string) (*x509.CertPool, error) {
 	if text == "" {
 		return nil, nil
 	}
@@ -280,7 +280,7 @@ type CertFiles struct{ Cert, Key string }
 // connection, since certificates are renewed. It is an error if one of the files cannot be
 // used now; if that happens later, the connection fails.
 func TLS(ca string, cert CertFiles) (*tls.Config, error) {
-	roots, err := ParseCA(ca)
+	roots, err := parseCA(ca)
 	if err != nil || cert == (CertFiles{}) {
 		return &tls.Config{RootCAs: roots}, err
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/bits"
 	"net/url"
 	"slices"
 	"strings"
@@ -30,7 +29,7 @@ type V4 struct {
 	states func() [][]byte
 }
 
-// NewV4 returns a V4 that searches in the given lists, each one of V4Lists.
+// NewV4 returns a V4 that searches in the given lists, each one of v4Lists.
 // States returns the versions of all lists that are held, which searches must tell. The error says what is wrong with the configuration, without
 // the key in it.
 func NewV4(cfg Config, lists []string, states func() [][]byte) (*V4, error) {
@@ -40,7 +39,7 @@ func NewV4(cfg Config, lists []string, states func() [][]byte) (*V4, error) {
 	}
 	for _, name := range lists {
 		if _, ok := tuples[name]; !ok {
-			return nil, fmt.Errorf("protocol v4 has no list %q, only %s", name, strings.Join(V4Lists(), ", "))
+			return nil, fmt.Errorf("protocol v4 has no list %q, only %s", name, strings.Join(v4Lists(), ", "))
 		}
 	}
 	if states == nil {
@@ -65,27 +64,14 @@ var tuples = map[string]tuple{
 	"pha-4b":  {sbv4.ThreatType_POTENTIALLY_HARMFUL_APPLICATION, sbv4.PlatformType_ANDROID},
 }
 
-// V4Lists returns the names, of version 5, of all lists that version 4 has.
-func V4Lists() []string { return slices.Sorted(maps.Keys(tuples)) }
+// v4Lists returns the names, of version 5, of all lists that version 4 has.
+func v4Lists() []string { return slices.Sorted(maps.Keys(tuples)) }
 
-// Sizes that version 4 knows for a list.
-const (
-	minV4Entries = 1 << 10
-	maxV4Entries = 1 << 20
-)
-
-// V4MaxEntries returns what a limit of entries becomes in version 4, which knows
-// powers of two from 2^10 to 2^20 only: the greatest that is no greater. 0 is no
-// limit ("Update Constraints").
-func V4MaxEntries(entries int) int {
-	if entries <= 0 {
-		return 0
-	}
-	return min(max(1<<(bits.Len(uint(entries))-1), minV4Entries), maxV4Entries)
-}
+// maxV4Entries is the greatest limit that version 4 knows ("Update Constraints").
+const maxV4Entries = 1 << 20
 
 // Fetch implements updater.Source by threatListUpdates.fetch. The wanted lists are some of
-// V4Lists.
+// v4Lists.
 func (c *V4) Fetch(ctx context.Context, wanted []updater.Want, take func(i int, u *updater.Update)) (minimumWait time.Duration, err error) {
 	defer c.hideKey(&err)
 	question := &sbv4.FetchThreatListUpdatesRequest{Client: c.client}
@@ -116,7 +102,7 @@ func (c *V4) listRequest(w updater.Want) *sbv4.FetchThreatListUpdatesRequest_Lis
 		ThreatType: t.threat, PlatformType: t.platform, ThreatEntryType: sbv4.ThreatEntryType_URL,
 		State: w.Version,
 		Constraints: &sbv4.FetchThreatListUpdatesRequest_ListUpdateRequest_Constraints{
-			MaxDatabaseEntries:    int32(V4MaxEntries(c.cfg.MaxEntries)),
+			MaxDatabaseEntries:    int32(powerOfTwo(c.cfg.MaxEntries, maxV4Entries)),
 			SupportedCompressions: []sbv4.CompressionType{sbv4.CompressionType_RICE, sbv4.CompressionType_RAW},
 		},
 	}
@@ -155,7 +141,7 @@ func (c *V4) Lists(ctx context.Context) (all []ListInfo, err error) {
 	if err := c.call(ctx, fetching, "/v4/threatLists", url.Values{}, nil, boundLists, &answer); err != nil {
 		return nil, fmt.Errorf("listing lists: %w", err)
 	}
-	for _, name := range V4Lists() {
+	for _, name := range v4Lists() {
 		for _, l := range answer.ThreatLists {
 			t := tuple{l.GetThreatType(), l.GetPlatformType()}
 			if tuples[name] == t && l.GetThreatEntryType() == sbv4.ThreatEntryType_URL {
@@ -344,9 +330,9 @@ var DialectV4 = &Dialect{
 	SearchRules: updater.SearchRules{Backoff: updater.Strict, Published: true},
 	suffix:      " v4",
 	schedule:    "schedule-v4.json", // its methods have waits of their own
-	lists:       V4Lists(),
+	lists:       v4Lists(),
 	ends:        endOfV4,
-	MaxEntries:  V4MaxEntries,
+	MaxEntries:  func(entries int) int { return powerOfTwo(entries, maxV4Entries) },
 	NewClient: func(cfg Config, lists []string, versions func() [][]byte) (Client, error) {
 		return NewV4(cfg, lists, versions)
 	},

@@ -64,14 +64,17 @@ var webRiskLists = map[string]struct {
 // WebRiskLists returns the names of all lists that Web Risk has.
 func WebRiskLists() []string { return slices.Sorted(maps.Keys(webRiskLists)) }
 
-// WebRiskMaxEntries returns what a limit of entries becomes in Web Risk, which takes
-// powers of two from 2^10: the greatest that is no greater. 0 is no limit (Web Risk,
-// "Update Constraints"; that page recommends 2^24, so 2^20 is not the end).
-func WebRiskMaxEntries(entries int) int {
+// maxRiskEntries is the greatest limit of Web Risk: the field has 31 bits (Web Risk, "Update
+// Constraints"; that page recommends 2^24, so 2^20 is not the end).
+const maxRiskEntries = 1 << 30
+
+// powerOfTwo returns what a limit of entries becomes for a server that takes powers of two from
+// 2^10 to most: the greatest that is no greater. 0 is no limit.
+func powerOfTwo(entries, most int) int {
 	if entries <= 0 {
 		return 0
 	}
-	return min(max(1<<(bits.Len(uint(entries))-1), 1<<10), 1<<30) // the field has 31 bits
+	return min(max(1<<(bits.Len(uint(entries))-1), 1<<10), most)
 }
 
 // OneByOne implements updater.OneByOne: threatLists.computeDiff is about one list.
@@ -103,7 +106,7 @@ func (c *WebRisk) computeDiff(ctx context.Context, w updater.Want) (*updater.Upd
 	if w.Version != nil {
 		query.Set("versionToken", bytesParam.EncodeToString(w.Version))
 	}
-	if n := WebRiskMaxEntries(c.cfg.MaxEntries); n > 0 {
+	if n := powerOfTwo(c.cfg.MaxEntries, maxRiskEntries); n > 0 {
 		query.Set("constraints.maxDatabaseEntries", strconv.Itoa(n))
 		query.Set("constraints.maxDiffEntries", strconv.Itoa(n))
 	}
