@@ -122,9 +122,7 @@ func TestAHostileServerChangesNothing(t *testing.T) {
 				t.Parallel()
 				f := newFixture(t, nil)
 				if good > 0 {
-					if s := f.fetch(send(names(good))); s.Failing() || s.Entries != good || f.inForce() != good {
-						t.Fatalf("%+v", s)
-					}
+					testkit.Equal(t, "entries", f.wants(send(names(good)), good).Entries, good)
 				}
 				want := test.want
 				if test.name == "only comments" && good > 0 {
@@ -147,9 +145,8 @@ func TestAHostileServerChangesNothing(t *testing.T) {
 				}
 				f.clean(good)
 				f.source.registry.limits = patient
-				if s := f.fetch(send(names(good + 1))); s.Failing() || f.inForce() != good+1 || len(f.events) != 2 {
-					t.Errorf("Not well again: %+v, %d events", s, len(f.events))
-				}
+				f.wants(send(names(good+1)), good+1)
+				testkit.Equal(t, "events when it is well again", len(f.events), 2)
 			})
 		}
 	}
@@ -211,22 +208,17 @@ func TestAListComesCompressedConditionallyAndByRedirects(t *testing.T) {
 		},
 	} {
 		os.Remove(f.source.path)
-		if s := f.fetch(body); s.Failing() || f.inForce() != 100 {
-			t.Errorf("%s: %+v", name, s)
-		}
+		t.Log(name)
+		f.wants(body, 100)
 	}
-	before, after := f.source.current(), f.fetch(send("# the same\n"+list))
-	if !after.Changed.Equal(before.Changed) || !after.Checked.After(before.Checked) || f.inForce() != 100 {
+	before, after := f.source.current(), f.wants(send("# the same\n"+list), 100)
+	if !after.Changed.Equal(before.Changed) || !after.Checked.After(before.Checked) {
 		t.Errorf("The same names are written again: %+v, then %+v", before, after)
 	}
-	if f.fetch(send(list + "||com^\n")); f.inForce() != 101 {
-		t.Errorf("A line that is left out has come, and may count after a reload: %d lines", f.inForce())
-	}
+	f.wants(send(list+"||com^\n"), 101) // a line that is left out has come, and may count after a reload
 	f.fetch(send(list))
 	conditional := func(w http.ResponseWriter, r *http.Request) {
-		if r.UserAgent() == "" || !strings.HasPrefix(r.UserAgent(), "coredns-safebrowsing/") {
-			t.Errorf("User agent %q", r.UserAgent())
-		}
+		testkit.WantParts(t, r.UserAgent(), "coredns-safebrowsing/")
 		w.Header().Set("ETag", `"1"`)
 		w.Header().Set("Last-Modified", "Sun, 22 Nov 2026 04:14:37 GMT")
 		if r.Header.Get("If-None-Match") == `"1"` && r.Header.Get("If-Modified-Since") == "Sun, 22 Nov 2026 04:14:37 GMT" {
@@ -241,9 +233,7 @@ func TestAListComesCompressedConditionallyAndByRedirects(t *testing.T) {
 		t.Errorf("%+v, then %+v", first, again)
 	}
 	os.WriteFile(f.source.path, []byte("broken"), 0o600) // a list that someone changed is fetched whole
-	if s := f.fetch(conditional); s.Failing() || f.inForce() != 100 {
-		t.Errorf("%+v", s)
-	}
+	f.wants(conditional, 100)
 }
 
 // What is fetched is in force at once, and not at the next poll.
@@ -314,6 +304,16 @@ func (f *fixture) fetch(answer http.HandlerFunc) URLState {
 	return f.source.current()
 }
 
+// wants makes one attempt, after which so many names are in force.
+func (f *fixture) wants(answer http.HandlerFunc, names int) URLState {
+	f.t.Helper()
+	s := f.fetch(answer)
+	if s.Failing() || f.inForce() != names {
+		f.t.Errorf("%d names in force, want %d: %+v", f.inForce(), names, s)
+	}
+	return s
+}
+
 // inForce returns how many names the file has.
 func (f *fixture) inForce() int {
 	f.t.Helper()
@@ -368,9 +368,8 @@ func TestARedirectLeadsNoPublicAddressInwards(t *testing.T) {
 		"from inside": isInward, "outside": func(netip.Addr) bool { return false },
 	} {
 		f := from(inward)
-		if s := f.fetch(sentTo(inside)); s.Failing() || f.inForce() != 1 {
-			t.Errorf("%s: %+v", name, s)
-		}
+		t.Log(name)
+		f.wants(sentTo(inside), 1)
 	}
 }
 

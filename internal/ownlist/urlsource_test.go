@@ -130,7 +130,7 @@ func TestAListStaysInForceInAnotherDB(t *testing.T) {
 		t.Errorf("%+v after a failure of the other folder, which waits until %s", s, first.State().Next)
 	}
 	third.Close()
-	must(t, os.WriteFile(filepath.Join(b, URLFolder, filepath.Base(first.Path())), []byte("b.example\n"), 0o600))
+	write(t, filepath.Join(b, URLFolder, filepath.Base(first.Path())), "b.example\n")
 	fourth := r.open(URLConfig{URL: server.URL, DB: b}, Config{}, nil)
 	testkit.Equal(t, "a list that is there", testkit.Read(t, fourth.Path()), "b.example\n")
 	fourth.Close()
@@ -348,19 +348,19 @@ func TestAStateIsReadAsItWasSaved(t *testing.T) {
 		t.Errorf("Got %v", err)
 	}
 	must(t, os.MkdirAll(filepath.Dir(c.Path()), 0o700))
-	must(t, os.WriteFile(c.Path(), []byte("a.b"), 0o600))
+	write(t, c.Path(), "a.b")
 	want := someState()
 	must(t, want.save(c.Path()))
 	if got, err := ReadURLState(c); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v, want\n%+v", got, err, want)
 	}
-	must(t, os.WriteFile(c.Path(), []byte("a.bc"), 0o600)) // not the list that was saved
+	write(t, c.Path(), "a.bc")                             // not the list that was saved
 	came := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) // it is in force
 	must(t, os.Chtimes(c.Path(), came, came))
 	if got, err := ReadURLState(c); err != nil || got.ETag != "" || !got.Changed.Equal(came) || got.Failures != 2 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	must(t, os.WriteFile(stateOf(c.Path()), []byte("{"), 0o600))
+	write(t, stateOf(c.Path()), "{")
 	if got, err := ReadURLState(c); !errors.Is(err, errState) || !got.Changed.Equal(came) {
 		t.Errorf("%+v, %v", got, err)
 	}
