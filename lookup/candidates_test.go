@@ -161,7 +161,7 @@ func TestWhichThreatsBlockAndHowTheyAreTold(t *testing.T) {
 		{"one of two in one entry counts", both, hashes{is(name, uws, se)}, threats{se}, false, half},
 		{"one of two in two entries counts", both, hashes{lasting(1, is(name, uws)), is(name, mw)}, threats{mw}, false, half},
 		{"two in one entry", both, hashes{is(name, se, mw)}, threats{mw, se}, false, half},
-		{"two in two entries, until the first ends", both, hashes{is(name, se), lasting(time.Minute, is(name, mw))}, threats{mw, se}, false, time.Minute},
+		{"two entries, until the first ends", both, hashes{is(name, se), lasting(9, is(name, mw))}, threats{mw, se}, false, 9},
 		{"marked FRAME_ONLY", both, hashes{framed(name, mw)}, threats{mw}, true, time.Second},
 		{"marked, then not", both, hashes{framed(name, mw), is(name, se)}, threats{se}, false, half},
 		{"not marked, then marked", both, hashes{is(name, se), framed(name, mw)}, threats{se}, false, half},

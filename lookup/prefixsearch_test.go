@@ -106,7 +106,7 @@ func TestWhichPrefixesAPrefixSearchAsksAbout(t *testing.T) {
 		e[n-1] = last
 		return e
 	}
-	short := Prefix(hash[:4])
+	short, prefix := Prefix(hash[:4]), func(n int, last byte) Prefix { return Prefix(longer(n, last)) }
 	asStored := Config{AsStored: true}
 	var many [][]byte
 	for i := range MaxPrefixes + 1 {
@@ -125,7 +125,7 @@ func TestWhichPrefixesAPrefixSearchAsksAbout(t *testing.T) {
 		{"in no list, mode nostorage", nil, Config{Mode: NoStorage}, false, []Prefix{short}},
 		{"4 bytes", [][]byte{hash[:4]}, Config{}, false, []Prefix{short}},
 		{"longer, cut", [][]byte{longer(5, 1), longer(8, 2)}, Config{}, false, []Prefix{short}},
-		{"longer, as stored", [][]byte{longer(5, 1), longer(8, 2)}, asStored, false, shortest([]Prefix{Prefix(longer(5, 1)), Prefix(longer(8, 2))})},
+		{"longer, as stored", [][]byte{longer(5, 1), longer(8, 2)}, asStored, false, shortest([]Prefix{prefix(5, 1), prefix(8, 2)})},
 		{"4 bytes and longer, as stored", [][]byte{hash[:4], longer(8, 2)}, asStored, false, []Prefix{short}},
 		{"5 bytes and longer, as stored", [][]byte{hash[:5], longer(6, 1), longer(6, 2)}, asStored, false, []Prefix{Prefix(hash[:5])}},
 		{"too many, as stored", many, asStored, false, []Prefix{short}},

@@ -188,7 +188,7 @@ func TestEachNameOfAMergedSearchGoesOnWhenItIsKnown(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		searches := srv.searches()
-		testkit.Equal(t, "searches, and prefixes: three are in the second one", []int{len(searches), len(slices.Concat(searches...))}, []int{2, 4})
+		testkit.Equal(t, "searches, and prefixes, three in the second one", []int{len(searches), len(slices.Concat(searches...))}, []int{2, 4})
 		for _, qname := range []string{"bad.example.", "good.example.", "new.example."} {
 			within(t, c, qname)
 		}
