@@ -262,14 +262,14 @@ func (r *reporter) refused(e updater.Event) {
 		return
 	}
 	r.refusedLists[e.List] = true
-	meant := ""
+	meant := "."
 	if near := protocol.NearestList(e.List); near != "" {
 		meant = fmt.Sprintf(". Did you mean %s?", near)
 	}
 	if e.List == protocol.GlobalCache {
-		meant = ". Mode realtime acts as mode local until it is there: start the relay with -realtime, or write mode local"
+		meant = ". Mode realtime acts as mode local until it is there: start the relay with -realtime, or write mode local."
 	}
-	log.Errorf("The server refuses list %s: %v%s. Other lists are asked for without it. This list has %s in force. Next try not before %s%s",
+	log.Errorf("The server refuses list %s: %v%s Other lists are asked for without it. This list has %s in force. Next try not before %s%s",
 		e.List, e.Err, meant, say.Count(e.Entries, "entry", "entries"), say.Time(e.Due), r.hint(e.Err, e.Due))
 }
 

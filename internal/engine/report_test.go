@@ -155,7 +155,7 @@ func TestAListThatTheServerDoesNotHaveIsNamed(t *testing.T) {
 					"each list is requested by itself")
 			}
 			time.Sleep(24 * time.Hour)
-			testkit.WantParts(t, lines.Only(t, "refuses list pha4-4b: "), "[ERROR]", "The server refuses list", status, "Did you mean pha-4b?",
+			testkit.WantParts(t, lines.Only(t, "refuses list pha4-4b: "), "[ERROR]", "The server refuses list", status, "Did you mean pha-4b? ",
 				"Other lists are asked for without it. This list has 0 entries in force. Next try not before ")
 			testkit.WantParts(t, lines.Only(t, "refuses list gc-32b: "), "[ERROR]", status,
 				"Mode realtime acts as mode local until it is there: start the relay with -realtime, or write mode local")
