@@ -375,6 +375,9 @@ func TestRetryAfterIsTheBackoffAfterAFailureAndAMinuteAtMost(t *testing.T) {
 				}
 				time.Sleep(time.Minute)
 			}
+			if failed, held := w.counted(outcomeUnavailable), w.counted(outcomeBackoff); failed != 1 || held != 1 {
+				t.Errorf("%d searches are counted as failed, and %d as held, want one each", failed, held)
+			}
 		})
 	}
 }
