@@ -80,6 +80,7 @@ require (
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/grpc-ecosystem/grpc-opentracing v0.0.0-20180507213350-8e809c8a8645 // indirect
 	github.com/infobloxopen/go-trees v0.0.0-20200715205103-96a057b8dfb9 // indirect
+	github.com/jpillora/backoff v1.0.0 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
 	github.com/libdns/libdns v1.1.1 // indirect
 	github.com/mdlayher/socket v0.6.0 // indirect
@@ -124,5 +125,3 @@ require (
 )
 
 tool google.golang.org/protobuf/cmd/protoc-gen-go
-
-replace github.com/mwitkow/go-conntrack => ./deploy/conntrack

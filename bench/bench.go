@@ -130,6 +130,9 @@ func buildPrograms(ctx context.Context, dir string, args ...string) (err error) 
 		return err
 	}
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if slices.Contains(args, routerTags) {
+		build.Env = append(build.Env, "GOWORK="+filepath.Join(build.Dir, "deploy/openwrt/go.work"))
+	}
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("building: %w\n%s", err, out)
 	}

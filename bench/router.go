@@ -91,10 +91,13 @@ func (b *bench) routers(ctx context.Context) error {
 	return nil
 }
 
+// routerTags are the build tags of the server of the package of OpenWrt.
+const routerTags = "router,grpcnotrace"
+
 // buildRouter builds the server as the package of OpenWrt has it, and returns its path.
 func (b *bench) buildRouter(ctx context.Context) (program string, err error) {
 	dir := filepath.Join(b.dir, "router")
-	return filepath.Join(dir, "coredns"), buildPrograms(ctx, dir, "-tags", "router,grpcnotrace", "./cmd/coredns")
+	return filepath.Join(dir, "coredns"), buildPrograms(ctx, dir, "-tags", routerTags, "./cmd/coredns")
 }
 
 // routerSpec has lists of entries in all that are due soon, once.

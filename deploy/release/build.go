@@ -78,10 +78,16 @@ func (r *release) goBuild(t target, to, packages string) error {
 	if strings.HasSuffix(to, "/") {
 		out += "/"
 	}
+	workspace := "off"
+	if t.tag == routerTag {
+		if workspace, err = filepath.Abs(filepath.Join(r.source, "deploy/openwrt/go.work")); err != nil {
+			return err
+		}
+	}
 	const stamp = "-X github.com/coredns-safebrowsing/safebrowsing/internal/say.stamped="
 	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace,"+t.tag, "-ldflags", "-s -w "+stamp+r.version, "-o", out, packages)
 	build.Dir = r.source
-	build.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=0", "GOMIPS=softfloat", "GOAMD64=v1", "GOARM64=v8.0", "GO386=sse2",
+	build.Env = append(os.Environ(), "GOFLAGS=", "GOWORK="+workspace, "CGO_ENABLED=0", "GOMIPS=softfloat", "GOAMD64=v1", "GOARM64=v8.0", "GO386=sse2",
 		"GOOS="+t.os, "GOARCH="+t.arch, "GOARM="+cmp.Or(t.arm, "7"))
 	if text, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w: %s", err, text)

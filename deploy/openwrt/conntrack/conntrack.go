@@ -1,4 +1,4 @@
-// Package conntrack stands in for github.com/mwitkow/go-conntrack, see the replacement in go.mod. CoreDNS is
+// Package conntrack stands in for github.com/mwitkow/go-conntrack in the program for routers, see go.work. CoreDNS is
 // linked with it by way of Prometheus's configuration of HTTP clients, and uses none. The real one serves pages of
 // golang.org/x/net/trace; their templates look for methods by name, so that the linker keeps the methods of all
 // types: a seventh of the program for routers.
