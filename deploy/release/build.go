@@ -25,7 +25,7 @@ func (t target) String() string {
 	return t.os + "/" + t.arch + "/" + t.arm
 }
 
-// readTargets returns the targets of a file such as .ci/sizes, which have a build tag there, as
+// readTargets returns the targets of a file such as deploy/release/sizes, which have a build tag there, as
 // linux/mipsle+router has, or none: the first word of each line, without the tag. only are those
 // to return, separated by commas, with the tag or, for both kinds, without; "" are all.
 func readTargets(path, only, tag string) (all []target, err error) {

@@ -43,7 +43,7 @@ func main() {
 	out := flag.String("out", "../../dist", "the `FOLDER` for the files of the release, which is replaced")
 	onlyNotes := flag.Bool("notes", false, "print what CHANGELOG.md says about the version, and make nothing")
 	onlyCheck := flag.Bool("publish-check", false, "say line by line what is missing before the version can be published, and make nothing")
-	only := flag.String("targets", "", "build only these, such as linux/amd64,linux/mips+router (default: those in .ci/sizes)")
+	only := flag.String("targets", "", "build only these, such as linux/amd64,linux/mips+router (default: those in deploy/release/sizes)")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: make man && go -C deploy/release run . [-out FOLDER] [-targets TARGETS] VERSION\n       go -C deploy/release run . -notes VERSION\n       go -C deploy/release run . -publish-check VERSION")
 		flag.PrintDefaults()
@@ -118,7 +118,7 @@ func newRelease(tag, source, out, only string) (*release, error) {
 		return nil, errors.New("there are no manual pages in deploy/man: run make man first")
 	}
 	r := &release{version: v.String(), source: source, out: out}
-	sizes := filepath.Join(source, ".ci/sizes")
+	sizes := filepath.Join(source, "deploy/release/sizes")
 	if r.targets, err = readTargets(sizes, only, ""); err != nil {
 		return nil, err
 	}

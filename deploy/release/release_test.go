@@ -27,7 +27,7 @@ func sources(t *testing.T) string {
 	for _, name := range []string{"deploy/package", "deploy/systemd", "deploy/image", "deploy/openwrt"} {
 		must(t, os.CopyFS(filepath.Join(top, name), os.DirFS(filepath.Join("../..", name))))
 	}
-	for _, name := range []string{".ci/sizes", "LICENSE", "CHANGELOG.md", "README.md", "Corefile.example", "testdata/blocklist.txt"} {
+	for _, name := range []string{"deploy/release/sizes", "LICENSE", "CHANGELOG.md", "README.md", "Corefile.example", "testdata/blocklist.txt"} {
 		write(t, filepath.Join(top, name), read(t, filepath.Join("../..", name)))
 	}
 	for _, page := range []string{"man1/safebrowsing.1", "man7/coredns-safebrowsing.7"} {
