@@ -208,6 +208,27 @@ func fullOf(version string, values ...uint32) *Update {
 	return &Update{Version: []byte(version), Checksum: sum[:], MinimumWait: time.Hour, Additions: []Entries{{Width: 4, Count: len(values), Reader: bytes.NewReader(raw)}}}
 }
 
+func TestWhoLosesTheRightToFetchWaitsForItAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		u, v := sharing(t, newMedium(), func() (*Update, error) { asked++; return fullOf("1", 1, 2), nil })
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- u.Run(ctx) }()
+		time.Sleep(150 * time.Minute) // within the second wait of an hour
+		before := asked
+		for _, end := range v.ended {
+			end()
+		}
+		time.Sleep(2 * time.Hour)
+		if before == 0 || asked <= before {
+			t.Errorf("Expected fetches before and after the right has ended, got %d and %d in all", before, asked)
+		}
+		cancel()
+		testkit.Is(t, "the end of Run", <-ended, context.Canceled)
+	})
+}
+
 func TestNoRequestThatTheSharedStoreDoesNotConfirm(t *testing.T) {
 	for name, test := range map[string]struct {
 		own   error // of the shared store
