@@ -61,6 +61,7 @@ type looked struct {
 	claimed map[lookup.Prefix]time.Duration // by another relay, so long ago
 	mine    []lookup.Prefix                 // all others: this relay must ask
 	clock   redisClock                      // zero: Redis has not answered
+	late    bool                            // Redis has not answered in time
 }
 
 // redisClock is what the clock of Redis said. The zero redisClock says nothing.
@@ -144,7 +145,7 @@ func (a *Answers) look(prefixes []lookup.Prefix) looked {
 	l := looked{known: make(map[lookup.Prefix]lookup.EarlierAnswer), claimed: make(map[lookup.Prefix]time.Duration)}
 	parts := v.Array()
 	if err != nil || len(parts) != 1+2*len(prefixes) {
-		l.mine = prefixes
+		l.mine, l.late = prefixes, errors.Is(err, context.DeadlineExceeded)
 		return l
 	}
 	now, _ := parts[0].Int()
@@ -373,6 +374,9 @@ func (a *Answers) await(ctx context.Context, claimed map[lookup.Prefix]time.Dura
 		case <-tick.C:
 		}
 		l := a.look(waiting)
+		if l.late { // the others may have asked all the same
+			continue
+		}
 		l.tell(ctx)
 		maps.Copy(result.known, l.known)
 		result.mine = append(result.mine, l.mine...)

@@ -298,6 +298,24 @@ func TestARelayThatDiedIsWaitedForOnce(t *testing.T) {
 	}
 }
 
+// One answer of Redis that is late costs no search: another relay has asked the server.
+func TestARedisThatIsLateOnceEndsNoWait(t *testing.T) {
+	t.Parallel()
+	s := testkit.StartRedis(t)
+	srv, bad := threatening(5 * time.Minute)
+	search(t, answersOn(t, s, srv), bad)
+	stored(t, s, bad)
+	c, w := open(t, s.URL(), func(cfg *Config) { cfg.Deadline = 200 * time.Millisecond })
+	w.up(t)
+	a := NewAnswers(c, srv)
+	a.LeastPatience = time.Minute
+	s.Do("CLIENT", "PAUSE", "300", "ALL")
+	got := a.await(t.Context(), map[lookup.Prefix]time.Duration{bad: 0})
+	if len(got.known[bad].Threats) != 1 || len(got.mine) != 0 {
+		t.Errorf("Expected the answer that Redis has, got %+v", got)
+	}
+}
+
 func TestPatienceIsThatOfASearch(t *testing.T) {
 	a := NewAnswers(nil, nil)
 	for _, tt := range []struct{ took, want time.Duration }{
