@@ -116,6 +116,16 @@ func TestOneBlockTellsForAllThatShareItsMemory(t *testing.T) {
 	})
 }
 
+func TestWhatIsOldIsForgottenThoughNothingIsListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := lookingBack(t, func(c *config.Config) { c.LookBack = 10 * time.Minute })
+		b.memory.passed.Note(1, lookup.FromQname("safe.example."), lookup.RuleV5)
+		testkit.Equal(t, "records", b.memory.passed.Len(), 1)
+		time.Sleep(20 * time.Minute)
+		testkit.Equal(t, "records that are old", b.memory.passed.Len(), 0)
+	})
+}
+
 // In a pause nothing is sent about a name. What was asked for before is told after it.
 func TestLookBackSendsNothingInAPause(t *testing.T) {
 	lines := testkit.Capture(t)

@@ -112,8 +112,11 @@ func TestTheThreeNamesThatCostMostAreCounted(t *testing.T) {
 }
 
 func TestBlockedIsCountedForAnHour(t *testing.T) {
-	var r Recent
-	blocked := func(list, name string, at time.Time) { r.Blocked(Blocked{List: list, Name: name}, at) }
+	var r, asked Recent // each forgets by itself
+	blocked := func(list, name string, at time.Time) {
+		r.Blocked(Blocked{List: list, Name: name}, at)
+		asked.Blocked(Blocked{List: list, Name: name}, at)
+	}
 	blocked("se-4b", "old.example", now)
 	blocked("se-4b", "a.example", now.Add(30*time.Minute))
 	blocked("se-4b", "a.example", now.Add(31*time.Minute))
@@ -128,7 +131,7 @@ func TestBlockedIsCountedForAnHour(t *testing.T) {
 		{100 * time.Minute, "[{own.txt 1}]", "b.example 1, "},
 		{5 * time.Hour, "[]", ""},
 	} {
-		last := r.Last("old.example", "", "", now.Add(tc.after))
+		last := asked.Last("old.example", "", "", now.Add(tc.after))
 		counts, names := r.Hour(now.Add(tc.after))
 		got := ""
 		for _, n := range names {

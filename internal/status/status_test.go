@@ -249,6 +249,29 @@ func TestThePageShowsAndEscapes(t *testing.T) {
 	}
 }
 
+func TestThePageShowsAllThatIsKnown(t *testing.T) {
+	r := healthy()
+	r.Since, r.Causes, r.Notes = now.Add(-time.Hour), []Cause{{"Something.", now.Add(time.Hour), "Mend it"}, {Text: "More."}}, []string{"A note."}
+	r.Counted, r.LooksBack = now.Add(-time.Hour), true
+	s := &r.Services[0]
+	s.Lists = append(s.Lists, List{Name: "uws-4b", NotBefore: now}, List{Name: "pha-4b", InForce: true})
+	s.Paid, s.Budget, s.Left, s.Spent, s.Costly = true, 1000, 990, 10, []Costly{{"dear.example", 2}}
+	r.Services = append(r.Services, Service{Title: "Web Risk", Mode: "nostorage"})
+	r.Blocks[0].Own = []OwnList{{Name: "/etc/a.txt", Allow: true, Entries: 1, Updated: now.Add(-2 * time.Minute), Trouble: "x"}, {Name: "b.txt", Nothing: "is empty"}}
+	r.Blocks = append(r.Blocks, Block{Zones: "example.org", Monitor: true}, Block{Zones: "example.net", Paused: now.Add(time.Hour)})
+	testkit.WantParts(t, pageOf(r), `<p class="soft">Since 11:00 UTC</p>`, "<li>Something. Until 13:00 UTC. Mend it.</li><li>More.</li>", "<p>A note.</p>",
+		`<span class="soft">since 11:00 UTC, when CoreDNS started</span>`, "<p>Nothing in the last 24 hours.</p>", "<p>Nothing.</p>",
+		`<td class="number"><span class="blocked">none</span></td><td>never</td><td>due</td>`, `<td class="number">0</td><td>unknown</td><td>due</td>`,
+		"Searches left today: 990 of 1,000. Today 10 searches, 0.50 US-$ of at most 50.00. Mode local, from https://sb.example; kept in /db.",
+		"dear.example: 2 searches, 0.10 US-$<br><code>sudo safebrowsing allow -for 1h dear.example</code>",
+		"No lists are kept: the server is asked about each name.", "Mode nostorage, from ; in memory only.",
+		`a.txt allows 1 entry<span class="soft">, changed 2m ago</span> (<span class="blocked">cannot be used</span>)<br>b.txt blocks 0 entries (<span class="blocked">it is empty</span>)`,
+		`example.org</th><td>nothing: monitor</td><td>none</td>`, `example.net</th><td>nothing: paused</td>`, "It renews itself each minute")
+	r.Late, r.Named = []Late{{Devices: 2, Asked: now, Listed: now, Threat: "phishing"}}, true
+	r.Names = []Blocked{{Name: "evil.example", List: "se-4b", N: 1, First: now, Last: now, Report: "https://report.example/?a&b"}}
+	testkit.WantParts(t, pageOf(r), "<li>2 devices asked at", "they may have given away a password", `<a class="soft" href="https://report.example/?a&amp;b">Report a mistake</a>`)
+}
+
 // What a client asks for is shown with what to do about it, and a command to copy only if a shell takes
 // the name for nothing else.
 func TestABlockedNameHasWhyCountAndACommand(t *testing.T) {
