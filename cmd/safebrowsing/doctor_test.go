@@ -149,6 +149,7 @@ func TestDoctorOfConfigurations(t *testing.T) {
 		"unknown list":     {stanza("endpoint ENDPOINT\ndb DB\nlists se-4b none-4b"), 1, "server", isProblem, "does not have none-4b"},
 		"mistyped list":    {stanza("endpoint ENDPOINT\ndb DB\nlists se-4b pha4-4b"), 1, "server", isProblem, "does not have pha4-4b → correct lists, or add these on the server: did you mean pha-4b?"},
 		"no such name":     {stanza("endpoint http://sb.example\ndb DB\nresolver 127.0.0.1:1"), 1, "resolve", isProblem, "sb.example, by 127.0.0.1:1: read udp"},
+		"a name":           {stanza("endpoint " + strings.Replace(w.endpoint, "127.0.0.1", "localhost", 1) + "\ndb DB"), 0, "server", isOK, "3 lists"},
 		"through itself":   {".:5398 {\n safebrowsing {\n endpoint http://sb.example\n resolver 127.0.0.1:5398\n }\n}\n", 1, "loop", isWarning, "where this Corefile listens"},
 		"memory only":      {stanza("endpoint ENDPOINT\ndb off"), 0, "folder", isWarning, "in memory only"},
 		"http for TLS":     {stanza("endpoint " + strings.Replace(encrypted.URL, "https:", "http:", 1)), 1, "server", isProblem, "write https:// in endpoint"},
