@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -210,19 +211,21 @@ func fullOf(version string, values ...uint32) *Update {
 
 func TestWhoLosesTheRightToFetchWaitsForItAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		asked := 0
-		u, v := sharing(t, newMedium(), func() (*Update, error) { asked++; return fullOf("1", 1, 2), nil })
+		var asked atomic.Int64
+		u, v := sharing(t, newMedium(), func() (*Update, error) { asked.Add(1); return fullOf("1", 1, 2), nil })
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- u.Run(ctx) }()
 		time.Sleep(150 * time.Minute) // within the second wait of an hour
-		before := asked
+		synctest.Wait()
+		before := asked.Load()
 		for _, end := range v.ended {
 			end()
 		}
 		time.Sleep(2 * time.Hour)
-		if before == 0 || asked <= before {
-			t.Errorf("Expected fetches before and after the right has ended, got %d and %d in all", before, asked)
+		synctest.Wait()
+		if before == 0 || asked.Load() <= before {
+			t.Errorf("Expected fetches before and after the right has ended, got %d and %d in all", before, asked.Load())
 		}
 		cancel()
 		testkit.Is(t, "the end of Run", <-ended, context.Canceled)
