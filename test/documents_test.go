@@ -39,7 +39,7 @@ func documents(t testing.TB) map[string]string {
 	return all
 }
 
-// found fails unless at least so many things were found: else a test would hold nothing.
+// found fails unless at least the least number of things were found: else a test would hold nothing.
 func found(t testing.TB, what string, n, least int) {
 	t.Helper()
 	if n < least {

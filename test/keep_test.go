@@ -226,7 +226,7 @@ func upgraded(t *testing.T, rr *dns.SVCB, asked string, roots *x509.CertPool, na
 		return s.PeerCertificates[0].VerifyHostname(asked)
 	}}
 	if p.alpn == "h2" || p.alpn == "h3" {
-		testkit.Equal(t, "the path, which is that of CoreDNS", p.path, "/dns-query{?dns}")
+		testkit.Equal(t, "the path, as CoreDNS has it", p.path, "/dns-query{?dns}")
 	}
 	ask := transportNamed(map[string]string{"dot": "TLS", "doq": "QUIC", "h2": "HTTPS"}[p.alpn]).ask
 	if p.alpn == "h3" {

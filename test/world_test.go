@@ -340,7 +340,7 @@ func file(t testing.TB, name string) string {
 	return testkit.Read(t, "../"+name)
 }
 
-// wantEngines fails unless this process has so many engines, which so many server blocks hold.
+// wantEngines fails unless this process has n engines, which holders server blocks hold.
 func wantEngines(t *testing.T, n, holders int) {
 	t.Helper()
 	if e, h := engines.Count(); e != n || h != holders {

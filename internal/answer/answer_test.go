@@ -113,7 +113,7 @@ func TestEachModeHasAWordAndItsAnswer(t *testing.T) {
 			t.Errorf("%s: Expected %+v, got\n%v", tc.name, tc, m)
 		}
 	}
-	testkit.Equal(t, "words, of which each is tested", len(Words()), 4)
+	testkit.Equal(t, "words, each tested here", len(Words()), 4)
 }
 
 func TestEachKeptNameHasASourceAndIsCanonical(t *testing.T) {
@@ -475,7 +475,7 @@ func TestASuspicionSaysWhetherTheServiceMayBeAskedAndBlamesNoAuthority(t *testin
 	}
 }
 
-// query asks for the address of a name, as a client of EDNS that takes so many bytes.
+// query asks for the address of a name, as a client of EDNS that takes size bytes.
 func query(qname string, size uint16, options ...dns.EDNS0) *dns.Msg {
 	m := new(dns.Msg).SetQuestion(qname, dns.TypeA).SetEdns0(size, false)
 	m.IsEdns0().Option = options

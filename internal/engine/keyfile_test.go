@@ -79,7 +79,7 @@ func TestANewTokenIsTriedAtOnce(t *testing.T) {
 	}
 }
 
-// What comes of another key is told, also if that is wrong, too. The back-off is that of the key before, with db off, too.
+// Whether another key works is told, also if it does not. The back-off of the key before ends, with db off, too.
 func TestANewKeyIsTriedAtOnceAndAnotherWrongOneIsTold(t *testing.T) {
 	for name, db := range map[string]string{"a directory": t.TempDir(), "db off": ""} {
 		t.Run(name, func(t *testing.T) {

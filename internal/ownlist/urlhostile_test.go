@@ -304,7 +304,7 @@ func (f *fixture) fetch(answer http.HandlerFunc) URLState {
 	return f.source.current()
 }
 
-// wants makes one attempt, after which so many names are in force.
+// wants makes one attempt, and wants a number of names in force after it.
 func (f *fixture) wants(answer http.HandlerFunc, names int) URLState {
 	f.t.Helper()
 	s := f.fetch(answer)

@@ -94,7 +94,7 @@ func (w *clocked) asked(d time.Duration, what, reported string, bounds ...[2]flo
 	testkit.Equal(w.t, what, events, reported)
 }
 
-// has lets time pass, and wants the list to have so many entries, and these events.
+// has lets time pass, and wants the list to have a number of entries, and these events.
 func (w *clocked) has(d time.Duration, entries int, reported string) {
 	w.t.Helper()
 	_, events := w.took(d)

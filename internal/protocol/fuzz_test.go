@@ -115,7 +115,7 @@ func checkApplied(t *testing.T, old updater.List, u *updater.Update) {
 	}
 }
 
-// checkFetch fetches se-4b, whatever the answer of so many bytes is, and checks what comes of it.
+// checkFetch fetches se-4b, and checks what comes of the answer, which has that many bytes.
 func checkFetch(t *testing.T, c Client, bytes int) {
 	old := heldLists()[4]
 	old.Name = "se-4b"

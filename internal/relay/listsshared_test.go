@@ -190,7 +190,7 @@ func TestUpdatesForOneClientDoNotDisplaceThoseOfOthers(t *testing.T) {
 	}
 }
 
-// The limit of a view comes from the client. An int of 32 bits has no room for the bytes of so many entries.
+// The limit of a view comes from the client. An int of 32 bits has no room for the bytes of that many entries.
 func TestAVersionMayNameMoreEntriesThanThereAre(t *testing.T) {
 	l := newLists(t, "")
 	publish(t, l, "se-4b", setOf(t, "aaaa", "bbbb", "cccc"))

@@ -309,7 +309,7 @@ func (w *world) searchOf(expressions ...string) *httptest.ResponseRecorder {
 	return ask(w.t, w.relay, "GET", searchRequest(expressions...))
 }
 
-// mustComeBack fails unless a client is told to ask again after so many seconds.
+// mustComeBack fails unless a client is told to ask again after these seconds.
 func mustComeBack(t *testing.T, got *httptest.ResponseRecorder, seconds string) {
 	t.Helper()
 	if got.Code != 503 || got.Header().Get("Retry-After") != seconds {
