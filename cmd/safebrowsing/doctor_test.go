@@ -233,7 +233,8 @@ func authority(t *testing.T, s *httptest.Server) string {
 func TestDoctorTellsOnceOfWhatServerBlocksShare(t *testing.T) {
 	w := filled(t)
 	corefile := w.corefile(t, "(mine) {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n  lists se-4b pha4-4b\n }\n}\na.example {\n import mine\n}\nb.example {\n import mine\n}\n")
-	out := run(t, "doctor", "-offline", "-corefile", corefile).want(0, "did you mean pha-4b?", "Start with: corefile\n").out
+	out := run(t, "doctor", "-offline", "-corefile", corefile).want(0, "did you mean pha-4b?").out
+	expect(t, "it ends with what to do first", strings.HasSuffix(out, "Start with: corefile\n"), true)
 	for _, once := range []string{" folder ", "warning  corefile  " + corefile + ":5"} {
 		expect(t, "times "+once, strings.Count(out, once), 1)
 	}
@@ -372,6 +373,6 @@ func TestAFullDiskIsNoMatterOfRights(t *testing.T) {
 		syscall.ENOSPC: "free some space, or set db to another disk",
 		syscall.EACCES: "make the user of CoreDNS the owner of the folder",
 	} {
-		testkit.WantParts(t, string(writeAdvice(&fs.PathError{Op: "write", Path: "lists", Err: err})), want)
+		testkit.WantStart(t, string(writeAdvice(&fs.PathError{Op: "write", Path: "lists", Err: err})), want)
 	}
 }

@@ -30,7 +30,7 @@ func TestEndpointsAreReadInTheirOrder(t *testing.T) {
 	c, err := stanza(t, "safebrowsing {\napi_key K\ndb off\nendpoint https://b.example/ https://a.example:8443/x http://10.0.0.1\ntls "+ca+"\n}")
 	testkit.Must(t, err)
 	testkit.Equal(t, "endpoints", settings(c).Endpoints(), []string{"https://b.example", "https://a.example:8443/x", "http://10.0.0.1"})
-	testkit.WantParts(t, c.CA, "-----BEGIN CERTIFICATE")
+	testkit.WantStart(t, c.CA, "-----BEGIN CERTIFICATE")
 	testkit.Equal(t, "Google", settings(c).Google(), false)
 	client, err := settings(c).Client("K", new(lookup.Database), nil)
 	if _, ok := client.(*protocol.Failover); !ok || err != nil {

@@ -58,7 +58,8 @@ func TestWhatCannotBeAKeyIsRefusedWithWhatToWrite(t *testing.T) {
 	} {
 		quoted := `"` + strings.ReplaceAll(key, `"`, `\"`) + `"`
 		_, err := stanza(t, "safebrowsing {\napi_key "+quoted+"\n}")
-		testkit.WantError(t, err, "Testfile:2 - ", want)
+		testkit.WantError(t, err, want)
+		testkit.WantStart(t, fmt.Sprint(err), "Testfile:2 - ")
 		file := writeFile(t, t.TempDir(), "f", key+"\n")
 		_, fileErr := say.ReadKey(file)
 		testkit.WantError(t, fileErr, file+" holds ")

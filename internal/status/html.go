@@ -21,7 +21,7 @@ import (
 var pageCSS string
 
 // Render writes the page. It is made of calls, and not by html/template: this looks for methods by name, so that the linker
-// keeps those of all types, a sixth of the program for routers.
+// keeps those of all types, a seventh of the program for routers.
 func (p page) Render(w io.Writer) error {
 	return h.Doctype(h.HTML(h.Lang("en"),
 		h.Head(h.Meta(h.Charset("utf-8")), h.Meta(h.Name("viewport"), h.Content("width=device-width, initial-scale=1")),
@@ -52,10 +52,10 @@ func (p page) state() g.Node {
 }
 
 func (p page) today() g.Node {
-	sinceStart := p.Counted.Local().Format(time.DateOnly) == p.At.Local().Format(time.DateOnly)
+	startedToday := p.Counted.Local().Format(time.DateOnly) == p.At.Local().Format(time.DateOnly)
 	return g.Group{h.H2(text("Today")),
 		h.P(h.Class("figure"), h.Strong(text(say.Number(p.Today.Blocked))), text(" of "+say.Number(p.Today.Checked)+" questions blocked"),
-			g.If(sinceStart, g.Group{text(" "), h.Span(soft, text("since "+clock(p.Counted, p.At)+", when CoreDNS started"))})),
+			g.If(startedToday, g.Group{text(" "), h.Span(soft, text("since "+clock(p.Counted, p.At)+", when CoreDNS started"))})),
 		g.If(len(p.Services) > 0, h.P(text("Threats: "+p.Today.InWords()+"."))),
 		chartOf(p.Today, p.At).node()}
 }
@@ -251,6 +251,7 @@ func (p page) footer() g.Node {
 // The classes of page.css that several elements have.
 var soft, name, number, blocked = h.Class("soft"), h.Class("name"), h.Class("number"), h.Class("blocked")
 
+// text escapes what it shows.
 func text(s string) g.Node { return g.Text(s) }
 
 // scroll is around a table that may be wider than a telephone.

@@ -64,6 +64,14 @@ func WantParts(t testing.TB, line string, parts ...string) {
 	}
 }
 
+// WantStart fails the test unless the text begins with start.
+func WantStart(t testing.TB, text, start string) {
+	t.Helper()
+	if !strings.HasPrefix(text, start) {
+		t.Errorf("Expected %q at the beginning of\n%s", start, text)
+	}
+}
+
 // WantNone fails the test if the text holds one of the parts.
 func WantNone(t testing.TB, text string, parts ...string) {
 	t.Helper()
