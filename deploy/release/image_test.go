@@ -1,9 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"crypto/x509"
 	"encoding/pem"
+	"maps"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -24,17 +24,14 @@ func images(t *testing.T, r *release, suffix string, targets []target) map[strin
 	}
 	top, err := layout.ImageIndexFromPath(folder)
 	must(t, err)
-	if err := validate.Index(top); err != nil {
-		t.Errorf("The layout is not valid: %v", err)
-	}
+	must(t, validate.Index(top))
 	all := make(map[string]v1.Image)
 	for _, m := range manifests(t, top) {
 		index, err := top.ImageIndex(m.Digest)
 		must(t, err)
 		for _, m := range manifests(t, index) {
-			if all[m.Platform.String()], err = index.Image(m.Digest); err != nil {
-				t.Fatal(err)
-			}
+			all[m.Platform.String()], err = index.Image(m.Digest)
+			must(t, err)
 		}
 	}
 	return all
@@ -51,19 +48,14 @@ func manifests(t *testing.T, index v1.ImageIndex) []v1.Descriptor {
 func TestTheImageIsForEachPlatform(t *testing.T) {
 	r := unbuilt(t, "linux/amd64,linux/arm64,linux/arm/6,linux/mipsle")
 	all := images(t, r, "", r.targets)
-	for _, platform := range []string{"linux/amd64", "linux/arm64", "linux/arm/v6", "linux/arm/v7"} {
-		img := all[platform]
-		if img == nil || len(all) != 4 {
-			t.Fatalf("Expected 4 platforms, with %s, got %v", platform, all)
-		}
+	equal(t, "platforms", slices.Sorted(maps.Keys(all)), []string{"linux/amd64", "linux/arm/v6", "linux/arm/v7", "linux/arm64"})
+	for platform, img := range all {
 		file, err := img.ConfigFile()
 		must(t, err)
-		if c := file.Config; file.Platform().String() != platform || c.User != "65532:65532" || c.Labels["org.opencontainers.image.version"] != "1.2.3" {
-			t.Errorf("%s: got %s with the configuration %+v", platform, file.Platform(), c)
-		}
-		if !slices.Contains(file.Config.Env, "STATE_DIRECTORY=/var/lib/coredns-safebrowsing") {
-			t.Errorf("%s: expected the volume to be the default of db, got %v", platform, file.Config.Env)
-		}
+		c := file.Config
+		got := []string{file.Platform().String(), c.User, c.Labels["org.opencontainers.image.version"]}
+		equal(t, "platform, user and version", got, []string{platform, "65532:65532", "1.2.3"})
+		equal(t, "the volume is the default of db", slices.Contains(c.Env, "STATE_DIRECTORY=/var/lib/coredns-safebrowsing"), true)
 		files := contents(t, mutate.Extract(img))
 		for name, mode := range map[string]int64{
 			"coredns": 0o755, "safebrowsing": 0o755, "safebrowsing-relay": 0o755, "etc/coredns/Corefile": 0o644, "etc/coredns/block.txt": 0o644, "etc/passwd": 0o644,
@@ -75,53 +67,37 @@ func TestTheImageIsForEachPlatform(t *testing.T) {
 			}
 			owner := map[bool]int{true: nonroot}[name == "var/lib/coredns-safebrowsing"]
 			if h == nil || h.Mode&0o7777 != mode || h.Uid != owner {
-				t.Errorf("%s: expected %s with mode %o of user %d, got %+v", platform, name, mode, owner, h)
+				t.Fatalf("%s: expected %s with mode %o of user %d, got %+v", platform, name, mode, owner, h)
 			}
 		}
-		if h := files["coredns"]; h != nil && h.PAXRecords["SCHILY.xattr.security.capability"] != netBindService {
-			t.Errorf("%s: coredns has the capability %q", platform, h.PAXRecords)
-		}
+		equal(t, platform+": capability", files["coredns"].PAXRecords["SCHILY.xattr.security.capability"], netBindService)
 	}
 }
 
 // The image of a cluster has its own server, and is made only if it is wanted: it takes minutes.
 func TestTheImageOfAClusterHasItsServer(t *testing.T) {
-	if r := unbuilt(t, "linux/amd64"); len(r.cluster) != 0 {
-		t.Errorf("Expected no build of a cluster for linux/amd64, got %v", r.cluster)
-	}
+	equal(t, "builds for a cluster", len(unbuilt(t, "linux/amd64").cluster), 0)
 	r := unbuilt(t, "linux/amd64+cluster,linux/arm64+cluster")
-	if len(r.cluster) != 2 || len(r.targets) != 0 {
-		t.Fatalf("Expected two builds of a cluster only, got %v and %v", r.cluster, r.targets)
-	}
+	equal(t, "builds for a cluster, and others", [2]int{len(r.cluster), len(r.targets)}, [2]int{2, 0})
 	for _, target := range r.cluster {
 		for _, program := range programs {
 			write(t, r.binary(target, program), program+" of a cluster")
 		}
 	}
 	all := images(t, r, "-cluster", r.cluster)
-	for _, platform := range []string{"linux/amd64", "linux/arm64"} {
-		if all[platform] == nil || len(all) != 2 {
-			t.Fatalf("Expected two platforms, with %s, got %v", platform, all)
-		}
-		if h := contents(t, mutate.Extract(all[platform]))["coredns"]; h == nil || h.text != "coredns of a cluster" {
-			t.Errorf("%s: got the server %+v", platform, h)
-		}
+	equal(t, "platforms", slices.Sorted(maps.Keys(all)), []string{"linux/amd64", "linux/arm64"})
+	for platform, img := range all {
+		equal(t, platform, contents(t, mutate.Extract(img))["coredns"].text, "coredns of a cluster")
 	}
 }
 
 func TestTheImageTrustsTheAuthoritiesOfMozilla(t *testing.T) {
-	all := authorities()
-	if !x509.NewCertPool().AppendCertsFromPEM(all) || bytes.Count(all, []byte("BEGIN CERTIFICATE")) < 100 {
-		t.Errorf("Expected more than 100 authorities, got %d", bytes.Count(all, []byte("BEGIN CERTIFICATE")))
+	names := make(map[string]bool)
+	for block, rest := pem.Decode(authorities()); block != nil; block, rest = pem.Decode(rest) {
+		c, err := x509.ParseCertificate(block.Bytes)
+		must(t, err)
+		names[c.Subject.CommonName] = true
 	}
-	for _, root := range []string{"GTS Root R1", "GTS Root R4"} { // of googleapis.com
-		found := false
-		for block, rest := pem.Decode(all); block != nil; block, rest = pem.Decode(rest) {
-			c, err := x509.ParseCertificate(block.Bytes)
-			found = found || err == nil && c.Subject.CommonName == root
-		}
-		if !found {
-			t.Errorf("Expected %s", root)
-		}
-	}
+	equal(t, "two of googleapis.com", [2]bool{names["GTS Root R1"], names["GTS Root R4"]}, [2]bool{true, true})
+	equal(t, "at least 100", len(names) >= 100, true)
 }

@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	"github.com/blakesmith/ar"
-	"github.com/goreleaser/nfpm/v2"
 )
 
 // debOf returns the control files and the files of the .deb of the first target.
@@ -38,9 +37,8 @@ func TestADebHasConffilesScriptsAndUnits(t *testing.T) {
 	for _, target := range r.targets {
 		must(t, r.packages(target))
 	}
-	if made, _ := filepath.Glob(filepath.Join(r.out, "*")); len(made) != 2 {
-		t.Errorf("Expected a .deb and an .rpm of the first target only, got %v", made)
-	}
+	made, _ := filepath.Glob(filepath.Join(r.out, "*"))
+	equal(t, "a .deb and an .rpm of the first target only", len(made), 2)
 	scripts, files := debOf(t, r)
 	for name, wants := range map[string][]string{
 		"control":   {"Package: coredns-safebrowsing\n", "Architecture: armhf\n", "Version: 1.2.3-1\n", "<coredns-safebrowsing@users.noreply.github.com>\n"},
@@ -50,11 +48,7 @@ func TestADebHasConffilesScriptsAndUnits(t *testing.T) {
 		if scripts[name] == nil {
 			t.Fatalf("Expected %s in the control files", name)
 		}
-		for _, want := range wants {
-			if !strings.Contains(scripts[name].text, want) {
-				t.Errorf("Expected %q in %s", want, name)
-			}
-		}
+		has(t, name, scripts[name].text, wants...)
 	}
 	for name, mode := range map[string]int64{
 		"usr/bin/coredns-safebrowsing": 0o755, "usr/bin/safebrowsing": 0o755, "usr/bin/safebrowsing-relay": 0o755, "etc/coredns-safebrowsing/Corefile": 0o644,
@@ -65,9 +59,7 @@ func TestADebHasConffilesScriptsAndUnits(t *testing.T) {
 			t.Errorf("Expected %s with mode %o, got %+v", name, mode, h)
 		}
 	}
-	if files["usr/bin/coredns"] != nil {
-		t.Error("The package has the file of another package of CoreDNS")
-	}
+	equal(t, "the file of another package of CoreDNS", files["usr/bin/coredns"], nil)
 }
 
 // Package managers take 1.2.3-rc.1 for newer than 1.2.3, and rpm does not take it at all.
@@ -79,16 +71,10 @@ func TestPackagesOfAPrereleaseAreOlderThanTheRelease(t *testing.T) {
 	deb, _ := debOf(t, r)
 	ipk := contents(t, strings.NewReader(contents(t, open(t, r.openwrtName("x86_64", ".ipk")))["control.tar.gz"].text))
 	apk := contents(t, open(t, r.openwrtName("x86_64", ".apk"))) // two archives, the first without an end
-	for _, tc := range []struct{ name, text, want string }{
-		{".deb", deb["control"].text, "Version: 1.2.3~rc.1-1\n"},
-		{".rpm", read(t, r.packageName(r.targets[0], ".rpm")), "coredns-safebrowsing-1.2.3~rc.1-1"},
-		{".ipk", ipk["control"].text, "Version: 1.2.3~rc.1"},
-		{".apk", apk[".PKGINFO"].text, "pkgver = 1.2.3_rc1-r1\n"},
-	} {
-		if !strings.Contains(tc.text, tc.want) {
-			t.Errorf("%s: expected %q in\n%.300q", tc.name, tc.want, tc.text)
-		}
-	}
+	has(t, ".deb", deb["control"].text, "Version: 1.2.3~rc.1-1\n")
+	has(t, ".rpm", fmt.Sprintf("%.300q", read(t, r.packageName(r.targets[0], ".rpm"))), "coredns-safebrowsing-1.2.3~rc.1-1")
+	has(t, ".ipk", ipk["control"].text, "Version: 1.2.3~rc.1")
+	has(t, ".apk", apk[".PKGINFO"].text, "pkgver = 1.2.3_rc1-r1\n")
 }
 
 // What a sysupgrade is to keep must be in the package, else it keeps nothing.
@@ -99,18 +85,18 @@ func TestPackagesOfOpenWrtHaveWhatASysupgradeKeeps(t *testing.T) {
 	apk := contents(t, open(t, r.openwrtName("x86_64", ".apk")))
 	for path := range strings.Lines(ipk["lib/upgrade/keep.d/coredns-safebrowsing"].text) {
 		name := strings.Trim(path, "\n")[1:] // a folder ends with a slash
-		if ipk[name] == nil || apk[name] == nil {
-			t.Errorf("A package does not have %s", name)
-		}
+		equal(t, "the packages have "+name, [2]bool{ipk[name] != nil, apk[name] != nil}, [2]bool{true, true})
 	}
-	if f := apk["etc/uci-defaults/safebrowsing"]; f == nil || f.Mode&0o111 == 0 || !strings.Contains(apk["lib/apk/packages/coredns-safebrowsing.list"].text, "/etc/uci-defaults/safebrowsing\n") {
-		t.Errorf("No boot runs the script, got %+v", f)
-	}
+	equal(t, "a boot may run the script", apk["etc/uci-defaults/safebrowsing"].Mode&0o111 != 0, true)
+	has(t, "files", apk["lib/apk/packages/coredns-safebrowsing.list"].text, "/etc/uci-defaults/safebrowsing\n")
+	has(t, "files that an upgrade leaves", apk["lib/apk/packages/coredns-safebrowsing.conffiles"].text, openwrtConfig+"\n")
+	equal(t, "the program", apk["usr/bin/coredns-safebrowsing"].text, r.routers[0].String())
 }
 
-// routerPackages writes the packages of all targets, of programs that are only names, and returns their architectures.
-func routerPackages(t *testing.T, r *release) (archs []string) {
+// routerPackages writes the packages of all targets, of programs that are only names.
+func routerPackages(t *testing.T, r *release) {
 	t.Helper()
+	var archs []string
 	for _, target := range r.routers {
 		write(t, r.binary(target, routerTag), target.String())
 		must(t, r.openwrt(target))
@@ -120,10 +106,7 @@ func routerPackages(t *testing.T, r *release) (archs []string) {
 		archs = append(archs, openwrtArchs[target.String()]...)
 	}
 	slices.Sort(archs)
-	if len(slices.Compact(slices.Clone(archs))) != len(archs) {
-		t.Errorf("Two programs are for one architecture: %s", archs)
-	}
-	return archs
+	equal(t, "one program for each architecture", slices.Compact(slices.Clone(archs)), archs)
 }
 
 // staticAndStripped says what a program needs of the system it runs on, or has that it need not.
@@ -156,9 +139,7 @@ func checkPrograms(t *testing.T, archive, version string) {
 		found++
 		path := filepath.Join(folder, filepath.Base(name))
 		must(t, os.WriteFile(path, []byte(f.text), 0o755))
-		if err := staticAndStripped(path); err != nil {
-			t.Errorf("%s: %v", path, err)
-		}
+		must(t, staticAndStripped(path))
 		if runtime.GOOS+"/"+runtime.GOARCH != "linux/amd64" {
 			continue
 		}
@@ -167,44 +148,5 @@ func checkPrograms(t *testing.T, archive, version string) {
 			t.Errorf("%s %s: expected the version %s, got %q, %v", path, arg, version, out, err)
 		}
 	}
-	if found != len(programs) {
-		t.Errorf("Expected the programs %q, got %d", programs, found)
-	}
-}
-
-// apk-tools 3 is in no package of Debian: built from source, it runs this, too.
-func TestApkInstallsUpgradesAndRemovesThePackage(t *testing.T) {
-	program, err := exec.LookPath("apk")
-	if err != nil || os.Getuid() != 0 {
-		t.Skip("it needs apk, and root for the owners of files: ", err)
-	}
-	root := t.TempDir()
-	apk := func(args ...string) {
-		t.Helper()
-		args = append([]string{"--root", root, "--arch", "mips_24kc", "--no-network", "--allow-untrusted", "--no-scripts"}, args...)
-		if out, err := exec.Command(program, args...).CombinedOutput(); err != nil {
-			t.Fatalf("apk %q: %v\n%s", args, err, out)
-		}
-	}
-	bundle := filepath.Join(t.TempDir(), "ca-bundle.apk")
-	must(t, writePackage(&nfpm.Info{Name: "ca-bundle", Arch: "noarch", Platform: "linux", Version: "1", Description: "fake"}, "apk", bundle))
-	apk("add", "--initdb", bundle)
-	config := filepath.Join(root, openwrtConfig)
-	for i, version := range []string{"v1.2.3-rc.1", "v1.2.3"} {
-		r := unbuilt(t, "linux/mips+router")
-		r.version = strings.TrimPrefix(version, "v")
-		routerPackages(t, r)
-		apk("add", r.openwrtName("mips_24kc", ".apk"))
-		if got := read(t, filepath.Join(root, "usr/bin/coredns-safebrowsing")); got != "linux/mips" {
-			t.Fatalf("%s: expected the program, got %q", version, got)
-		}
-		if got := read(t, config); i > 0 && got != "the operator's" {
-			t.Errorf("Expected the upgrade to keep the configuration, got %q", got)
-		}
-		write(t, config, "the operator's")
-	}
-	apk("del", "coredns-safebrowsing")
-	if _, err := os.Stat(filepath.Join(root, "usr/bin/coredns-safebrowsing")); !os.IsNotExist(err) {
-		t.Errorf("Expected the program to be removed, got %v", err)
-	}
+	equal(t, fmt.Sprintf("programs %q", programs), found, len(programs))
 }

@@ -55,34 +55,21 @@ func TestThePublishCheckSaysWhatIsMissing(t *testing.T) {
 			}
 			var out strings.Builder
 			complete := publishCheck(&out, source, tag, surroundings{
-				env: func(name string) string {
-					if gone(name) {
-						return ""
-					}
-					return "set"
-				},
+				env: func(name string) string { return map[bool]string{false: "set"}[gone(name)] },
 				run: func(name string, args ...string) (string, error) {
 					command := strings.Join(append([]string{name}, args...), " ")
 					answer, known := answers[command]
-					if !known {
-						t.Errorf("Not expected: %s", command)
-					}
+					equal(t, "it is expected: "+command, known, true)
 					if gone(command) {
 						return "", errors.New("failed")
 					}
 					return answer, nil
 				},
 			})
-			if complete != (missing == nil) {
-				t.Errorf("It says that all is there: %v", complete)
-			}
-			if n := strings.Count(out.String(), "missing  "); n != len(missing) {
-				t.Errorf("%d lines, want one for each of %q:\n%s", n, missing, &out)
-			}
+			equal(t, "all is there", complete, missing == nil)
+			equal(t, "lines about what is missing", strings.Count(out.String(), "missing  "), len(missing))
 			for _, what := range missing {
-				if !strings.Contains(out.String(), "missing  "+what+": ") {
-					t.Errorf("Nothing about %s:\n%s", what, &out)
-				}
+				has(t, away, &out, "missing  "+what+": ")
 			}
 		})
 	}
@@ -107,15 +94,11 @@ func TestTheVersionIsTheSameEverywhere(t *testing.T) {
 		"deploy/kubernetes/kustomization.yaml": `^    newTag: (.*)$`,
 		"deploy/helm/values.yaml":              `^  tag: (.*)-cluster$`,
 	} {
-		if got := find(t, name, pattern); got != newest {
-			t.Errorf("%s has version %s, and the newest release of CHANGELOG.md is %s", name, got, newest)
-		}
+		equal(t, "the version in "+name+", and the newest of CHANGELOG.md", find(t, name, pattern), newest)
 	}
 	for _, page := range []string{"README.md", "docs/install.md", "docs/network.md"} { // commands to copy
 		for _, m := range regexp.MustCompile(`coredns-safebrowsing[:_](\d+\.\d+\.\d+)`).FindAllStringSubmatch(read(t, filepath.Join("../..", page)), -1) {
-			if m[1] != newest {
-				t.Errorf("%s has %s, and the newest release of CHANGELOG.md is %s", page, m[0], newest)
-			}
+			equal(t, "the version in "+page+", and the newest of CHANGELOG.md", m[1], newest)
 		}
 	}
 	out, err := exec.Command("git", "-C", "../..", "tag", "--points-at", "HEAD", "--list", "v*").Output()
@@ -126,11 +109,10 @@ func TestTheVersionIsTheSameEverywhere(t *testing.T) {
 		t.Skip("git does not tell the tags of this commit: ", err)
 	}
 	for _, tag := range strings.Fields(string(out)) {
-		if _, err := notes("../..", tag); err != nil {
-			t.Error(err)
-		}
-		if !strings.Contains(tag, "-") && tag != "v"+newest {
-			t.Errorf("The tag of this commit is %s, and the newest release of CHANGELOG.md is %s", tag, newest)
+		_, err := notes("../..", tag)
+		must(t, err)
+		if !strings.Contains(tag, "-") {
+			equal(t, "the tag of this commit, and the newest release of CHANGELOG.md", tag, "v"+newest)
 		}
 	}
 }
@@ -144,18 +126,11 @@ func TestUnitsWaitUntilTheirProgramsServe(t *testing.T) {
 	}
 	for _, unit := range units {
 		text := read(t, unit)
-		for _, line := range []string{"Type=notify", "TimeoutStartSec=10min"} {
-			if !strings.Contains(text, "\n"+line+"\n") {
-				t.Errorf("%s has no %s", unit, line)
-			}
-		}
-		if !regexp.MustCompile(`(?m)^RestrictAddressFamilies=.*\bAF_UNIX\b`).MatchString(text) {
-			t.Errorf("%s cannot reach the socket of systemd", unit)
-		}
+		has(t, unit, text, "\nType=notify\n", "\nTimeoutStartSec=10min\n")
+		socket := regexp.MustCompile(`(?m)^RestrictAddressFamilies=.*\bAF_UNIX\b`).MatchString(text)
+		equal(t, unit+" can reach the socket of systemd", socket, true)
 		for _, m := range regexp.MustCompile(`(?m)^ExecReload=[-+!@:|]*(\S+)`).FindAllStringSubmatch(text, -1) {
-			if !slices.Contains([]string{"/bin/sh", "/usr/bin/coredns-safebrowsing", "/usr/bin/safebrowsing"}, m[1]) {
-				t.Errorf("A reload of %s needs %s", unit, m[1])
-			}
+			has(t, unit+": programs that a reload may need", " /bin/sh /usr/bin/coredns-safebrowsing /usr/bin/safebrowsing ", " "+m[1]+" ")
 		}
 	}
 }

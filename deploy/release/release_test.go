@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -55,6 +56,24 @@ func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// equal fails the test unless both are deeply equal. what says what they are.
+func equal[T any](t *testing.T, what any, got, want T) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%v: got\n%+v\nwant\n%+v", what, got, want)
+	}
+}
+
+// has fails the test unless a text, or what an error says, has each of the parts.
+func has(t *testing.T, what, text any, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(fmt.Sprint(text), part) {
+			t.Errorf("%v: expected %q in\n%v", what, part, text)
+		}
 	}
 }
 
@@ -111,33 +130,26 @@ func TestWhatIsNoVersionOrTargetIsRefused(t *testing.T) {
 		{"v1.2.3+build", "", "has build metadata"},
 		{"v1.2.3", "plan9/amd64", `"plan9/amd64" is none of the targets darwin/arm64, `},
 	} {
-		if _, err := newRelease(tc.tag, source, t.TempDir(), tc.only); err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s for %q: expected an error with %q, got %v", tc.tag, tc.only, tc.want, err)
-		}
+		_, err := newRelease(tc.tag, source, t.TempDir(), tc.only)
+		has(t, tc.tag+" for "+tc.only, err, tc.want)
 	}
 	must(t, os.RemoveAll(filepath.Join(source, "deploy/man")))
-	if _, err := newRelease("v1.2.3", source, t.TempDir(), ""); err == nil || !strings.Contains(err.Error(), "make man") {
-		t.Errorf("Expected that a release without manual pages is refused, got %v", err)
-	}
+	_, err := newRelease("v1.2.3", source, t.TempDir(), "")
+	has(t, "without manual pages", err, "make man")
 }
 
 func TestAnArchiveHasProgramsPagesAndExamples(t *testing.T) {
 	r := unbuilt(t, "linux/arm/6,darwin/arm64")
-	for _, tc := range []struct {
-		target target
-		units  bool
-	}{{r.targets[0], true}, {r.targets[1], false}} {
-		must(t, r.archive(tc.target))
-		files := contents(t, open(t, r.name(tc.target, ".tar.gz")))
-		top := strings.TrimSuffix(filepath.Base(r.name(tc.target, ".tar.gz")), ".tar.gz") + "/"
+	for _, target := range r.targets {
+		must(t, r.archive(target))
+		files := contents(t, open(t, r.name(target, ".tar.gz")))
+		top := strings.TrimSuffix(filepath.Base(r.name(target, ".tar.gz")), ".tar.gz") + "/"
 		for name, mode := range map[string]int64{"coredns": 0o755, "safebrowsing": 0o755, "safebrowsing-relay": 0o755, "man/man1/safebrowsing.1": 0o644, "Corefile.example": 0o644, "testdata/blocklist.txt": 0o644, "LICENSE": 0o644} {
 			if h := files[top+name]; h == nil || h.Mode != mode || !h.ModTime.Equal(r.time) || h.Uid != 0 || h.Uname != "" {
-				t.Errorf("%s: expected %s with mode %o and the time of the release, got %+v", tc.target, name, mode, h)
+				t.Errorf("%s: expected %s with mode %o and the time of the release, got %+v", target, name, mode, h)
 			}
 		}
-		if got := files[top+"systemd/coredns-safebrowsing.service"] != nil; got != tc.units {
-			t.Errorf("%s: it has units of systemd: %v", tc.target, got)
-		}
+		equal(t, "it has units of systemd", files[top+"systemd/coredns-safebrowsing.service"] != nil, target.os == "linux")
 	}
 }
 
@@ -154,9 +166,7 @@ func TestTheBillNamesEachModuleOnce(t *testing.T) {
 	must(t, json.Unmarshal([]byte(text), &doc))
 	seen := make(map[string]bool)
 	for _, p := range doc.Packages {
-		if seen[p.ID] {
-			t.Errorf("%s is in the bill twice", p.ID)
-		}
+		equal(t, p.ID+" is there already", seen[p.ID], false)
 		seen[p.ID] = true
 	}
 	for _, rel := range doc.Relationships {
@@ -165,9 +175,8 @@ func TestTheBillNamesEachModuleOnce(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"stdlib", "aead.dev/minisign"} {
-		if !slices.ContainsFunc(doc.Packages, func(p spdxPackage) bool { return p.Name == name && p.Version != "" }) {
-			t.Errorf("Expected %s with its version in the bill", name)
-		}
+		found := slices.ContainsFunc(doc.Packages, func(p spdxPackage) bool { return p.Name == name && p.Version != "" })
+		equal(t, name+" and its version are there", found, true)
 	}
 }
 
@@ -182,20 +191,14 @@ func TestChecksumsAreSigned(t *testing.T) {
 	t.Setenv("MINISIGN_KEY_FILE", file)
 	write(t, filepath.Join(r.out, "a.deb"), "package")
 	t.Setenv("MINISIGN_PASSWORD", "wrong")
-	if err := r.checksums(); err == nil || !strings.Contains(err.Error(), "MINISIGN_KEY_FILE") {
-		t.Errorf("Expected an error about the key, got %v", err)
-	}
+	has(t, "a wrong password", r.checksums(), "MINISIGN_KEY_FILE")
 	must(t, os.Remove(filepath.Join(r.out, "SHA256SUMS")))
 	t.Setenv("MINISIGN_PASSWORD", "secret")
 	must(t, r.checksums())
-	sums, _ := os.ReadFile(filepath.Join(r.out, "SHA256SUMS"))
-	if want := fmt.Sprintf("%x  a.deb\n", sha256.Sum256([]byte("package"))); string(sums) != want {
-		t.Errorf("Expected %q, got %q", want, sums)
-	}
-	signature, _ := os.ReadFile(filepath.Join(r.out, "SHA256SUMS.minisig"))
-	if !minisign.Verify(public, sums, signature) || minisign.Verify(public, append(sums, '\n'), signature) {
-		t.Errorf("The signature does not hold for the checksums alone: %s", signature)
-	}
+	sums, signature := []byte(read(t, filepath.Join(r.out, "SHA256SUMS"))), []byte(read(t, filepath.Join(r.out, "SHA256SUMS.minisig")))
+	equal(t, "sums", string(sums), fmt.Sprintf("%x  a.deb\n", sha256.Sum256([]byte("package"))))
+	equal(t, "the signature holds", minisign.Verify(public, sums, signature), true)
+	equal(t, "it holds for more", minisign.Verify(public, append(sums, '\n'), signature), false)
 }
 
 // Two people who build a version get the same bytes: from two folders, in two time zones and with two umasks of their files.
@@ -216,9 +219,8 @@ func TestTwoReleasesAreEqualByteForByte(t *testing.T) {
 			checkPrograms(t, filepath.Join(out, "coredns-safebrowsing_1.2.3_linux_amd64.tar.gz"), "1.2.3")
 		}
 	}
-	if strings.Count(sums[0], "\n") != 7 || sums[0] != sums[1] {
-		t.Errorf("Expected two equal releases of 7 files, got\n%s\n%s", sums[0], sums[1])
-	}
+	equal(t, "the second release", sums[1], sums[0])
+	equal(t, "files", strings.Count(sums[0], "\n"), 7)
 }
 
 // Some set GOAMD64 for their own machine: an older one could not run the release.
@@ -237,9 +239,7 @@ func TestProgramsRunOnAnyProcessorWhoeverBuildsThem(t *testing.T) {
 		must(t, r.goBuild(target{os: "linux", arch: tc.arch}, program, "."))
 		info, err := buildinfo.ReadFile(program)
 		must(t, err)
-		if !slices.Contains(info.Settings, debug.BuildSetting{Key: tc.variable, Value: tc.want}) {
-			t.Errorf("Expected %s=%s, got %v", tc.variable, tc.want, info.Settings)
-		}
+		has(t, tc.arch, info.Settings, fmt.Sprint(debug.BuildSetting{Key: tc.variable, Value: tc.want}))
 	}
 }
 
