@@ -64,7 +64,7 @@ var around = []string{"bad.example.com", "www.bad.example.com", "a.b.bad.example
 
 func TestEachFormatMeansWhatItsToolsMean(t *testing.T) {
 	const zone = "@ SOA a. b. 1 2 3 4 5\n"
-	tests := []struct {
+	for _, tt := range []struct {
 		name, text   string
 		block, allow string // verdicts on around, in a block and in an allow list
 		skipped, bad int
@@ -164,16 +164,13 @@ func TestEachFormatMeansWhatItsToolsMean(t *testing.T) {
 		{"line too long", strings.Repeat("a", maxLine+1) + "\nbad.example.com", "B----", "AAA--", 0, 1},
 		{"label and name too long", strings.Repeat("a", 64) + ".example\n" + strings.Repeat("a.", 127) + "example", "-----", "-----", 0, 2},
 		{"empty", "", "-----", "-----", 0, 0},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for allow, want := range map[bool]string{false: tt.block, true: tt.allow} {
 				sinkhole := Config{Allow: allow, IPv4: netip.MustParseAddr("192.0.2.99"), IPv6: netip.MustParseAddr("2001:db8::99")}
 				f, sum := listAs(t, tt.text, sinkhole)
-				testkit.Equal(t, fmt.Sprintf("allow list %v", allow), verdict(t, f, around...), want)
-				if sum.NotSupported() != tt.skipped || sum.Bad.Count != tt.bad {
-					t.Errorf("allow list %v: %d skipped and %d bad, want %d and %d: %v", allow, sum.NotSupported(), sum.Bad.Count, tt.skipped, tt.bad, sum.Remarks())
-				}
+				got, want := []any{verdict(t, f, around...), sum.NotSupported(), sum.Bad.Count}, []any{want, tt.skipped, tt.bad}
+				testkit.Equal(t, fmt.Sprintf("verdicts, skipped and bad lines, allow list %v: %v", allow, sum.Remarks()), got, want)
 			}
 		})
 	}
@@ -183,29 +180,22 @@ func TestAddressesMatchExactly(t *testing.T) {
 	text := "192.0.2.1\n[2001:DB8::1]\n2001:db8::2\n||192.0.2.3^\n.2.4\nhttp://[2001:db8::5]/\n0xc0000206\n* CNAME .\n"
 	f, _ := listOf(t, text, false)
 	hosts := []string{"192.0.2.1", "[2001:db8::1]", "[2001:db8:0::2]", "192.0.2.3", "192.0.2.4", "[2001:db8::5]", "192.0.2.6", "192.0.2.7", "[2001:db8::9]"}
-	if got := verdict(t, f, hosts...); got != "BBBB-BB--" {
-		t.Error(got)
-	}
+	testkit.Equal(t, "verdicts", verdict(t, f, hosts...), "BBBB-BB--")
 }
 
 func TestNamesWithHiddenLabelsAreBelow(t *testing.T) {
 	h := lookup.FromQname(`a\.b.bad.example.com.`)
 	for text, want := range map[string]bool{"bad.example.com": false, "*.bad.example.com": true, ".bad.example.com": true, "||example.com^": true} {
 		f, _ := listOf(t, text, false)
-		if _, got := f.Match(h, then); got != want {
-			t.Errorf("%s: %v", text, got)
-		}
-		if _, _, got, _ := find(strings.NewReader(text), Config{}, h, "", then); got != want {
-			t.Errorf("line of %s: %v", text, got)
-		}
+		_, matched := f.Match(h, then)
+		_, _, found, _ := find(strings.NewReader(text), Config{}, h, "", then)
+		testkit.Equal(t, text+": matched, and its line found", [2]bool{matched, found}, [2]bool{want, want})
 	}
 }
 
 func TestTheFirstBadLineIsKeptAndCut(t *testing.T) {
 	_, sum := listOf(t, "ok.example\n"+strings.Repeat("é!", 90)+"\n\n <1>\n"+strings.Repeat("x", 5000), false)
-	if want := (Line{2, strings.Repeat("é!", 26) + "é"}); sum.Bad.Count != 3 || sum.Bad.First != want {
-		t.Errorf("%d bad, the first is %+v", sum.Bad.Count, sum.Bad.First)
-	}
+	testkit.Equal(t, "bad lines", sum.Bad, Lines{Count: 3, First: Line{2, strings.Repeat("é!", 26) + "é"}})
 }
 
 // FuzzRead checks that the parser never panics, that it emits canonical hosts, that the
@@ -307,11 +297,7 @@ func TestReadingIsLinear(t *testing.T) {
 			start := time.Now()
 			_, err := read(strings.NewReader(text), Config{Allow: true}, 0)
 			must(t, err)
-			if took := time.Since(start) / lines; took > 20*time.Millisecond {
-				t.Errorf("%.20q: %v a line", line, took)
-			} else if took > time.Millisecond {
-				t.Logf("%.20q: %v a line", line, took)
-			}
+			testkit.Between(t, fmt.Sprintf("%.20q: a line takes", line), time.Since(start)/lines, 0, 20*time.Millisecond)
 		}
 	}
 	// A name in a zone is as long as its origin, so the origin must not grow.
@@ -319,7 +305,5 @@ func TestReadingIsLinear(t *testing.T) {
 	start := time.Now()
 	_, err := read(strings.NewReader(text), Config{}, 0)
 	must(t, err)
-	if took := time.Since(start); took > time.Second {
-		t.Errorf("origins take %v", took)
-	}
+	testkit.Between(t, "origins take", time.Since(start), 0, time.Second)
 }

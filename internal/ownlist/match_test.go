@@ -2,6 +2,7 @@ package ownlist
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -15,11 +16,9 @@ import (
 )
 
 func TestTheMostSpecificEntryDecidesAndAllowWinsTies(t *testing.T) {
-	tests := []struct {
-		name         string
-		block, allow string
-		host         string
-		want         string // of both files: "", or action and matched name
+	for _, tt := range []struct {
+		name, block, allow, host string
+		want                     string // of both files: "", or action and matched name
 	}{
 		{"neither", "a.example", "b.example", "c.example", ""},
 		{"block alone", "a.example", "b.example", "a.example", "block a.example"},
@@ -43,8 +42,7 @@ func TestTheMostSpecificEntryDecidesAndAllowWinsTies(t *testing.T) {
 		{"top-level name", ".example", "a.example", "x.b.example", "block example"},
 		{"name of very many labels", "*." + strings.Repeat("a.", 80) + "example", "", strings.Repeat("a.", 90) + "example", "block " + strings.Repeat("a.", 80) + "example"},
 		{"address", "192.0.2.1", "192.0.2.1", "192.0.2.1", "allow 192.0.2.1"},
-	}
-	for _, tt := range tests {
+	} {
 		block, _ := listOf(t, tt.block, false)
 		allow, _ := listOf(t, tt.allow, true)
 		h := host(t, tt.host)
@@ -59,13 +57,10 @@ func TestTheMostSpecificEntryDecidesAndAllowWinsTies(t *testing.T) {
 }
 
 func TestBestOfNothing(t *testing.T) {
-	if m, ok := Best(nil, host(t, "a.example"), then); ok || m != (Match{}) {
-		t.Error(m)
-	}
+	m, found := Best(nil, host(t, "a.example"), then)
 	f, _ := listOf(t, "* CNAME .", false)
-	if m, ok := f.Match(lookup.Host{}, then); ok {
-		t.Error(m)
-	}
+	_, ok := f.Match(lookup.Host{}, then)
+	testkit.Equal(t, "the best of no list, and whether what is no host matches", []any{m, found, ok}, []any{Match{}, false, false})
 }
 
 // The time zone of the machine decides when a day ends.
@@ -82,9 +77,7 @@ func TestEntriesEnd(t *testing.T) {
 		"h.example # until 2027-02-01T00:00\ni.example # until 2027-02-01T05:00:00Z, or so\n" +
 		"* CNAME rpz-passthru. ; not until somebody says so\n"
 	f, sum := listOf(t, list, true)
-	if sum.Bad.Count != 0 || sum.Entries != 10 {
-		t.Errorf("%d entries, %v", sum.Entries, sum.Remarks())
-	}
+	testkit.Equal(t, "entries and bad lines", [2]int{sum.Entries, sum.Bad.Count}, [2]int{10, 0})
 	for _, tt := range []struct {
 		host          string
 		before, after int // labels of the match
@@ -95,9 +88,8 @@ func TestEntriesEnd(t *testing.T) {
 		{"d.example", 2, 0}, {"e.example", 2, 0}, {"x.f.example", 2, 0}, {"g.example", 2, 0}, {"h.example", 2, 0}, {"i.example", 2, 0},
 	} {
 		for now, want := range map[time.Time]int{end.Add(-1): tt.before, end: tt.after, end.In(time.FixedZone("", 3600)): tt.after} {
-			if m, ok := f.Match(host(t, tt.host), now); !ok || m.Labels != want {
-				t.Errorf("%s at %v: %d labels, want %d", tt.host, now, m.Labels, want)
-			}
+			m, ok := f.Match(host(t, tt.host), now)
+			testkit.Equal(t, fmt.Sprintf("%s at %v: matched, by labels", tt.host, now), []any{ok, m.Labels}, []any{true, want})
 		}
 	}
 }
@@ -182,24 +174,18 @@ func TestHostsOfTheCorefileAllowTheirTreeOrWhatIsBelowUntilTheyEnd(t *testing.T)
 		entries = append(entries, HostEntry{Host: host(t, text)})
 	}
 	f := Hosts("test", entries)
-	if _, ok := f.Match(host(t, "a.ended.example"), then.Add(-1)); !ok || f.State().Entries != 8 {
-		t.Errorf("before its end it is not allowed, or there are %d entries", f.State().Entries)
-	}
+	_, ok := f.Match(host(t, "a.ended.example"), then.Add(-1))
+	testkit.Equal(t, "allowed before its end, and entries", []any{ok, f.State().Entries}, []any{true, 8})
 	for want, qnames := range map[bool][]string{
 		true:  {"example.org.", "EXAMPLE.org.", "www.example.org.", "xn--bcher-kva.example.", "lan.", "192.0.2.1.", "0xc0000201.", "b.a.below.example."},
 		false: {"notexample.org.", "mail.example.com.", "192.0.2.2.", ".", "below.example.", "a.ended.example."},
 	} {
 		for _, qname := range qnames {
-			if m, ok := f.Match(lookup.FromQname(qname), then); ok != want || ok && !m.Allow {
-				t.Errorf("%s: matched: %v, want %v", qname, ok, want)
-			}
+			m, ok := f.Match(lookup.FromQname(qname), then)
+			testkit.Equal(t, qname+": matched, allowed", [2]bool{ok, m.Allow}, [2]bool{want, want})
 		}
 	}
-	for _, text := range []string{"[2001:DB8:0::1]", "[::ffff:192.0.2.1]"} {
-		if _, ok := f.Match(host(t, text), then); !ok {
-			t.Errorf("%s does not match", text)
-		}
-	}
+	testkit.Equal(t, "addresses", verdict(t, f, "[2001:DB8:0::1]", "[::ffff:192.0.2.1]"), "AA")
 }
 
 // generated returns a list of distinct names as in common lists.
@@ -233,16 +219,14 @@ func TestUntilEndsAnEntryHoweverPeopleWriteTheWord(t *testing.T) {
 		text := "a.example # " + comment + "\n"
 		f, sum := listOf(t, text, true)
 		_, allowed := f.Match(host(t, "a.example"), at)
-		if _, after := f.Match(host(t, "a.example"), at.Add(time.Hour)); allowed != before || after || sum.Entries != 1 {
-			t.Errorf("%q: allowed before its end: %v, after it: %v, %d entries", comment, allowed, after, sum.Entries)
-		}
+		_, after := f.Match(host(t, "a.example"), at.Add(time.Hour))
+		testkit.Equal(t, comment+": allowed before its end, after it, and entries", []any{allowed, after, sum.Entries}, []any{before, false, 1})
 		edited, err := Add([]byte(text), Config{Allow: true}, host(t, "a.example"), time.Time{}, at)
 		must(t, err)
 		testkit.WantNone(t, string(edited.Text), "2026", "12:00") // it is permanent then
 	}
-	if _, sum := listOf(t, "a.example # Until it is mended", true); sum.Entries != 1 || sum.Bad.Count != 0 {
-		t.Errorf("a sentence makes a bad line: %+v", sum)
-	}
+	_, sum := listOf(t, "a.example # Until it is mended", true)
+	testkit.Equal(t, "a sentence: entries and bad lines", [2]int{sum.Entries, sum.Bad.Count}, [2]int{1, 0})
 }
 
 func TestWhatIsNoTimeIsABadLineOfAnAllowList(t *testing.T) {
@@ -250,26 +234,22 @@ func TestWhatIsNoTimeIsABadLineOfAnAllowList(t *testing.T) {
 		"": true, "tomorrow": true, "2027-02-30": true, "2027-13-01": true, "2027-1-31": true, "31.01.2027": true, "2027-01-31T25:00": true,
 		"18:00": true, "2027": true, "2027-01-31T": true, "2027-01-31 18:00": false, "2027-01-31,": false,
 	} {
-		if got, err := ParseUntil(text, time.UTC); err == nil || !strings.Contains(err.Error(), "2027-01-31T18:00") {
-			t.Errorf("%q: Expected an error that shows the right form, got %v %v", text, got, err)
-		}
-		if _, sum := listOf(t, "a.example # until "+text, true); word != (sum.Bad.Count == 1 && sum.Entries == 0) {
-			t.Errorf("%q: %d bad, %d entries", text, sum.Bad.Count, sum.Entries)
-		}
+		_, err := ParseUntil(text, time.UTC)
+		testkit.WantError(t, err, "2027-01-31T18:00") // it shows the right form
+		_, sum := listOf(t, "a.example # until "+text, true)
+		testkit.Equal(t, text+": a bad line and no entry", sum.Bad.Count == 1 && sum.Entries == 0, word)
 		number := word && text != "" && text[0] <= '9' // else "until" is a word of a sentence
-		if _, sum := listOf(t, "a.example # see Ann, until "+text, true); number != (sum.Bad.Count == 1) {
-			t.Errorf("%q in a sentence: %d bad, %d entries", text, sum.Bad.Count, sum.Entries)
-		}
+		_, sum = listOf(t, "a.example # see Ann, until "+text, true)
+		testkit.Equal(t, text+" in a sentence: a bad line", sum.Bad.Count == 1, number)
 		f, sum := listOf(t, "a.example # until "+text, false)
-		if _, ok := f.Match(host(t, "a.example"), then.AddDate(100, 0, 0)); sum.Bad.Count != 0 || !ok {
-			t.Errorf("%q in a block list: %d bad, matched %v", text, sum.Bad.Count, ok)
-		}
+		_, ok := f.Match(host(t, "a.example"), then.AddDate(100, 0, 0))
+		testkit.Equal(t, text+" in a block list: bad lines, matched", []any{sum.Bad.Count, ok}, []any{0, true})
 	}
 }
 
 func TestRemarksSayWhatIsNotUsed(t *testing.T) {
 	ended := time.Now().AddDate(-1, 0, 0).Format(time.DateOnly)
-	tests := []struct {
+	for _, tt := range []struct {
 		name, text string
 		allow      bool
 		want       []string
@@ -291,8 +271,7 @@ func TestRemarksSayWhatIsNotUsed(t *testing.T) {
 		{"ended in part", "||a.example^ # until " + ended + "\n*.a.example # until 2099-01-31\n" +
 			"||b.example^ # until " + ended + "\nhttp://b.example/ # until 2099-01-31\n", true, nil},
 		{"ended", "a.example # until " + ended + "\nb.example # until " + ended + "\nb.example\n", true, []string{"1 entry has ended"}},
-	}
-	for _, tt := range tests {
+	} {
 		f, _ := listOf(t, tt.text, tt.allow)
 		testkit.Equal(t, tt.name+": remarks", f.State().Remarks(), tt.want)
 	}
@@ -305,13 +284,12 @@ func TestKindsOfLinesAreBounded(t *testing.T) {
 	}
 	_, sum := listOf(t, text.String(), false)
 	last := sum.Unsupported[len(sum.Unsupported)-1]
-	if len(sum.Unsupported) != maxKinds+1 || sum.NotSupported() != 26 || last.kind != kindOther || last.Count != 14 {
-		t.Errorf("%d kinds, %d lines, the last is %+v", len(sum.Unsupported), sum.NotSupported(), last)
-	}
+	got := []any{len(sum.Unsupported), sum.NotSupported(), last.kind, last.Count}
+	testkit.Equal(t, "kinds, lines, and the last kind and its lines", got, []any{maxKinds + 1, 26, kindOther, 14})
 }
 
 func TestAListWithNothingInItSaysWhatItIs(t *testing.T) {
-	tests := []struct{ name, text, want string }{
+	for _, tt := range []struct{ name, text, want string }{
 		{"a name", "a.example", ""},
 		{"empty", "", "is empty"},
 		{"comments", "# a.example\n\n! x\n; y\n", "has only comments"},
@@ -331,13 +309,10 @@ func TestAListWithNothingInItSaysWhatItIs(t *testing.T) {
 		{"nothing but bad lines", "a b c\n", "has no usable line"},
 		{"nothing but what is not supported", "/x/\n192.168.1.1 nas\n", "has no usable line"},
 		{"prose about HTML", "# <html>\na.example\n", ""},
-	}
-	for _, tt := range tests {
+	} {
 		f, sum := listOf(t, tt.text, false)
 		testkit.Equal(t, tt.name, sum.Nothing(), tt.want)
-		if _, found := f.Match(host(t, "forbidden"), then); found {
-			t.Error(tt.name, "a word of a page is a name")
-		}
+		testkit.Equal(t, tt.name+": a word of a page", verdict(t, f, "forbidden"), "-")
 	}
 	f, _ := listOf(t, "a.example # until 2020-01-01", true)
 	testkit.Equal(t, "ended", f.State().Nothing(), "has only entries that have ended")
@@ -346,9 +321,9 @@ func TestAListWithNothingInItSaysWhatItIs(t *testing.T) {
 }
 
 func TestEntriesAboutVeryManyNamesAreNamed(t *testing.T) {
-	tests := []struct {
-		line        string
-		block, wide string // of a block and of an allow list
+	for _, tt := range []struct {
+		line, block string
+		allow       string // "": as block, but allowed
 	}{
 		{"example.com", "", ""},
 		{"||example.com^", "", ""},
@@ -356,28 +331,25 @@ func TestEntriesAboutVeryManyNamesAreNamed(t *testing.T) {
 		{"||blogspot.com^", "", ""}, // a public suffix, but of somebody who sells none
 		{"nas", "", ""},
 		{".local", "", ""},
-		{"||de^", "line 1 blocks the whole top-level domain de", "line 1 allows the whole top-level domain de"},
-		{"||np^", "line 1 blocks the whole top-level domain np", "line 1 allows the whole top-level domain np"}, // names are sold below com.np and others
-		{"||kawasaki.jp^", "line 1 blocks the whole public suffix kawasaki.jp", "line 1 allows the whole public suffix kawasaki.jp"},
+		{"||de^", "line 1 blocks the whole top-level domain de", ""},
+		{"||np^", "line 1 blocks the whole top-level domain np", ""}, // names are sold below com.np and others
+		{"||kawasaki.jp^", "line 1 blocks the whole public suffix kawasaki.jp", ""},
 		{"||city.kawasaki.jp^\n||x.com.np^", "", ""},
-		{"*.net", "line 1 blocks the whole top-level domain net", "line 1 allows the whole top-level domain net"},
-		{"@@||com^", "line 1 allows the whole top-level domain com", "line 1 allows the whole top-level domain com"},
-		{"*.co.uk CNAME .", "line 1 blocks the whole public suffix co.uk", "line 1 allows the whole public suffix co.uk"},
-		{"address=/aisai.aichi.jp/", "line 1 blocks the whole public suffix aisai.aichi.jp", "line 1 allows the whole public suffix aisai.aichi.jp"},
-		{"||xn--p1ai^", "line 1 blocks the whole top-level domain xn--p1ai", "line 1 allows the whole top-level domain xn--p1ai"},
+		{"*.net", "line 1 blocks the whole top-level domain net", ""},
+		{"@@||com^", "line 1 allows the whole top-level domain com", ""},
+		{"*.co.uk CNAME .", "line 1 blocks the whole public suffix co.uk", ""},
+		{"address=/aisai.aichi.jp/", "line 1 blocks the whole public suffix aisai.aichi.jp", ""},
+		{"||xn--p1ai^", "line 1 blocks the whole top-level domain xn--p1ai", ""},
 		{"com", "line 1 blocks the name com itself, but no name below it: to block these too, write .com", "line 1 allows the whole top-level domain com"},
 		{"co.uk", "", "line 1 allows the whole public suffix co.uk"},
-		{"* CNAME .", "line 1 blocks every name", "line 1 allows every name"},
+		{"* CNAME .", "line 1 blocks every name", ""},
 		{"||a^\n||de^\n||net^\n||com^\n||org^\n||fr^\n||it^\n||es^", "line 2 blocks the whole top-level domain de; line 3 blocks the whole top-level domain net; " +
-			"line 4 blocks the whole top-level domain com; line 5 blocks the whole top-level domain org; line 6 blocks the whole top-level domain fr; and 2 more lines", "*"},
-	}
-	for _, tt := range tests {
-		for allow, want := range map[bool]string{false: tt.block, true: tt.wide} {
-			_, sum := listOf(t, tt.line, allow)
-			if got := sum.Wide.String(); got != want && want != "*" {
-				t.Errorf("%s, allow list %v: %q, want %q", tt.line, allow, got, want)
-			}
-		}
+			"line 4 blocks the whole top-level domain com; line 5 blocks the whole top-level domain org; line 6 blocks the whole top-level domain fr; and 2 more lines", ""},
+	} {
+		_, block := listOf(t, tt.line, false)
+		_, allow := listOf(t, tt.line, true)
+		testkit.Equal(t, tt.line+" in a block list", block.Wide.String(), tt.block)
+		testkit.Equal(t, tt.line+" in an allow list", allow.Wide.String(), cmp.Or(tt.allow, strings.ReplaceAll(tt.block, "blocks", "allows")))
 	}
 }
 
@@ -400,30 +372,25 @@ local-zone: "null.example." always_null
 local-zone: "empty.example." always_nodata
 `
 	f, _ := listOf(t, list, false)
+	matched := func(f *File, h lookup.Host) []any {
+		m, ok := f.Match(h, then)
+		return []any{ok, m.Allow, m.Response}
+	}
 	for name, want := range map[string]lookup.Response{
 		"nx.example": lookup.NXDOMAIN, "nodata.example": lookup.NODATA, "x.nodata.example": lookup.NoAnswer, "drop.example": lookup.NoAnswer,
 		"local.example": lookup.NXDOMAIN, "garden.example": lookup.NXDOMAIN, "a.b.rest.example": lookup.NODATA, "plain.example": lookup.NXDOMAIN,
 		"twice.example": lookup.NoAnswer, "refused.example": lookup.Refused, "x.denied.example": lookup.NoAnswer, "null.example": lookup.NXDOMAIN, "x.empty.example": lookup.NODATA,
 	} {
-		if m, ok := f.Match(host(t, name), then); !ok || m.Allow || m.Response != want {
-			t.Errorf("%s: %+v %v, want answer %d", name, m, ok, want)
-		}
+		testkit.Equal(t, name, matched(f, host(t, name)), []any{true, false, want})
 	}
-	if m, ok := f.Match(host(t, "pass.example"), then); !ok || !m.Allow || m.Response != lookup.NXDOMAIN {
-		t.Errorf("passthru: %+v, %v", m, ok)
-	}
+	testkit.Equal(t, "passthru", matched(f, host(t, "pass.example")), []any{true, true, lookup.NXDOMAIN})
 	testkit.Equal(t, "names that are answered in a way of their own", len(f.content.Load().responses), 7)
-	if m, _ := f.Match(lookup.FromQname(`x\.y.nodata.example.`), then); m.Response != lookup.NoAnswer {
-		t.Errorf("a name with a label that no URL can hold is below the others: %+v", m)
-	}
+	// A name with a label that no URL can hold is below the others.
+	testkit.Equal(t, "a hidden label", matched(f, lookup.FromQname(`x\.y.nodata.example.`)), []any{true, false, lookup.NoAnswer})
 	every, _ := listOf(t, "* CNAME *.", false)
-	if m, _ := every.Match(host(t, "x.example"), then); m.Response != lookup.NODATA {
-		t.Errorf("every name: %+v", m)
-	}
+	testkit.Equal(t, "every name", matched(every, host(t, "x.example")), []any{true, false, lookup.NODATA})
 	allowed, _ := listOf(t, list, true)
-	if m, ok := allowed.Match(host(t, "drop.example"), then); !ok || !m.Allow || m.Response != lookup.NXDOMAIN {
-		t.Errorf("in an allow list: %+v, %v", m, ok)
-	}
+	testkit.Equal(t, "in an allow list", matched(allowed, host(t, "drop.example")), []any{true, true, lookup.NXDOMAIN})
 }
 
 // The heads come from lists that are in use.
@@ -469,9 +436,8 @@ func TestNoLineOfAFetchedListIsQuoted(t *testing.T) {
 		c, err := read(strings.NewReader(list), Config{Fetched: fetched}, 0)
 		must(t, err)
 		remarks := strings.Join(c.summary.Remarks(), "; ")
-		if strings.Contains(remarks, "S3CRET") == fetched || !strings.Contains(remarks, "first at line 2") || !strings.Contains(remarks, "first at line 3") {
-			t.Errorf("fetched %v: %s", fetched, remarks)
-		}
+		testkit.WantParts(t, remarks, "first at line 2", "first at line 3")
+		testkit.Equal(t, remarks, strings.Contains(remarks, "S3CRET"), !fetched)
 	}
 }
 
@@ -479,17 +445,15 @@ func TestNoLineOfAFetchedListIsQuoted(t *testing.T) {
 func TestAFetchedListHasNoWholeSuffixes(t *testing.T) {
 	const list = "a.example.org\n.com\n||co.uk^\n@@||de^\n0.0.0.0 net\n"
 	for _, tc := range []struct {
-		c       Config
-		entries int
-		left    int
+		c             Config
+		entries, left int
 	}{
 		{Config{}, 5, 0}, {Config{Fetched: true, Wide: true}, 5, 0}, {Config{Fetched: true}, 2, 3},
 		{Config{Allow: true}, 5, 0}, {Config{Fetched: true, Allow: true}, 1, 4},
 	} {
 		c, err := read(strings.NewReader(list), tc.c, 0)
 		must(t, err)
-		if got := c.summary; got.Entries != tc.entries || got.LeftOut.Count() != tc.left {
-			t.Errorf("%+v: %d entries, left out: %s; want %d and %d", tc.c, got.Entries, got.LeftOutRemark(), tc.entries, tc.left)
-		}
+		what := fmt.Sprintf("%+v: entries, and left out: %s", tc.c, c.summary.LeftOutRemark())
+		testkit.Equal(t, what, [2]int{c.summary.Entries, c.summary.LeftOut.Count()}, [2]int{tc.entries, tc.left})
 	}
 }

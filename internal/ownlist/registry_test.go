@@ -1,7 +1,7 @@
 package ownlist
 
 import (
-	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -30,21 +30,16 @@ func TestAFileOpenedTwiceIsReadOnce(t *testing.T) {
 			t.Helper()
 			synctest.Wait()
 			got := first.take() + "," + second.take() + "," + third.take()
-			if got != reported || len(r.files) != files || f.State().Entries != entries {
-				t.Errorf("%s: reported %q, %d files, %d entries", when, got, len(r.files), f.State().Entries)
-			}
+			testkit.Equal(t, when+": reported, files and entries", []any{got, len(r.files), f.State().Entries}, []any{reported, files, entries})
 		}
 		write(t, path, "one.example\n")
 		a := openIn(t, r, Config{Path: path}, first.report)
 		b := openIn(t, r, Config{Path: same}, second.report)
 		c := openIn(t, r, Config{Path: path, Allow: true}, third.report) // the other kind
 		want("opened", "loaded,,loaded", 2, b, 1)
-		if a.content != b.content || a.content == c.content {
-			t.Error("what is shared is not what should be")
-		}
-		if m, ok := b.Match(host(t, "one.example"), then); !ok || m.File != same {
-			t.Errorf("%+v, %v", m, ok)
-		}
+		testkit.Equal(t, "contents that are shared", [2]bool{a.content == b.content, a.content == c.content}, [2]bool{true, false})
+		m, ok := b.Match(host(t, "one.example"), then)
+		testkit.Equal(t, "a match and its file", []any{ok, m.File}, []any{true, same})
 		write(t, path, "one.example\ntwo.example\n")
 		polled()
 		want("changed", "loaded,,loaded", 2, b, 2)
@@ -86,9 +81,8 @@ func TestReadersWhileTheFileChanges(t *testing.T) {
 	var loads atomic.Int64
 	r := newRegistry(time.Millisecond)
 	f := openIn(t, r, Config{Path: path}, func(e Event) {
-		if loads.Add(1); e.Err != nil {
-			t.Errorf("%+v", e)
-		}
+		loads.Add(1)
+		testkit.Is(t, "an event", e.Err, nil)
 	})
 	var done atomic.Bool
 	var wg sync.WaitGroup
@@ -119,9 +113,7 @@ func TestReadersWhileTheFileChanges(t *testing.T) {
 	}
 	done.Store(true)
 	wg.Wait()
-	if loads.Load() < 20 {
-		t.Errorf("loaded %d times", loads.Load())
-	}
+	testkit.Between(t, "loads", loads.Load(), 20, 5000)
 }
 
 func TestFindLine(t *testing.T) {
@@ -146,9 +138,8 @@ func TestFindLine(t *testing.T) {
 	}
 	for _, tt := range tests {
 		line, text, ok, err := FindLine(Config{Path: path, Allow: tt.allow, IPv4: netip.MustParseAddr("192.0.2.9")}, host(t, tt.host), "")
-		if line != tt.line || text != tt.text || ok != (tt.line > 0) || err != nil {
-			t.Errorf("%s: %d %q %v %v", tt.host, line, text, ok, err)
-		}
+		must(t, err)
+		testkit.Equal(t, tt.host, []any{line, text, ok}, []any{tt.line, tt.text, tt.line > 0})
 	}
 	if _, _, ok, err := FindLine(Config{Path: path + ".none"}, host(t, "a.example"), ""); ok || err == nil {
 		t.Error("a line of a file that does not exist")
@@ -178,9 +169,8 @@ func TestFindLineByTheNameOfTheEntry(t *testing.T) {
 			for at := 17; at < i; at += 5000 {
 				long++
 			}
-			if line, _, ok, err := FindLine(Config{Path: path}, host(t, name), name); err != nil || !ok || line != 1+i+long {
-				t.Errorf("%s: %s is in line %d (%v, %v), want %d", format, name, line, ok, err, 1+i+long)
-			}
+			line, _, ok, err := FindLine(Config{Path: path}, host(t, name), name)
+			testkit.Equal(t, fmt.Sprintf("%s: the line of %s", format, name), []any{line, ok, err}, []any{1 + i + long, true, nil})
 		}
 	}
 }
@@ -189,7 +179,7 @@ func TestListsOfDifferentMeaningAreReadApart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "list")
 	write(t, path, "192.0.2.9 one.example\n")
 	sinkhole, loopback, unspecified := netip.MustParseAddr("192.0.2.9"), netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::")
-	var blocked []string
+	var blocked []bool
 	r := newRegistry(pollInterval)
 	for _, c := range []Config{
 		{Path: path}, {Path: path, IPv4: loopback, IPv6: unspecified}, // equal: these addresses always block
@@ -197,11 +187,10 @@ func TestListsOfDifferentMeaningAreReadApart(t *testing.T) {
 		{Path: path, Allow: true}, {Path: path, Allow: true, IPv4: sinkhole}, // equal: an allow list takes all addresses
 	} {
 		m, ok := openIn(t, r, c, nil).Match(host(t, "one.example"), then)
-		blocked = append(blocked, fmt.Sprint(ok && !m.Allow))
+		blocked = append(blocked, ok && !m.Allow)
 	}
-	if got := strings.Join(blocked, " "); got != "false false true false false" || len(r.files) != 3 {
-		t.Errorf("blocked by %s, read %d times", got, len(r.files))
-	}
+	testkit.Equal(t, "blocked", blocked, []bool{false, false, true, false, false})
+	testkit.Equal(t, "how often it was read", len(r.files), 3)
 }
 
 func TestStatesOfAllOpenFiles(t *testing.T) {
@@ -238,14 +227,12 @@ func TestAFetchedListMayHaveNoFileYetAndNoEntriesLater(t *testing.T) {
 		}
 		got := ""
 		testkit.Until(t, "the event", func() bool { got += e.take(); return got == step.want })
-		if s := f.State(); got != step.want || s.InForce() != step.entries || s.Path != "https://lists.example.org/a" || !s.Fetched || s.Err != nil {
-			t.Errorf("%q: %q, %+v, want %q", step.text, got, s, step.want)
-		}
+		s := f.State()
+		testkit.Equal(t, step.text, []any{s.InForce(), s.Path, s.Fetched, s.Err}, []any{step.entries, "https://lists.example.org/a", true, nil})
 	}
 	broken := openIn(t, r, Config{Path: t.TempDir(), Name: "https://lists.example.org/c", Fetched: true}, e.report)
-	if got, s := e.take(), broken.State(); got != "irregular" || s.Err == nil || s.InForce() != 0 {
-		t.Errorf("A file that cannot be read: %q, %+v", got, s)
-	}
+	s := broken.State()
+	testkit.Equal(t, "a file that cannot be read", []any{e.take(), s.Err != nil, s.InForce()}, []any{"irregular", true, 0})
 	openIn(t, r, Config{Name: "https://lists.example.org/b", Fetched: true}, e.report)
 	testkit.Equal(t, "Without a file", e.take(), "")
 }
@@ -253,16 +240,10 @@ func TestAFetchedListMayHaveNoFileYetAndNoEntriesLater(t *testing.T) {
 func TestBigListsTakeTurnsUnlessOneHangs(t *testing.T) {
 	now := time.Now()
 	var r turn
-	if !r.take(now) || r.take(now.Add(longTurn-1)) {
-		t.Error("two have the turn")
-	}
-	if !r.take(now.Add(longTurn)) {
-		t.Error("a turn that hangs keeps others away")
-	}
+	got := []bool{r.take(now), r.take(now.Add(longTurn - 1)), r.take(now.Add(longTurn))}
 	r.give()
-	if !r.take(now.Add(longTurn)) {
-		t.Error("a turn that was given back is not free")
-	}
+	got = append(got, r.take(now.Add(longTurn)))
+	testkit.Equal(t, "turns: the first, one beside it, one beside a turn that hangs, and one after it was given back", got, []bool{true, false, true, true})
 }
 
 func TestAddKeepsEveryOtherLine(t *testing.T) {
@@ -302,13 +283,11 @@ func TestAddKeepsEveryOtherLine(t *testing.T) {
 		c := Config{Allow: tt.allow}
 		got, err := Add([]byte(tt.text), c, host(t, "x.example"), tt.until, then)
 		must(t, err)
-		if string(got.Text) != tt.want || got.Line != tt.line || len(got.Ended) != tt.ended || got.Changed != (tt.text != tt.want) {
-			t.Errorf("%s: %+v; want %+v", tt.name, got, tt)
-		}
+		done := []any{string(got.Text), got.Line, len(got.Ended), got.Changed}
+		testkit.Equal(t, tt.name+": the text, the line, how many had ended, changed", done, []any{tt.want, tt.line, tt.ended, tt.text != tt.want})
 		again, err := Add(got.Text, c, host(t, "x.example"), tt.until, then)
-		if err != nil || again.Changed || !bytes.Equal(again.Text, got.Text) {
-			t.Errorf("%s, the second time: %q, %v", tt.name, again.Text, err)
-		}
+		must(t, err)
+		testkit.Equal(t, tt.name+", the second time", []any{string(again.Text), again.Changed}, []any{string(got.Text), false})
 	}
 }
 
@@ -338,12 +317,8 @@ func TestRemoveTakesOnlyTheLinesOfTheHost(t *testing.T) {
 		{"other hosts too", "a.example\n0.0.0.0 x.example y.example\n", "", "line 2 is about other hosts too: edit it by hand"},
 	} {
 		got, err := Remove([]byte(tt.text), Config{Allow: true}, host(t, "x.example"), then)
-		switch {
-		case err != nil && err.Error() != tt.trouble:
-			t.Errorf("%s: %v, want %q", tt.name, err, tt.trouble)
-		case err == nil && (string(got.Text) != tt.want || !got.Changed || len(got.Removed) == 0 || tt.trouble != ""):
-			t.Errorf("%s: %q, %q removed; want %q", tt.name, got.Text, got.Removed, tt.want)
-		}
+		done := []any{fmt.Sprint(err), string(got.Text), got.Changed, len(got.Removed) > 0}
+		testkit.Equal(t, tt.name, done, []any{cmp.Or(tt.trouble, "<nil>"), tt.want, tt.trouble == "", tt.trouble == ""})
 	}
 }
 
@@ -361,9 +336,8 @@ func TestAListThatIsEmptyOnPurposeIsTaken(t *testing.T) {
 		got, err := Remove([]byte("one.example\n"), Config{}, host(t, "one.example"), then)
 		must(t, err)
 		w.written(string(got.Text), "loaded", "")
-		if s := w.file.State(); s.Err != nil || s.Nothing() != "" {
-			t.Errorf("%v, %q", s.Err, s.Nothing())
-		}
+		s := w.file.State()
+		testkit.Equal(t, "the error, and what it says of itself", []any{s.Err, s.Nothing()}, []any{nil, ""})
 		w.written("two.example\n", "loaded", "two.example")
 		w.written("# nothing\n", "empty", "two.example")
 	})
@@ -600,9 +574,7 @@ func TestAFileThatIsWrittenToIsReadAgain(t *testing.T) {
 		must(t, err)
 		s.take(c, version, false)
 		w.want("loaded", "one.example")
-		if s.version != nil {
-			t.Error("it is not read again")
-		}
+		testkit.Equal(t, "it is read again", s.version == nil, true)
 		s.poll()
 		s.poll()
 		w.want("loaded", "one.example")
@@ -617,9 +589,7 @@ func TestOpenReturnsWhyNot(t *testing.T) {
 			t.Errorf("%v: %v", path, err)
 		}
 	}
-	if got := e.take(); got != "" || len(opened.files) != 0 {
-		t.Errorf("reported %q, %d files", got, len(opened.files))
-	}
+	testkit.Equal(t, "events and files", []any{e.take(), len(opened.files)}, []any{"", 0})
 }
 
 // A watcher that hangs, as on a network drive that does not answer, delays no end for long. A
@@ -663,9 +633,8 @@ func TestALargeListIsReadInTheMemoryThatItTakes(t *testing.T) {
 		c, _, _, err := load(Config{Path: path})
 		must(t, err)
 		runtime.ReadMemStats(&after)
-		if perName := float64(after.TotalAlloc-before.TotalAlloc) / float64(c.summary.Entries); perName > test.perName || c.summary.Entries != lines {
-			t.Errorf("%s: %.1f bytes for each of %d names, want at most %.0f", name, perName, c.summary.Entries, test.perName)
-		}
+		testkit.Equal(t, name+": names", c.summary.Entries, lines)
+		testkit.Between(t, name+": bytes for each name", float64(after.TotalAlloc-before.TotalAlloc)/lines, 0, test.perName)
 	}
 }
 

@@ -132,17 +132,13 @@ func TestAHostileServerChangesNothing(t *testing.T) {
 					f.source.registry.limits = test.limits
 				}
 				s := f.fetch(test.answer)
-				if f.inForce() != good || s.Entries != good || s.Failures != 1 || !strings.Contains(s.Error, want) {
-					t.Errorf("%d names in force, %+v, want %d and %q", f.inForce(), s, good, want)
-				}
-				if wait := time.Until(s.Next); wait < time.Second || wait > 31*time.Minute {
-					t.Errorf("Next attempt in %s", wait)
-				}
+				testkit.Equal(t, "names in force, entries and failures", [3]int{f.inForce(), s.Entries, s.Failures}, [3]int{good, good, 1})
+				testkit.WantParts(t, s.Error, want)
+				testkit.Between(t, "the next attempt is in", time.Until(s.Next), time.Second, 31*time.Minute)
 				f.fetch(test.answer)
 				testkit.Equal(t, "events of two failures", len(f.events), 1)
-				if e := f.events[0].(URLFailed); e.TooLong != strings.Contains(want, "max_bytes") || e.Disk {
-					t.Errorf("%+v", e)
-				}
+				e := f.events[0].(URLFailed)
+				testkit.Equal(t, "too long, and a failure of the disk", [2]bool{e.TooLong, e.Disk}, [2]bool{strings.Contains(want, "max_bytes"), false})
 				f.clean(good)
 				f.source.registry.limits = patient
 				f.wants(send(names(good+1)), good+1)
@@ -182,15 +178,12 @@ func TestAServerThatIsNotThereIsAskedAgainSoonUntilAListIsInForce(t *testing.T) 
 	away.URL = "http://" + testkit.FreeAddr(t) + "/?token=s3cret"
 	f.source.openers[0].cfg = away
 	s := f.fetch(send(""))
-	if wait := time.Until(s.Next); wait > time.Minute || !strings.Contains(s.Error, "refused") {
-		t.Errorf("%+v", s)
-	}
+	testkit.Between(t, "the next attempt is in", time.Until(s.Next), 0, time.Minute)
+	testkit.WantParts(t, s.Error, "refused")
 	f.source.openers[0].cfg = good
 	f.fetch(send(names(3)))
 	f.source.openers[0].cfg = away
-	if s := f.fetch(nil); time.Until(s.Next) < 14*time.Minute {
-		t.Errorf("%+v", s)
-	}
+	testkit.Between(t, "with a list in force the next attempt is in", time.Until(f.fetch(nil).Next), 14*time.Minute, 31*time.Minute)
 }
 
 func TestAListComesCompressedConditionallyAndByRedirects(t *testing.T) {
@@ -212,9 +205,8 @@ func TestAListComesCompressedConditionallyAndByRedirects(t *testing.T) {
 		f.wants(body, 100)
 	}
 	before, after := f.source.current(), f.wants(send("# the same\n"+list), 100)
-	if !after.Changed.Equal(before.Changed) || !after.Checked.After(before.Checked) {
-		t.Errorf("The same names are written again: %+v, then %+v", before, after)
-	}
+	as := []bool{after.Changed.Equal(before.Changed), after.Checked.After(before.Checked)}
+	testkit.Equal(t, fmt.Sprintf("the same names are not written again: %+v, then %+v", before, after), as, []bool{true, true})
 	f.wants(send(list+"||com^\n"), 101) // a line that is left out has come, and may count after a reload
 	f.fetch(send(list))
 	conditional := func(w http.ResponseWriter, r *http.Request) {
@@ -227,11 +219,9 @@ func TestAListComesCompressedConditionallyAndByRedirects(t *testing.T) {
 		}
 		io.WriteString(w, list)
 	}
-	first := f.fetch(conditional)
-	again := f.fetch(conditional)
-	if !again.Checked.After(first.Checked) || !again.Changed.Equal(first.Changed) || again.Failing() || first.ETag != `"1"` {
-		t.Errorf("%+v, then %+v", first, again)
-	}
+	first, again := f.fetch(conditional), f.fetch(conditional)
+	as = []bool{again.Checked.After(first.Checked), again.Changed.Equal(first.Changed), !again.Failing(), first.ETag == `"1"`}
+	testkit.Equal(t, fmt.Sprintf("%+v, then %+v", first, again), as, []bool{true, true, true, true})
 	os.WriteFile(f.source.path, []byte("broken"), 0o600) // a list that someone changed is fetched whole
 	f.wants(conditional, 100)
 }
@@ -357,12 +347,9 @@ func TestARedirectLeadsNoPublicAddressInwards(t *testing.T) {
 	}
 	f := from(func(a netip.Addr) bool { return a != netip.MustParseAddr("127.0.0.1") }) // that stands in for somebody outside
 	s := f.fetch(sentTo(inside + "/latest/meta-data"))
-	if !strings.HasPrefix(s.Error, errInward.Error()+", 127.0.0.2") || asked.Load() != 0 || f.inForce() != 0 {
-		t.Errorf("asked %d times: %+v", asked.Load(), s)
-	}
-	if wait := time.Until(s.Next); wait < 10*time.Minute {
-		t.Errorf("a server has answered, and the next attempt is after %s", wait)
-	}
+	testkit.WantStart(t, s.Error, errInward.Error()+", 127.0.0.2")
+	testkit.Equal(t, "requests to it, and names in force", [2]int{int(asked.Load()), f.inForce()}, [2]int{})
+	testkit.Between(t, "a server has answered, and the next attempt is in", time.Until(s.Next), 10*time.Minute, 31*time.Minute)
 	// Within a network, and at one address, redirects are followed.
 	for name, inward := range map[string]func(netip.Addr) bool{
 		"from inside": isInward, "outside": func(netip.Addr) bool { return false },
@@ -403,8 +390,6 @@ func TestADownloadHasAConnectionOfItsOwn(t *testing.T) {
 	}
 	for want := range 3 {
 		f.fetch(answer)
-		if requests != want+1 || f.inForce() != want+1 {
-			t.Errorf("download %d: %d requests on %d connections, %d names", want+1, requests, len(connections), f.inForce())
-		}
+		testkit.Equal(t, fmt.Sprintf("requests and names after download %d", want+1), [2]int{requests, f.inForce()}, [2]int{want + 1, want + 1})
 	}
 }

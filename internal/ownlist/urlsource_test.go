@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -76,9 +76,8 @@ func TestTheSettingsOfAllOpenersHold(t *testing.T) {
 		{[]*URLList{list(48*time.Hour, 5000), list(0, 0)}, DefaultRefresh, DefaultMaxBytes},
 	} {
 		s := &urlSource{openers: test.openers}
-		if got, _ := s.settings(); got.Refresh != test.refresh || got.MaxBytes != test.maxBytes {
-			t.Errorf("%+v, want %s and %d", got, test.refresh, test.maxBytes)
-		}
+		got, _ := s.settings()
+		testkit.Equal(t, "the settings", []any{got.Refresh, got.MaxBytes}, []any{test.refresh, test.maxBytes})
 	}
 }
 
@@ -97,15 +96,13 @@ func TestWithoutADBTheListIsInATemporaryFileUntilClose(t *testing.T) {
 	a.Close()
 	testkit.Equal(t, "the list", testkit.Read(t, path), "a.example\n")
 	b.Close()
-	if files, _ := filepath.Glob(filepath.Join(os.TempDir(), "*")); len(files) > 0 {
-		t.Errorf("Left behind: %q", files)
-	}
+	files, _ := filepath.Glob(filepath.Join(os.TempDir(), "*"))
+	testkit.Equal(t, "files that are left behind", files, nil)
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "none"))
 	f := newFixture(t, func(c *URLConfig) { c.DB = "" })
 	testkit.WantParts(t, f.fetch(send("a.example\n")).Error, "no such file")
-	if again := newSource(f.source.registry, f.source.openers[0].cfg); again.path == f.source.path {
-		t.Errorf("Another user of this machine knows where a list would be read from: %s", again.path)
-	}
+	again := newSource(f.source.registry, f.source.openers[0].cfg)
+	testkit.Equal(t, "another user of this machine knows where a list would be read from", again.path == f.source.path, false)
 }
 
 // A reload may name another db, and the server of the list may be away.
@@ -119,9 +116,9 @@ func TestAListStaysInForceInAnotherDB(t *testing.T) {
 	for _, db := range []string{b, ""} {
 		second := r.open(URLConfig{URL: server.URL, DB: db}, Config{}, nil)
 		testkit.Equal(t, "the list in db "+db, testkit.Read(t, second.Path()), "a.example\n")
-		if got, want := second.State(), first.State(); got.Entries != 1 || !got.Checked.Equal(want.Checked) || !got.Next.Equal(want.Next) {
-			t.Errorf("db %q: %+v, want %+v", db, got, want)
-		}
+		got, want := second.State(), first.State()
+		same := []any{got.Entries, got.Checked.Equal(want.Checked), got.Next.Equal(want.Next)}
+		testkit.Equal(t, fmt.Sprintf("db %q: %+v is %+v", db, got, want), same, []any{1, true, true})
 		second.Close()
 	}
 	first.source.publish(first.State().after(fetchOutcome{err: errors.New("no space")}, first.cfg, wall(), 1))
@@ -171,12 +168,9 @@ func TestCloseGivesADownloadUp(t *testing.T) {
 	<-begun
 	l.Close()
 	l.Close()
-	if _, err := ReadURLState(c); !os.IsNotExist(err) {
-		t.Errorf("A state was saved: %v", err)
-	}
-	if taken := r.downloads.taken(); len(taken) > 0 {
-		t.Errorf("The next download is kept waiting by %q", taken)
-	}
+	_, err := ReadURLState(c)
+	testkit.Is(t, "a state", err, fs.ErrNotExist)
+	testkit.Equal(t, "who keeps the next download waiting", r.downloads.taken(), nil)
 }
 
 // atEnd is a body that ends with something else.
@@ -283,9 +277,7 @@ func TestASlowServerKeepsNoOtherListWaiting(t *testing.T) {
 				time.Sleep(100 * time.Millisecond)
 			}
 			synctest.Wait() // the slow ones begin at the same moment
-			if took := time.Since(begun); took < tc.from || took > tc.to {
-				t.Errorf("%d bytes a second: the quick list came after %s", tc.bytes, took)
-			}
+			testkit.Between(t, fmt.Sprintf("%d bytes a second: the quick list came after", tc.bytes), time.Since(begun), tc.from, tc.to)
 			server.mu.Lock()
 			defer server.mu.Unlock()
 			testkit.Equal(t, fmt.Sprintf("%d bytes a second, side by side", tc.bytes), server.most, tc.most)
@@ -344,30 +336,27 @@ func someState() URLState {
 
 func TestAStateIsReadAsItWasSaved(t *testing.T) {
 	c := URLConfig{URL: "https://lists.example.org/a.txt", DB: t.TempDir()}
-	if _, err := ReadURLState(c); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("Got %v", err)
+	read := func(want error) URLState {
+		t.Helper()
+		s, err := ReadURLState(c)
+		testkit.Is(t, "what ReadURLState says", err, want)
+		return s
 	}
+	read(fs.ErrNotExist)
 	must(t, os.MkdirAll(filepath.Dir(c.Path()), 0o700))
 	write(t, c.Path(), "a.b")
 	want := someState()
 	must(t, want.save(c.Path()))
-	if got, err := ReadURLState(c); err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("%+v, %v, want\n%+v", got, err, want)
-	}
+	testkit.Equal(t, "the state", read(nil), want)
 	write(t, c.Path(), "a.bc")                             // not the list that was saved
 	came := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) // it is in force
 	must(t, os.Chtimes(c.Path(), came, came))
-	if got, err := ReadURLState(c); err != nil || got.ETag != "" || !got.Changed.Equal(came) || got.Failures != 2 {
-		t.Errorf("%+v, %v", got, err)
-	}
+	got := read(nil)
+	testkit.Equal(t, "ETag, changed when it came, failures", []any{got.ETag, got.Changed.Equal(came), got.Failures}, []any{"", true, 2})
 	write(t, stateOf(c.Path()), "{")
-	if got, err := ReadURLState(c); !errors.Is(err, errState) || !got.Changed.Equal(came) {
-		t.Errorf("%+v, %v", got, err)
-	}
+	testkit.Equal(t, "changed when it came", read(errState).Changed.Equal(came), true)
 	must(t, os.Remove(c.Path()))
-	if got, err := ReadURLState(c); !errors.Is(err, errState) || got != (URLState{Name: c.Name()}) {
-		t.Errorf("%+v, %v", got, err)
-	}
+	testkit.Equal(t, "the state without a list", read(errState), URLState{Name: c.Name()})
 }
 
 func FuzzURLState(f *testing.F) {
@@ -379,21 +368,16 @@ func FuzzURLState(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		s, err := parseURLState(raw)
 		if err != nil {
-			if !errors.Is(err, errState) {
-				t.Errorf("%v", err)
-			}
+			testkit.Is(t, "what parseURLState says", err, errState)
 			return
 		}
 		if s.Bytes < 0 || s.Entries < 0 || s.Failures < 0 || strings.ContainsAny(s.ETag+s.LastModified+s.Error, "\r\n\x00") {
 			t.Errorf("%+v", s)
 		}
 		now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-		if next := firstDue(s, time.Hour, now, 0.5); next.After(now.Add(25 * time.Hour)) {
-			t.Errorf("Due at %s by %+v", next, s)
-		}
-		if next := s.after(fetchOutcome{err: errStalled}, URLConfig{}, now, 0.5).Next; !next.After(now) || next.After(now.Add(25*time.Hour)) {
-			t.Errorf("After a failure due at %s by %+v", next, s)
-		}
+		testkit.Between(t, "due in", firstDue(s, time.Hour, now, 0.5).Sub(now), math.MinInt64, 25*time.Hour)
+		next := s.after(fetchOutcome{err: errStalled}, URLConfig{}, now, 0.5).Next
+		testkit.Between(t, "after a failure due in", next.Sub(now), 1, 25*time.Hour)
 		again, err := json.Marshal(s)
 		if err != nil {
 			return // a time zone that JSON cannot have
@@ -420,17 +404,13 @@ func TestNamesHaveNoSecrets(t *testing.T) {
 		testkit.Equal(t, url, got, want)
 	}
 	a, b := URLConfig{URL: "https://lists.example.org/?a", DB: "db"}, URLConfig{URL: "https://lists.example.org/?b", DB: "db"}
-	if a.Name() == b.Name() || a.Path() == b.Path() {
-		t.Errorf("%s and %s", a.Name(), b.Name())
-	}
+	testkit.Equal(t, "the same name, and the same path", [2]bool{a.Name() == b.Name(), a.Path() == b.Path()}, [2]bool{})
 }
 
 func TestErrorsHaveNoSecrets(t *testing.T) {
 	c := URLConfig{URL: "https://user:pass%2Fword@lists.example.org/?key=s3cret%20value"}
 	for _, text := range []string{"user:pass%2Fword", "pass/word", "key=s3cret%20value", "s3cret value"} {
-		if got := wordsOf(errors.New("redirected to https://x.example/"+text+"\r\nand\x1b[2J"), c); strings.Contains(got, text) || strings.ContainsAny(got, "\r\n\x1b") {
-			t.Errorf("%q", got)
-		}
+		testkit.WantNone(t, wordsOf(errors.New("redirected to https://x.example/"+text+"\r\nand\x1b[2J"), c), text, "\r", "\n", "\x1b")
 	}
 }
 
