@@ -1,13 +1,10 @@
 package fleet
 
 import (
-	"encoding/base64"
 	"encoding/binary"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -15,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 const (
@@ -35,155 +32,138 @@ const (
 // and some new ones get full lists. The figures are the relay's own, but for load-CPU-s, which is this process's own: it is the clients
 // and the server. Peak memory is from its start on. Run it with -benchtime 1x, on a machine that does nothing else.
 func BenchmarkFleet(b *testing.B) {
-	entries := benchEntriesOf(1)
+	raw, entries := make([]byte, 0, 4*benchEntries), make([][]byte, benchEntries)
+	for i := range entries {
+		raw = appendEntry(raw, i)
+		entries[i] = raw[4*i : 4*i+4]
+	}
 	for _, size := range []struct{ clients, searches int }{{500, 50}, {5000, 1000}} {
 		b.Run(fmt.Sprintf("clients=%d/searches=%d", size.clients, size.searches), func(b *testing.B) { benchFleet(b, entries, size.clients, size.searches) })
 	}
 }
 
+// appendEntry appends the n-th of different prefixes that look as if chosen at random: the end of MurmurHash3, a bijection.
+func appendEntry(to []byte, n int) []byte {
+	v := uint32(n)
+	v = (v ^ v>>16) * 0x85ebca6b
+	v = (v ^ v>>13) * 0xc2b2ae35
+	return binary.BigEndian.AppendUint32(to, v^v>>16)
+}
+
 // benchFleet measures a relay with a number of clients that together make a given number of searches a second.
 func benchFleet(b *testing.B, entries [][]byte, clients, searches int) {
 	g := judge(b, nil)
-	for _, list := range []string{"se-4b", "mw-4b"} {
-		g.SetMinimumWait(list, time.Second)
-	}
-	publishBoth(g, entries)
+	publishBoth(g, entries, time.Second)
 	// More than half of the connections are never open: then one address may have as many as it likes.
 	r := newRelay(b, g.url, "-connections", fmt.Sprint(4*clients))
 	r.env = []string{"GOMAXPROCS=1"}
 	fetch(b, r.db, r.upstream)
 	r.start()
 	for b.Loop() {
-		l := newLoad(b, r, entries, clients, searches)
-		publishBoth(g, changed(entries))
-		for _, list := range []string{"se-4b", "mw-4b"} {
-			g.SetMinimumWait(list, minimumWait)
+		l := newLoad(b, r.url, entries, clients)
+		next := slices.Clone(entries)
+		for i := range benchChanges {
+			fresh := appendEntry(nil, benchEntries+i)
+			next[len(next)/2+i], next[len(next)-1-i] = fresh, fresh
 		}
+		publishBoth(g, next, minimumWait)
 		cpu, load := testkit.CPUSeconds(b, r.Pid()), testkit.CPUSeconds(b, os.Getpid())
-		begun := time.Now()
-		l.run(benchTime)
-		b.ReportMetric(l.changed.Sub(begun).Seconds(), "s-all-changed")
+		l.run(searches)
 		b.ReportMetric(testkit.CPUSeconds(b, r.Pid())-cpu, "CPU-s")
 		b.ReportMetric(testkit.CPUSeconds(b, os.Getpid())-load, "load-CPU-s")
-		b.ReportMetric(float64(openFiles(b, r.Pid())), "open-files")
-		l.report(b)
+		for what, times := range l.times {
+			slices.Sort(times)
+			b.ReportMetric(milliseconds(times[len(times)/2]), "ms-"+what+"-p50")
+			b.ReportMetric(milliseconds(times[len(times)*99/100]), "ms-"+what+"-p99")
+			b.ReportMetric(milliseconds(times[len(times)-1]), "ms-"+what+"-max")
+		}
 	}
-	b.ReportMetric(mebibytes(b, r.Pid(), "VmHWM"), "MiB-peak")
-	b.ReportMetric(mebibytes(b, r.Pid(), "VmRSS"), "MiB-resident")
+	_, peak, _ := strings.Cut(testkit.Read(b, fmt.Sprintf("/proc/%d/status", r.Pid())), "VmHWM:") // proc_pid_status(5), in kB
+	var kib float64
+	_, err := fmt.Sscan(peak, &kib)
+	testkit.Must(b, err)
+	b.ReportMetric(kib/1024, "MiB-peak")
 	b.ReportMetric(0, "ns/op")
 }
 
-// benchEntriesOf returns different prefixes from a seed, at random in one slice.
-func benchEntriesOf(seed uint64) [][]byte {
-	rng := rand.New(rand.NewPCG(seed, 1))
-	values := make([]uint32, benchEntries)
-	for i := range values {
-		values[i] = rng.Uint32()
-	}
-	slices.Sort(values)
-	values = slices.Compact(values)
-	rng.Shuffle(len(values), func(i, j int) { values[i], values[j] = values[j], values[i] })
-	raw, entries := make([]byte, 0, 4*len(values)), make([][]byte, len(values))
-	for i, v := range values {
-		raw = binary.BigEndian.AppendUint32(raw, v)
-		entries[i] = raw[4*i : 4*i+4]
-	}
-	return entries
-}
-
-// changed returns entries with some replaced, in both lists.
-func changed(entries [][]byte) [][]byte {
-	next := slices.Clone(entries)
-	rng := rand.New(rand.NewPCG(2, 2))
-	for i := range benchChanges {
-		fresh := binary.BigEndian.AppendUint32(nil, rng.Uint32())
-		next[len(next)/2+i], next[len(next)-1-i] = fresh, fresh
-	}
-	return next
-}
-
 // publishBoth publishes half of the entries in each list.
-func publishBoth(g *judged, entries [][]byte) {
-	g.Publish("se-4b", entries[:len(entries)/2])
-	g.Publish("mw-4b", entries[len(entries)/2:])
+func publishBoth(g *judged, entries [][]byte, wait time.Duration) {
+	for name, half := range map[string][][]byte{"se-4b": entries[:len(entries)/2], "mw-4b": entries[len(entries)/2:]} {
+		g.SetMinimumWait(name, wait)
+		g.Publish(name, half)
+	}
 }
 
 // load is what the clients of a relay do.
 type load struct {
-	b        *testing.B
-	r        *relay
-	clients  []*lightClient
-	searches int // a second
-	hot      [][]byte
-	cold     [][]byte
+	b         *testing.B
+	url       string
+	clients   []*lightClient
+	hot, cold [][]byte
 
-	mu       sync.Mutex
-	cached   []time.Duration
-	upstream []time.Duration
-	lists    []time.Duration
-	partial  int       // clients that have got the change
-	changed  time.Time // the last of them
+	mu    sync.Mutex
+	times map[string][]time.Duration // that answers took, by what they are
 }
 
 // lightClient is a client that keeps the versions of lists but not the lists: many times ten
 // million entries would take the memory that is to be measured.
 type lightClient struct {
-	http     *http.Client
-	versions [][]byte
+	*protocol.V5
+	wanted []updater.Want
 }
 
 // newLoad makes the clients and asks the relay for the hot prefixes once. All clients hold
 // the first lists: one has fetched them for all.
-func newLoad(b *testing.B, r *relay, entries [][]byte, clients, searches int) *load {
-	l := &load{b: b, r: r, searches: searches, hot: entries[:benchHot], cold: entries[benchHot : len(entries)/2]}
+func newLoad(b *testing.B, url string, entries [][]byte, clients int) *load {
+	l := &load{b: b, url: url, times: make(map[string][]time.Duration), hot: entries[:benchHot], cold: entries[benchHot : len(entries)/2]}
 	for range clients {
 		l.clients = append(l.clients, l.newClient())
 	}
-	l.poll(l.clients[0])
+	l.poll(l.clients[0], "first")
 	for _, c := range l.clients {
-		c.versions = l.clients[0].versions
+		c.wanted = slices.Clone(l.clients[0].wanted)
 	}
 	for i, p := range l.hot {
-		l.search(l.clients[i%len(l.clients)], p)
+		l.search(l.clients[i%len(l.clients)], "first", p)
 	}
+	clear(l.times)
 	return l
 }
 
 func (l *load) newClient() *lightClient {
-	transport := new(http.Transport)
-	l.b.Cleanup(transport.CloseIdleConnections)
-	return &lightClient{http: &http.Client{Transport: transport, Timeout: time.Minute}}
+	c, err := protocol.NewV5(protocol.Config{Endpoint: l.url, UserAgent: "bench/1", Transport: new(http.Transport)})
+	testkit.Must(l.b, err)
+	l.b.Cleanup(c.Close)
+	return &lightClient{c, []updater.Want{{List: "se-4b"}, {List: "mw-4b"}}}
 }
 
 // run lets the clients ask for a time.
-func (l *load) run(d time.Duration) {
+func (l *load) run(searches int) {
 	l.b.Helper()
 	var wg sync.WaitGroup
 	begun := time.Now()
-	end := begun.Add(d)
+	end := begun.Add(benchTime)
 	for i, c := range l.clients {
 		wg.Go(func() {
 			time.Sleep(benchPoll * time.Duration(i) / time.Duration(len(l.clients)))
 			for ; time.Now().Before(end); time.Sleep(benchPoll) {
-				took, partial := l.poll(c)
-				l.note(&l.lists, took, partial)
+				l.poll(c, "lists")
 			}
 		})
 	}
 	for i := range benchNew {
 		wg.Go(func() {
-			time.Sleep(d * time.Duration(i+1) / (benchNew + 1))
-			l.poll(l.newClient())
+			time.Sleep(benchTime * time.Duration(i+1) / (benchNew + 1))
+			l.poll(l.newClient(), "full-lists")
 		})
 	}
-	rng := rand.New(rand.NewPCG(3, 3))
-	for n := range int(d.Seconds()) * l.searches {
-		time.Sleep(time.Until(begun.Add(time.Duration(n) * time.Second / time.Duration(l.searches))))
-		c, prefix, times := l.clients[rng.IntN(len(l.clients))], l.hot[rng.IntN(len(l.hot))], &l.cached
+	for n := range int(benchTime.Seconds()) * searches {
+		time.Sleep(time.Until(begun.Add(time.Duration(n) * time.Second / time.Duration(searches))))
+		c, prefix, what := l.clients[rand.IntN(len(l.clients))], l.hot[rand.IntN(len(l.hot))], "cached"
 		if n%10 == 0 {
-			prefix, times = l.cold[n], &l.upstream
+			prefix, what = l.cold[n], "upstream"
 		}
-		wg.Go(func() { l.note(times, l.search(c, prefix), false) })
+		wg.Go(func() { l.search(c, what, prefix) })
 	}
 	if late := time.Since(end); late > time.Second {
 		l.b.Errorf("the load is %s late: this machine is too slow for it", late)
@@ -191,93 +171,29 @@ func (l *load) run(d time.Duration) {
 	wg.Wait()
 }
 
-func (l *load) note(times *[]time.Duration, took time.Duration, partial bool) {
+// timed notes how long an answer takes.
+func (l *load) timed(what string, ask func() error) {
+	begun := time.Now()
+	if err := ask(); err != nil {
+		l.b.Errorf("%s: %v", what, err)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	*times = append(*times, took)
-	if partial {
-		l.partial++
-		l.changed = time.Now()
-	}
+	l.times[what] = append(l.times[what], time.Since(begun))
 }
 
-func (l *load) search(c *lightClient, prefix []byte) time.Duration {
-	took, _ := l.get(c, "/v5/hashes:search", url.Values{"hashPrefixes": {base64.URLEncoding.EncodeToString(prefix)}})
-	return took
+func (l *load) search(c *lightClient, what string, prefix []byte) {
+	l.timed(what, func() error {
+		_, err := c.Search(l.b.Context(), []lookup.Prefix{lookup.Prefix(prefix)})
+		return err
+	})
 }
 
-// poll asks for both lists. It reports whether an update was partial and changed something.
-func (l *load) poll(c *lightClient) (took time.Duration, partial bool) {
-	query := url.Values{"names": {"se-4b", "mw-4b"}}
-	for _, v := range c.versions {
-		query.Add("version", base64.URLEncoding.EncodeToString(v))
-	}
-	took, body := l.get(c, "/v5/hashLists:batchGet", query)
-	answer := new(sbv5.BatchGetHashListsResponse)
-	if err := proto.Unmarshal(body, answer); err != nil {
-		l.b.Error(err)
-	}
-	var versions [][]byte
-	for _, list := range answer.HashLists {
-		versions = append(versions, list.Version)
-		partial = partial || list.PartialUpdate && len(list.Sha256Checksum) > 0
-	}
-	c.versions = versions
-	return took, partial
-}
-
-func (l *load) get(c *lightClient, path string, query url.Values) (time.Duration, []byte) {
-	query.Set("alt", "proto")
-	began := time.Now()
-	answer, err := c.http.Get(l.r.url + path + "?" + query.Encode())
-	if err != nil {
-		l.b.Error(err)
-		return 0, nil
-	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	if err != nil || answer.StatusCode != http.StatusOK {
-		l.b.Errorf("%s: status %d, %v", path, answer.StatusCode, err)
-	}
-	return time.Since(began), body
-}
-
-func (l *load) report(b *testing.B) {
-	for name, times := range map[string][]time.Duration{"cached": l.cached, "upstream": l.upstream, "lists": l.lists} {
-		slices.Sort(times)
-		b.ReportMetric(milliseconds(times[len(times)/2]), "ms-"+name+"-p50")
-		b.ReportMetric(milliseconds(times[len(times)*99/100]), "ms-"+name+"-p99")
-		b.ReportMetric(milliseconds(times[len(times)-1]), "ms-"+name+"-max")
-	}
-	b.ReportMetric(float64(len(l.cached)+len(l.upstream))/benchTime.Seconds(), "searches/s")
-	if l.partial != len(l.clients) {
-		b.Errorf("%d of %d clients have got the change", l.partial, len(l.clients))
-	}
+func (l *load) poll(c *lightClient, what string) {
+	l.timed(what, func() error {
+		_, err := c.Fetch(l.b.Context(), c.wanted, func(i int, u *updater.Update) { c.wanted[i].Version = u.Version })
+		return err
+	})
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-
-// mebibytes returns a size from the status of a process, such as VmHWM (proc_pid_status(5)).
-// It skips the test on systems that do not tell.
-func mebibytes(t testing.TB, pid int, name string) float64 {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Skip(err)
-	}
-	_, rest, _ := strings.Cut(string(text), name+":")
-	var kib float64
-	if _, err := fmt.Sscan(rest, &kib); err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	return kib / 1024
-}
-
-func openFiles(t testing.TB, pid int) int {
-	t.Helper()
-	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-	if err != nil {
-		t.Skip(err)
-	}
-	return len(files)
-}

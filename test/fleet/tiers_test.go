@@ -37,7 +37,7 @@ const (
 // phase is a time in which something goes wrong at a provider, or nothing.
 type phase struct {
 	name       string
-	begin, end func(*provider) // of the fault; nil: there is nothing to do
+	begin, end func(*provider) // of the fault
 	// stays says that others stand in, so that the fault ends with the phase. Else it ends when the clients have asked.
 	stays bool
 	cut   func(region int) bool // whose clients can ask nobody during the fault; nil: nobody's
@@ -54,7 +54,7 @@ var courses = []struct {
 	phases  []phase
 }{
 	{125, []phase{
-		{name: "quiet", stays: true, lasts: 135 * time.Second},
+		{name: "quiet", begin: nothing, end: nothing, stays: true, lasts: 135 * time.Second},
 		{
 			name: "one relay of a region is killed", stays: true, lasts: 135 * time.Second,
 			begin: func(p *provider) { p.regions[0].relays[0].Kill() },
@@ -86,10 +86,12 @@ var courses = []struct {
 		},
 		{
 			name: "a new region starts with nothing", stays: true, lasts: 140 * time.Second, cut: func(region int) bool { return region == tierRegions },
-			begin: func(p *provider) { p.addRegion(true) },
+			begin: func(p *provider) { p.addRegion(true) }, end: nothing,
 		},
 	}},
 }
+
+func nothing(*provider) {}
 
 func each(relays []*relay, do func(*relay)) {
 	for _, r := range relays {
@@ -172,8 +174,7 @@ func (p *provider) late() (calls []int) {
 			answer.Body.Close()
 			testkit.Must(p.t, err)
 			for _, m := range lateCalls.FindAllSubmatch(text, -1) {
-				count, err := strconv.Atoi(string(m[1]))
-				testkit.Must(p.t, err)
+				count, _ := strconv.Atoi(string(m[1])) // digits
 				n += count
 			}
 		}
@@ -272,39 +273,29 @@ func (p *provider) suffer(f phase, n int) string {
 	all.fetches, one.fetches = costOf(p.service).fetches, costOf(p.alone).fetches // asked for before this phase's list
 	p.publish(listed, f.lasts)
 	since := time.Now()
-	p.let(f.begin)
+	f.begin(p)
 	asked.Wait()
 	if !f.stays {
-		p.let(f.end)
+		f.end(p)
 		since = time.Now()
 	}
 	missing := p.await(listed, p.nextList().Add(-asking))
 	took := fmt.Sprint(time.Since(since).Round(time.Second))
-	if missing > 0 {
-		p.t.Errorf("%s: %d clients do not have the new list after %s", f.name, missing, took)
-	}
+	testkit.Equal(p.t, f.name+": clients without the new list after "+took, missing, 0)
 	if f.cut != nil { // now they must have all answers
 		p.ask(f.cut, known, fresh, beforehand, nil).Wait()
 	}
 	p.ask(everywhere, nil, []name{listed}, 0, nil).Wait()
 	p.askOne(known, fresh, []name{listed})
-	if p.broken.again.Load() > again && !more(p.late(), late) { // else a central relay has asked by itself, see row for how often it may
+	now := p.late()
+	more := slices.ContainsFunc([]int{0, 1}, func(relay int) bool { return now[relay] > late[relay] })
+	if p.broken.again.Load() > again && !more { // else a central relay has asked by itself, see row for how often it may
 		p.t.Errorf("%s: prefixes are asked for again, and Redis has answered in time", f.name)
 	}
 	if f.stays {
-		p.let(f.end)
+		f.end(p)
 	}
 	return f.name + ": " + p.row(f.name, costOf(p.service).minus(all), costOf(p.alone).minus(one), p.broken.n.Load()-broken) + "; all have the new list after " + took
-}
-
-// more reports whether one of the numbers has grown.
-func more(now, before []int) bool {
-	for i := range now {
-		if now[i] > before[i] {
-			return true
-		}
-	}
-	return false
 }
 
 // publish adds a name to a list, which is the last one for a time.
@@ -346,12 +337,6 @@ func suspects(c client, host string) bool {
 	}
 	v, _ := c.verdict(host)
 	return v == lookup.Unsafe
-}
-
-func (p *provider) let(happen func(*provider)) {
-	if happen != nil {
-		happen(p)
-	}
 }
 
 func everywhere(int) bool { return true }
