@@ -122,37 +122,14 @@ type exchange func(query []byte) (answer []byte, err error)
 type transport struct {
 	name, scheme string
 	port         int
-	dial         func(ctx context.Context, address string, trust *tls.Config) (exchange, io.Closer, error)
+	dial         func(ctx context.Context, address string, trust *tls.Config) (ask exchange, end func(), err error)
 }
 
 var differentialTransports = []transport{
-	{"UDP", "", 5301, func(ctx context.Context, address string, _ *tls.Config) (exchange, io.Closer, error) {
-		conn, err := new(net.Dialer).DialContext(ctx, "udp", address)
-		return func(query []byte) ([]byte, error) {
-			answer := make([]byte, 1<<16)
-			conn.SetDeadline(until(ctx))
-			if _, err := conn.Write(query); err != nil {
-				return nil, err
-			}
-			n, err := conn.Read(answer)
-			return answer[:n], err
-		}, conn, err
-	}},
-	{"TCP", "", 5301, func(ctx context.Context, address string, _ *tls.Config) (exchange, io.Closer, error) {
-		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
-		return func(query []byte) ([]byte, error) {
-			conn.SetDeadline(until(ctx))
-			return framed(conn, query)
-		}, conn, err
-	}},
-	{"TLS", "tls://", 5302, func(ctx context.Context, address string, trust *tls.Config) (exchange, io.Closer, error) {
-		conn, err := (&tls.Dialer{Config: trust}).DialContext(ctx, "tcp", address)
-		return func(query []byte) ([]byte, error) {
-			conn.SetDeadline(until(ctx))
-			return framed(conn, query)
-		}, conn, err
-	}},
-	{"HTTPS", "https://", 5303, func(_ context.Context, address string, trust *tls.Config) (exchange, io.Closer, error) {
+	{"UDP", "", 5301, dialing("udp")},
+	{"TCP", "", 5301, dialing("tcp")},
+	{"TLS", "tls://", 5302, dialing("tls")},
+	{"HTTPS", "https://", 5303, func(_ context.Context, address string, trust *tls.Config) (exchange, func(), error) {
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: trust.Clone(), ForceAttemptHTTP2: true}, Timeout: 10 * time.Second}
 		return func(query []byte) ([]byte, error) {
 			r, err := client.Post("https://"+address+"/dns-query", "application/dns-message", bytes.NewReader(query))
@@ -163,9 +140,9 @@ var differentialTransports = []transport{
 			body, err := io.ReadAll(r.Body)
 			head := fmt.Sprintln(r.StatusCode, r.Header["Content-Type"], r.Header["Cache-Control"])
 			return append([]byte(head), body...), err
-		}, closer(client.CloseIdleConnections), nil
+		}, client.CloseIdleConnections, nil
 	}},
-	{"QUIC", "quic://", 5304, func(ctx context.Context, address string, trust *tls.Config) (exchange, io.Closer, error) {
+	{"QUIC", "quic://", 5304, func(ctx context.Context, address string, trust *tls.Config) (exchange, func(), error) {
 		trust = trust.Clone()
 		trust.NextProtos = []string{"doq"}
 		conn, err := quic.DialAddr(ctx, address, trust, nil)
@@ -178,35 +155,64 @@ var differentialTransports = []transport{
 			if err != nil {
 				return nil, err
 			}
-			stream.SetDeadline(until(ctx))
-			return framed(struct {
-				io.Reader
-				io.Writer
-			}{stream, finishing{stream}}, query)
-		}, closer(func() { conn.CloseWithError(0, "") }), nil
+			return overConn(ctx, doqStream{Stream: stream}, query)
+		}, func() { conn.CloseWithError(0, "") }, nil
 	}},
 }
 
-func transportNamed(name string) (tr transport) {
-	for _, tr = range differentialTransports {
-		if tr.name == name {
-			break
+// dialing dials over one of these networks.
+func dialing(network string) func(context.Context, string, *tls.Config) (exchange, func(), error) {
+	return func(ctx context.Context, address string, trust *tls.Config) (ask exchange, end func(), err error) {
+		var conn net.Conn
+		if network == "tls" {
+			conn, err = (&tls.Dialer{Config: trust}).DialContext(ctx, "tcp", address)
+		} else {
+			conn, err = new(net.Dialer).DialContext(ctx, network, address)
 		}
+		return func(query []byte) ([]byte, error) { return overConn(ctx, conn, query) }, func() { conn.Close() }, err
 	}
-	return tr
+}
+
+// overConn exchanges messages that have their length in front (RFC 1035 section 4.2.2), but for UDP.
+func overConn(ctx context.Context, conn net.Conn, query []byte) ([]byte, error) {
+	over := dns.Conn{Conn: conn, UDPSize: dns.MaxMsgSize - 1}
+	over.SetDeadline(until(ctx))
+	if _, err := over.Write(query); err != nil {
+		return nil, err
+	}
+	if stream, ok := conn.(doqStream); ok {
+		stream.Close() // after its one query
+	}
+	return over.ReadMsgHeader(nil)
+}
+
+type doqStream struct {
+	net.Addr
+	*quic.Stream
+}
+
+func (s doqStream) LocalAddr() net.Addr  { return s }
+func (s doqStream) RemoteAddr() net.Addr { return s }
+
+func transportNamed(name string) transport {
+	return differentialTransports[slices.IndexFunc(differentialTransports, func(tr transport) bool { return tr.name == name })]
 }
 
 func (tr transport) ask(ctx context.Context, address string, trust *tls.Config, m *dns.Msg) (*dns.Msg, error) {
-	exchange, conn, err := tr.dial(ctx, address, trust)
+	ask, end, err := tr.dial(ctx, address, trust)
 	if err != nil {
 		return nil, err
 	}
-	defer conn.Close()
+	defer end()
+	return tr.over(ask, m)
+}
+
+func (tr transport) over(ask exchange, m *dns.Msg) (*dns.Msg, error) {
 	query, err := m.Pack()
 	if err != nil {
 		return nil, err
 	}
-	raw, err := exchange(query)
+	raw, err := ask(query)
 	if tr.name == "HTTPS" {
 		_, raw, _ = bytes.Cut(raw, []byte("\n"))
 	}
@@ -214,33 +220,6 @@ func (tr transport) ask(ctx context.Context, address string, trust *tls.Config, 
 	if err == nil {
 		err = answer.Unpack(raw)
 	}
-	return answer, err
-}
-
-type closer func()
-
-func (c closer) Close() error { c(); return nil }
-
-// finishing ends a stream after the one write of a query.
-type finishing struct{ *quic.Stream }
-
-func (f finishing) Write(p []byte) (n int, err error) {
-	n, err = f.Stream.Write(p)
-	f.Stream.Close()
-	return n, err
-}
-
-// framed exchanges messages that have their length in front (RFC 1035 section 4.2.2).
-func framed(rw io.ReadWriter, query []byte) ([]byte, error) {
-	if _, err := rw.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(query))), query...)); err != nil {
-		return nil, err
-	}
-	var size [2]byte
-	if _, err := io.ReadFull(rw, size[:]); err != nil {
-		return nil, err
-	}
-	answer := make([]byte, binary.BigEndian.Uint16(size[:]))
-	_, err := io.ReadFull(rw, answer)
 	return answer, err
 }
 
@@ -256,12 +235,10 @@ func until(ctx context.Context) time.Time {
 func overAll(t *testing.T, host, plugins string) string {
 	certificate, key := testkit.Certificate(t, t.TempDir())
 	var corefile strings.Builder
-	served := map[int]bool{}
 	for _, tr := range differentialTransports {
-		if served[tr.port] {
+		if tr.name == "TCP" { // with UDP
 			continue
 		}
-		served[tr.port] = true
 		secure := ""
 		if tr.scheme != "" {
 			secure = "tls " + certificate + " " + key
@@ -306,12 +283,12 @@ func compare(t *testing.T, tr transport, hosts []string, queries int) {
 		wg.Go(func() {
 			var ask []exchange
 			for _, host := range hosts {
-				exchange, conn, err := tr.dial(t.Context(), fmt.Sprintf("%s:%d", host, tr.port), trust)
+				exchange, end, err := tr.dial(t.Context(), fmt.Sprintf("%s:%d", host, tr.port), trust)
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				defer conn.Close()
+				defer end()
 				ask = append(ask, exchange)
 			}
 			r := rand.New(rand.NewPCG(uint64(asker), uint64(tr.port)))

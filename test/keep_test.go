@@ -41,17 +41,20 @@ func leadAway(q dns.Question) []dns.RR {
 
 const designation = "_dns.resolver.arpa."
 
+// brief is the code of an answer and how many records it has.
+func brief(m *dns.Msg) string { return fmt.Sprint(dns.RcodeToString[m.Rcode], " ", len(m.Answer)) }
+
 // wantKept fails unless a kept name is answered here, as kept says, or forwarded.
 func (w *world) wantKept(name string, kept bool) {
 	w.t.Helper()
-	qtype, rcode := dns.TypeA, dns.RcodeNameError
+	qtype, want := dns.TypeA, "NXDOMAIN 0"
 	if name == designation {
-		qtype, rcode = dns.TypeSVCB, dns.RcodeSuccess
+		qtype, want = dns.TypeSVCB, "NOERROR 0"
 	}
-	m := w.ask(name, qtype)
-	if here := m.Rcode == rcode && len(m.Answer) == 0; here != kept || !kept && len(m.Answer) == 0 {
-		w.t.Errorf("%s: Expected to be answered here: %v, got\n%v", name, kept, m)
+	if !kept {
+		want = "NOERROR 1"
 	}
+	testkit.Equal(w.t, name, brief(w.ask(name, qtype)), want)
 }
 
 func TestClientsAreLedAwayOnlyWhereTheCorefileSaysSo(t *testing.T) {
@@ -76,23 +79,16 @@ func TestClientsAreLedAwayOnlyWhereTheCorefileSaysSo(t *testing.T) {
 			w.wantPassed("icloud.com.", dns.TypeA)
 			w.wantPassed("www.google.com.", dns.TypeA)
 			lines.Only(t, tc.line)
-			w.wantLedToldAs(lines, !tc.zone)
+			r, page, off := w.told(), w.pageURL(lines), "keep_clients off: resolver.arpa is forwarded"
+			var status strings.Builder
+			(&truth.Printer{W: &status, Tool: "safebrowsing"}).Long(&r)
+			testkit.Equal(t, "the door tells that clients are led away", r.Blocks[0].Led, !tc.zone)
+			for who, text := range map[string]string{"status": status.String(), "the page": get(t, page)} {
+				testkit.Equal(t, who+" tells that clients are led away", strings.Contains(text, off), !tc.zone)
+			}
+			testkit.WantParts(t, get(t, page+"status.json"), fmt.Sprintf(`"led_away":%t`, !tc.zone))
 		})
 	}
-}
-
-// wantLedToldAs holds that the door, the text of status and the page say whether clients are led away.
-func (w *world) wantLedToldAs(lines *testkit.Lines, led bool) {
-	w.t.Helper()
-	const off = "keep_clients off: resolver.arpa is forwarded"
-	r := w.told()
-	var text strings.Builder
-	(&truth.Printer{W: &text, Tool: "safebrowsing"}).Long(&r)
-	testkit.Equal(w.t, "the door tells that clients are led away", r.Blocks[0].Led, led)
-	testkit.Equal(w.t, "status tells that clients are led away", strings.Contains(text.String(), off), led)
-	page := w.pageURL(lines)
-	testkit.Equal(w.t, "the page tells that clients are led away", strings.Contains(get(w.t, page), off), led)
-	testkit.WantParts(w.t, get(w.t, page+"status.json"), fmt.Sprintf(`"led_away":%t`, led))
 }
 
 func TestKeptNamesAreCountedAndExplained(t *testing.T) {
@@ -133,18 +129,11 @@ func (w *world) encrypting(properties ...string) (authority string) {
 	w.t.Helper()
 	cert, key := testkit.CertificateAt(w.t, w.t.TempDir(), net.ParseIP(w.host), "*.home.example", "dns.home.example")
 	var corefile strings.Builder
-	for _, scheme := range []string{"dns://", "https://", "https3://", "tls://", "quic://"} {
-		address := testkit.FreeAddress(w.t, w.host)
-		_, port, _ := net.SplitHostPort(address)
-		if scheme == "dns://" {
-			w.elsewhere = address
-		}
-		block := strings.Replace(w.corefile(properties...), ".:0 {", scheme+".:"+port+" {", 1)
-		if scheme != "dns://" {
-			block = strings.Replace(block, "errors", "errors\n\ttls "+cert+" "+key, 1)
-		}
-		corefile.WriteString(block)
+	for _, scheme := range []string{"https", "https3", "tls", "quic"} {
+		corefile.WriteString(w.over(scheme, testkit.FreeAddress(w.t, w.host), "tls "+cert+" "+key, properties...))
 	}
+	w.elsewhere = testkit.FreeAddress(w.t, w.host)
+	corefile.WriteString(w.over("dns", w.elsewhere, "", properties...))
 	w.begin(corefile.String()) // QUIC is not asked by serving
 	testkit.Until(w.t, "the first answer", func() bool {
 		_, err := dns.Exchange(new(dns.Msg).SetQuestion(designation, dns.TypeA), w.elsewhere)
@@ -157,8 +146,13 @@ func (w *world) encrypting(properties ...string) (authority string) {
 // quicOnly is a Corefile that answers over QUIC at an address.
 func (w *world) quicOnly(address string, properties ...string) string {
 	cert, key := testkit.Certificate(w.t, w.t.TempDir())
+	return w.over("quic", address, "tls "+cert+" "+key, properties...)
+}
+
+// over is a Corefile that answers by a scheme at the port of an address.
+func (w *world) over(scheme, address, tls string, properties ...string) string {
 	_, port, _ := net.SplitHostPort(address)
-	return strings.Replace(w.corefile(properties...), ".:0 {", "quic://.:"+port+" {\n\ttls "+cert+" "+key, 1)
+	return strings.Replace(w.corefile(properties...), ".:0 {", scheme+"://.:"+port+" {\n\t"+tls, 1)
 }
 
 // overQUIC starts a CoreDNS that answers over QUIC, and returns how to ask it for addresses over one connection.
@@ -168,21 +162,11 @@ func (w *world) overQUIC(properties ...string) (ask func(name string) (*dns.Msg,
 	w.begin(w.quicOnly(w.elsewhere, properties...))
 	ctx, cancel := context.WithTimeout(w.t.Context(), 2*patience)
 	w.t.Cleanup(cancel)
-	exchange, conn, err := transportNamed("QUIC").dial(ctx, w.elsewhere, &tls.Config{InsecureSkipVerify: true})
+	quic := transportNamed("QUIC")
+	exchange, end, err := quic.dial(ctx, w.elsewhere, &tls.Config{InsecureSkipVerify: true})
 	testkit.Must(w.t, err)
-	w.t.Cleanup(func() { conn.Close() })
-	return func(name string) (*dns.Msg, error) {
-		question, err := query(name, dns.TypeA).Pack()
-		if err != nil {
-			return nil, err
-		}
-		raw, err := exchange(question)
-		if err != nil {
-			return nil, err
-		}
-		m := new(dns.Msg)
-		return m, m.Unpack(raw)
-	}
+	w.t.Cleanup(end)
+	return func(name string) (*dns.Msg, error) { return quic.over(exchange, query(name, dns.TypeA)) }
 }
 
 // designated asks as a client does that looks for encrypted DNS (RFC 9462 section 4).
@@ -228,9 +212,9 @@ func upgraded(t *testing.T, rr *dns.SVCB, asked string, roots *x509.CertPool, na
 	if p.alpn == "h2" || p.alpn == "h3" {
 		testkit.Equal(t, "the path, as CoreDNS has it", p.path, "/dns-query{?dns}")
 	}
-	ask := transportNamed(map[string]string{"dot": "TLS", "doq": "QUIC", "h2": "HTTPS"}[p.alpn]).ask
-	if p.alpn == "h3" {
-		ask = askHTTP3
+	ask := askHTTP3
+	if p.alpn != "h3" {
+		ask = transportNamed(map[string]string{"dot": "TLS", "doq": "QUIC", "h2": "HTTPS"}[p.alpn]).ask
 	}
 	answer, err := ask(t.Context(), address, trust, query(name, dns.TypeA))
 	if err != nil {
@@ -252,52 +236,44 @@ func TestAnEncryptedServerDesignatesItselfToClients(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(testkit.Read(t, authority)))
 	all := w.designated()
-	var order []string
+	order := ""
 	for _, rr := range all {
 		p := parametersOf(rr)
-		order = append(order, p.alpn)
+		order += p.alpn + " "
 		if rr.Target != "dns.home.example." || p.hint != w.host {
 			t.Errorf("Expected to be led to dns.home.example at %s, got %v", w.host, rr)
 			continue
 		}
 		testkit.Equal(t, p.alpn+" ends at this server, which blocks", isBlocked(upgraded(t, rr, w.host, roots, "blocked.example.")), true)
-		if m := upgraded(t, rr, w.host, roots, "clean.example.org."); m.Rcode != dns.RcodeSuccess || len(m.Answer) != 1 {
-			t.Errorf("%s: Expected the address of a clean name, got\n%v", p.alpn, m)
-		}
+		testkit.Equal(t, p.alpn+": a clean name", brief(upgraded(t, rr, w.host, roots, "clean.example.org.")), "NOERROR 1")
 	}
-	testkit.Equal(t, "transports: first those that cut no answers, the least costly first", strings.Join(order, " "), "dot h2 doq h3")
+	testkit.Equal(t, "transports: first those that cut no answers, the least costly first", order, "dot h2 doq h3 ")
 	for _, rr := range all[:2] {
 		if m := upgraded(t, rr, w.host, roots, "large.example.org."); m.Truncated || len(m.Answer) != 100 {
 			t.Errorf("%v: Expected a large answer as a whole, got %d records, TC %v", rr, len(m.Answer), m.Truncated)
 		}
 	}
 	lines.Only(t, "resolver.arpa leads to this server: dot at dns.home.example, h2 at dns.home.example, doq at dns.home.example, h3 at dns.home.example")
-	if m := w.ask(designation, dns.TypeA); m.Rcode != dns.RcodeSuccess || len(m.Answer) != 0 || len(m.Ns) != 1 {
-		t.Errorf("Expected NODATA for other types, got\n%v", m)
-	}
-	t.Run("kdig", func(t *testing.T) { kdigEndsHere(t, testkit.Program(t, "kdig"), all, authority) })
-}
-
-// kdigEndsHere asks designated resolvers with the client of Knot DNS.
-func kdigEndsHere(t *testing.T, program string, all []*dns.SVCB, authority string) {
-	for _, rr := range all {
-		p := parametersOf(rr)
-		over := map[string]string{"dot": "+tls", "doq": "+quic", "h2": "+https"}[p.alpn]
-		if over == "" { // it has no HTTP/3
-			continue
+	m := w.ask(designation, dns.TypeA)
+	testkit.Equal(t, "other types", fmt.Sprint(brief(m), ", authority ", len(m.Ns)), "NOERROR 0, authority 1")
+	t.Run("kdig", func(t *testing.T) {
+		program := testkit.Program(t, "kdig")
+		for _, rr := range all[:3] { // it has no HTTP/3
+			p := parametersOf(rr)
+			over := map[string]string{"dot": "+tls", "doq": "+quic", "h2": "+https"}[p.alpn]
+			status, out := testkit.Run(t, program, "@"+p.hint, "-p", p.port, "+tls-ca="+authority, "+tls-hostname="+strings.TrimSuffix(rr.Target, "."), over, "blocked.example", "A")
+			testkit.Equal(t, over, status, 0)
+			testkit.WantParts(t, out, "NXDOMAIN", "blocklist own.txt")
 		}
-		out, err := exec.Command(program, "@"+p.hint, "-p", p.port, "+tls-ca="+authority, "+tls-hostname="+strings.TrimSuffix(rr.Target, "."), over, "blocked.example", "A").CombinedOutput()
-		if err != nil || !strings.Contains(string(out), "NXDOMAIN") || !strings.Contains(string(out), "blocklist own.txt") {
-			t.Errorf("%s: Expected a blocking answer, got %v and\n%s", over, err, out)
-		}
-	}
+	})
 }
 
 func TestKeepClientsOffLeadsNobodyToThisServer(t *testing.T) {
 	w := newWorld(t)
 	w.upstream = leadingUpstream(t)
 	w.encrypting("keep_clients off")
-	if all := w.designated(); len(all) != 1 || all[0].Target != "dns.upstream.example." {
+	all := w.designated()
+	if len(all) != 1 || all[0].Target != "dns.upstream.example." {
 		t.Errorf("Expected the answer of the upstream, got %v", all)
 	}
 }
@@ -306,8 +282,7 @@ func TestAnEncryptedServerWithoutANameIsTold(t *testing.T) {
 	lines := testkit.Capture(t)
 	w := newWorld(t)
 	cert, key := testkit.Certificate(t, t.TempDir())
-	tls := strings.Replace(w.corefile(), ".:0 {", fmt.Sprintf("tls://.:%s {\n\ttls %s %s", testkit.FreePort(t), cert, key), 1)
-	w.serve(w.corefile() + tls)
+	w.serve(w.corefile() + w.over("tls", testkit.FreeAddr(t), "tls "+cert+" "+key))
 	testkit.WantParts(t, lines.Only(t, "its certificate has no DNS name"), "[WARNING]")
 	w.wantKept(designation, true)
 }
@@ -317,9 +292,8 @@ func TestClientsOfAViewAreNotLedPastItsRules(t *testing.T) {
 	w := newWorld(t)
 	w.upstream = leadingUpstream(t)
 	cert, key := testkit.CertificateAt(t, t.TempDir(), net.ParseIP(w.host), "dns.home.example")
-	tls := strings.Replace(w.corefile(), ".:0 {", fmt.Sprintf("tls://.:%s {\n\ttls %s %s", testkit.FreePort(t), cert, key), 1)
 	children := w.corefile(blockList(t, "blocked.example"))
-	w.serve(strings.Replace(children, "errors", "errors\n\tview children {\n\t\texpr true\n\t}", 1) + tls)
+	w.serve(strings.Replace(children, "errors", "errors\n\tview children {\n\t\texpr true\n\t}", 1) + w.over("tls", testkit.FreeAddr(t), "tls "+cert+" "+key))
 	w.wantBlocked("blocked.example.", dns.TypeA, byOwn)
 	w.wantKept(designation, true)
 }
@@ -342,22 +316,14 @@ func TestThePatchForLocalAnswersResolverArpa(t *testing.T) {
 	testkit.Must(t, err)
 	replace := make(map[string]string)
 	for _, file := range files {
-		if err := os.Chmod(file, 0o600); err != nil { // those in the module cache cannot be written
-			t.Fatal(err)
-		}
 		replace[filepath.Join(filepath.Dir(patch), "local", filepath.Base(file))] = file
 	}
-	apply := exec.Command(git, "apply", patch)
-	apply.Dir = copied
-	apply.Env = append(os.Environ(), "GIT_CEILING_DIRECTORIES="+filepath.Dir(copied))
-	if out, err := apply.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	inShell(t, "env", "GIT_CEILING_DIRECTORIES="+filepath.Dir(copied), git, "-C", copied, "apply", patch)
 	overlay, err := json.Marshal(map[string]any{"Replace": replace})
 	testkit.Must(t, err)
 	tests := filepath.Join(copied, "local.test")
 	inShell(t, "go", "test", "-c", "-vet=off", "-o", tests, "-overlay", testkit.Write(t, copied, "overlay.json", string(overlay)), module+"/deploy/upstream/local")
-	if out, err := exec.Command(tests, "-test.v").CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestLocal ") {
-		t.Errorf("%v\n%s", err, out)
-	}
+	status, said := testkit.Run(t, tests, "-test.v")
+	testkit.Equal(t, "status", status, 0)
+	testkit.WantParts(t, said, "--- PASS: TestLocal ")
 }
