@@ -1,9 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -30,14 +30,8 @@ func TestOrderIsThatOfCoreDNSWithSafebrowsingBeforeCache(t *testing.T) {
 	if i < 1 || order[i-1] != "acl" || order[i+1] != "cache" {
 		t.Fatalf("Expected safebrowsing between acl and cache, got %v", order)
 	}
-	last := -1
-	for _, d := range slices.Delete(slices.Clone(order), i, i+1) {
-		at := slices.Index(stock, d)
-		if at <= last {
-			t.Errorf("%s is in another place than in CoreDNS, or not in it", d)
-		}
-		last = at
-	}
+	others := slices.Delete(slices.Clone(order), i, i+1)
+	testkit.Equal(t, "the others", others, slices.DeleteFunc(slices.Clone(stock), func(d string) bool { return !slices.Contains(others, d) }))
 }
 
 // Plugins that only builds with a tag have, and those that the build with the tag router leaves out.
@@ -81,9 +75,8 @@ func TestEachPluginOfThisBuildIsUsable(t *testing.T) {
 		t.Fatalf("Expected the plugins of this build, got %v", registered)
 	}
 	for _, name := range registered {
-		if name, ours := strings.CutPrefix(name, "dns."); ours && !slices.Contains(order, name) {
-			t.Errorf("%s is linked, but has no place in the order", name)
-		}
+		name, ours := strings.CutPrefix(name, "dns.")
+		testkit.Equal(t, name+" has a place in the order", slices.Contains(order, name), ours)
 	}
 }
 
@@ -120,9 +113,7 @@ type chartPlugin struct {
 
 func helmValues(t *testing.T) (v chartValues) {
 	t.Helper()
-	raw, err := os.ReadFile("../../deploy/helm/values.yaml")
-	testkit.Must(t, err)
-	testkit.Must(t, yaml.UnmarshalStrict(raw, &v))
+	testkit.Must(t, yaml.UnmarshalStrict([]byte(testkit.Read(t, "../../deploy/helm/values.yaml")), &v))
 	return v
 }
 
@@ -182,15 +173,8 @@ func TestTheCorefileOfTheChartStarts(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, corefile)
 	}
-	defer func() {
-		for _, err := range append(instance.ShutdownCallbacks(), instance.Stop()) {
-			if err != nil {
-				t.Error(err)
-			}
-		}
-	}()
+	defer func() { testkit.Must(t, errors.Join(append(instance.ShutdownCallbacks(), instance.Stop())...)) }()
 	m, _, err := (&dns.Client{Timeout: 10 * time.Second}).Exchange(new(dns.Msg).SetQuestion("blocked.example.", dns.TypeA), instance.Servers()[0].LocalAddr().String())
-	if err != nil || m.Rcode != dns.RcodeNameError {
-		t.Errorf("Expected NXDOMAIN, got %v, %v", m, err)
-	}
+	testkit.Must(t, err)
+	testkit.Equal(t, "answer", m.Rcode, dns.RcodeNameError)
 }

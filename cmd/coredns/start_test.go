@@ -29,19 +29,11 @@ func TestMain(m *testing.M) {
 }
 
 func TestTheHeadroomDependsOnTheMemory(t *testing.T) {
-	tests := []struct {
-		name         string
-		memory, want int64
-	}{
-		{"unknown", 0, 0},
-		{"a router", 128 * mib, 0},
-		{"a small machine", 512*mib - 1, 0},
-		{"the least", 512 * mib, 16 * mib},
-		{"a cheap virtual machine", 1024 * mib, 32 * mib},
-		{"a rack", 512 << 30, 64 * mib},
-	}
-	for _, tt := range tests {
-		testkit.Equal(t, tt.name, headroomOf(tt.memory), tt.want)
+	for memory, want := range map[int64]int64{
+		0: 0, 128 * mib: 0, 512*mib - 1: 0, // not known, a router, a small machine
+		512 * mib: 16 * mib, 1024 * mib: 32 * mib, 512 << 30: 64 * mib, // the least, a cheap virtual machine, a rack
+	} {
+		testkit.Equal(t, memory, headroomOf(memory), want)
 	}
 }
 
@@ -68,9 +60,8 @@ func TestALineOfLogJSONIsOneObjectInAnyFormatOfTheLog(t *testing.T) {
 	testkit.Must(t, err)
 	line := server.Line("blocked.example.", 30*time.Second)
 	var object struct{ Event, Name string }
-	if err := json.Unmarshal([]byte(line), &object); err != nil || object.Event != "blocked" || object.Name != "blocked.example." {
-		t.Errorf("Expected an object with the event and the name, got %+v, %v: %s", object, err, line)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(line), &object))
+	testkit.Equal(t, line, object, struct{ Event, Name string }{"blocked", "blocked.example."})
 }
 
 func TestThePaceIsInTheLogAtDebug(t *testing.T) {
@@ -92,9 +83,7 @@ func TestThePaceIsInTheLogAtDebug(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			log := logOfStart(t, 0, tt.env)
-			if got := strings.Count(log, "of memory"); tt.want == "" && got != 0 || tt.want != "" && got != 1 {
-				t.Errorf("Expected one line about memory, or none if GOGC is set, got\n%s", log)
-			}
+			testkit.Equal(t, "lines about memory", strings.Count(log, "of memory"), map[bool]int{true: 1}[tt.want != ""])
 			testkit.WantParts(t, log, tt.want+"\n")
 		})
 	}
@@ -192,7 +181,7 @@ func TestACorefileIsCheckedWithoutAStart(t *testing.T) {
 		})
 	}
 	t.Setenv(asServer, "1")
-	if status, out := testkit.Run(t, os.Args[0], "-check"); status != 1 || !strings.Contains(out, "there is no Corefile") { // not in this folder
-		t.Errorf("Expected status 1, as there is no Corefile, got %d and %q", status, out)
-	}
+	status, out := testkit.Run(t, os.Args[0], "-check") // there is none in this folder
+	testkit.Equal(t, out, status, 1)
+	testkit.WantParts(t, out, "there is no Corefile")
 }

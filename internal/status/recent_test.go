@@ -24,9 +24,8 @@ func TestALateNameInASentence(t *testing.T) {
 		"of several":     {func(l *Late) { l.Name, l.Devices, l.Threat = "", 3, ListedAs(lookup.Malware) }, "3 devices asked at 10:04 for a name that is listed as malware since 10:14"},
 	} {
 		altered := l
-		if tc.alter(&altered); altered.String() != tc.want {
-			t.Errorf("%s: %q, want %q", name, altered, tc.want)
-		}
+		tc.alter(&altered)
+		testkit.Equal(t, name, altered.String(), tc.want)
 	}
 }
 
@@ -36,20 +35,16 @@ func TestLateNamesAreKeptForADay(t *testing.T) {
 	for i := range 2 * maxLate {
 		r.Late([]Late{{Name: fmt.Sprint(i), Listed: now}})
 	}
-	if got := r.LastLate(now); len(got) != maxLate || got[0].Name != fmt.Sprint(2*maxLate-1) {
-		t.Errorf("%d, the first %v", len(got), got[0])
-	}
-	if got := r.LastLate(now.Add(lateFor)); got == nil || len(got) != 0 {
-		t.Errorf("after a day %v", got)
-	}
+	got := r.LastLate(now)
+	testkit.Equal(t, "kept", len(got), maxLate)
+	testkit.Equal(t, "the first", got[0].Name, fmt.Sprint(2*maxLate-1))
+	testkit.Equal(t, "after a day", r.LastLate(now.Add(lateFor)), []Late{})
 }
 
 func TestPagesShowLateNamesOnlyWhereNamesAreShown(t *testing.T) {
 	all := []Late{{Name: "a", Client: "c", Devices: 1}, {Name: "b", Client: "d", Devices: 1, Named: true}}
 	got := ForPages(all)
-	if got[0].Name+got[0].Client != "" || got[1].Name != "b" || all[0].Name != "a" {
-		t.Errorf("%+v of %+v", got, all)
-	}
+	testkit.Equal(t, "names", [4]string{got[0].Name, got[0].Client, got[1].Name, all[0].Name}, [4]string{"", "", "b", "a"})
 }
 
 func TestTheDayCountsHowThreatsWereStopped(t *testing.T) {
@@ -100,15 +95,11 @@ func TestTheThreeNamesThatCostMostAreCounted(t *testing.T) {
 			c.Searched("more.example", 1, now)
 		}
 	}
-	if got := c.Most(now, 3); len(got) != 3 || got[0].Name != "most.example" || got[1].Name != "more.example" || got[0].Dollars() != Dollars(maxCostly) {
-		t.Errorf("%+v", got)
-	}
-	if len(c.searches) > maxCostly {
-		t.Errorf("%d names are kept", len(c.searches))
-	}
-	if got := c.Most(now.AddDate(0, 0, 1), 3); got == nil || len(got) != 0 {
-		t.Errorf("on the next day %+v", got)
-	}
+	got := c.Most(now, 3)
+	testkit.Equal(t, "names", len(got), 3)
+	testkit.Equal(t, "most", got[:2], []Costly{{"most.example", maxCostly}, {"more.example", maxCostly / 2}})
+	testkit.Between(t, "kept", len(c.searches), 0, maxCostly)
+	testkit.Equal(t, "on the next day", c.Most(now.AddDate(0, 0, 1), 3), []Costly{})
 }
 
 func TestBlockedIsCountedForAnHour(t *testing.T) {
@@ -137,27 +128,25 @@ func TestBlockedIsCountedForAnHour(t *testing.T) {
 		for _, n := range names {
 			got += fmt.Sprintf("%s %d, ", n.Name, n.N)
 		}
-		if fmt.Sprint(counts) != tc.counts || got != tc.names || (last != nil) != strings.Contains(got, "old.example") {
-			t.Errorf("After %s: Expected %s and %q, got %v, %q and %v", tc.after, tc.counts, tc.names, counts, got, last)
-		}
+		testkit.Equal(t, tc.after, fmt.Sprint(counts), tc.counts)
+		testkit.Equal(t, tc.after, got, tc.names)
+		testkit.Equal(t, fmt.Sprint("the oldest after ", tc.after), last != nil, strings.Contains(got, "old.example"))
 	}
 	for after := range 6 {
 		blocked("se-4b", "each.example", now.Add(5*time.Hour+time.Duration(after)*30*time.Minute))
 	}
 	each := r.Last("each.example", "", "", now.Add(8*time.Hour))
 	testkit.WantParts(t, each.Since(now.Add(6*time.Hour-time.Second)), "blocked 6 times in the last hour")
-	if got := (&Blocked{N: 1, Threat: "malware"}).Since(now); !strings.HasSuffix(got, ", by the server, as malware") { // without lists
-		t.Errorf("got %q", got)
-	}
+	without := (&Blocked{N: 1, Threat: "malware"}).Since(now)
+	testkit.WantParts(t, without+"\n", ", by the server, as malware\n") // without lists
 	testkit.WantParts(t, each.Since(now.Add(8*time.Hour)), "blocked 6 times since "+say.Time(now.Add(5*time.Hour))+", last 30m ago")
 	later := now.Add(10 * time.Hour)
 	for i := range 3 * maxNames {
 		blocked("se-4b", fmt.Sprintf("%d.example", i), later)
 	}
 	counts, names := r.Hour(later)
-	if len(names) != maxNames || names[0].Name != fmt.Sprintf("%d.example", 3*maxNames-1) || counts[0].N != 3*maxNames || len(r.names) != maxNames {
-		t.Errorf("Expected the last %d names, got %d: %v", maxNames, len(names), counts)
-	}
+	testkit.Equal(t, "names, and kept, and counted", [3]int{len(names), len(r.names), counts[0].N}, [3]int{maxNames, maxNames, 3 * maxNames})
+	testkit.Equal(t, "the last", names[0].Name, fmt.Sprintf("%d.example", 3*maxNames-1))
 }
 
 // However many names are blocked, none of the hour is denied: of those that are not kept the minute is known,
@@ -182,17 +171,12 @@ func TestNoNameOfTheLastHourIsDenied(t *testing.T) {
 		return then.IsZero()
 	}
 	for i := range many {
-		if denied(i, blockedAt(many)) {
-			t.Fatalf("%s is denied", name(i))
+		if denied(i, blockedAt(many)) || i > 0 && denied(i, blockedAt(i).Add(59*time.Minute)) {
+			t.Fatalf("%s is denied within an hour", name(i))
 		}
 	}
 	if !denied(many, blockedAt(many)) || !r.Gone(name(1), "other.", "", blockedAt(many)).IsZero() || r.Crowded(blockedAt(many)) {
 		t.Error("Expected a name that was not blocked to be denied")
-	}
-	for i := 1; i < many; i++ {
-		if denied(i, blockedAt(i).Add(59*time.Minute)) {
-			t.Fatalf("%s is denied after 59 minutes", name(i))
-		}
 	}
 	for i := 1; i < many; i++ {
 		if !denied(i, blockedAt(i).Add(61*time.Minute)) {
@@ -245,15 +229,13 @@ func TestTheDayOnWhichClocksAreSetBackIsWhole(t *testing.T) {
 	var r Recent
 	first, last := time.Date(2026, 10, 25, 0, 30, 0, 0, berlin), time.Date(2026, 10, 25, 23, 30, 0, 0, berlin)
 	r.Blocked(Blocked{Name: "a.example"}, first)
-	if d := r.Day(0, last); d.Blocked != 1 || last.Sub(first) != 24*time.Hour {
-		t.Errorf("%+v", d)
-	}
+	testkit.Equal(t, "hours between", last.Sub(first), 24*time.Hour)
+	testkit.Equal(t, "blocked", r.Day(0, last).Blocked, 1)
 	r = Recent{}
 	for i := range 25 {
 		now := first.Add(time.Duration(i) * time.Hour)
 		r.Blocked(Blocked{Name: "a.example"}, now)
-		if d := r.Day(0, now); d.Blocked != i+1 || d.Hours[23].Blocked != 1 {
-			t.Errorf("At %v: %d of %d, in this hour %d", now, d.Blocked, i+1, d.Hours[23].Blocked)
-		}
+		d := r.Day(0, now)
+		testkit.Equal(t, fmt.Sprint("blocked at ", now, ", and in this hour"), [2]int{d.Blocked, d.Hours[23].Blocked}, [2]int{i + 1, 1})
 	}
 }

@@ -120,10 +120,7 @@ func TestJudge(t *testing.T) {
 			t.Errorf("%s: state %v with the causes %v", tc.name, r.State, r.Causes)
 		}
 		if tc.state != Protected && tc.state != OwnLists {
-			where = nil
-			for _, c := range r.Causes {
-				where = append(where, c.String())
-			}
+			where = []string{fmt.Sprint(r.Causes)}
 		}
 		testkit.Equal(t, tc.name, r.State, tc.state)
 		testkit.Equal(t, tc.name, r.Headline, tc.headline)
@@ -162,9 +159,8 @@ func TestTextIsSafeForATerminalAndColouredOnOneOnly(t *testing.T) {
 	text, coloured := printed(&r, (*Printer).Short), printed(&r, func(p *Printer, r *Report) { p.Colour = true; p.Short(r) })
 	testkit.WantNone(t, text, "\x1b", "allow -for", "safebrowsing why")
 	testkit.WantParts(t, text, "a%1B[2J", "3 phishing, 0 malware (fetched 1h0m ago); 2 on your own lists")
-	if !strings.HasPrefix(coloured, "\x1b[32;1mProtected by") || strings.Contains(coloured, "\x1b[2J") {
-		t.Errorf("%q", coloured)
-	}
+	testkit.WantStart(t, coloured, "\x1b[32;1mProtected by")
+	testkit.WantNone(t, coloured, "\x1b[2J")
 }
 
 // fixed is a source whose report does not change.
@@ -219,9 +215,7 @@ func TestThePageIsReadOnlyAndForThisMachine(t *testing.T) {
 			"Content-Security-Policy": "default-src 'none'; style-src 'sha256-", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
 			"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin",
 		} {
-			if got := w.Header().Get(name); !strings.HasPrefix(got, want) {
-				t.Errorf("%s %s: Expected the header %s: %s, got %q", tc.method, tc.host, name, want, got)
-			}
+			testkit.WantStart(t, name+": "+w.Header().Get(name), name+": "+want)
 		}
 		testkit.Equal(t, "who may read it", w.Header().Get("Access-Control-Allow-Origin"), "")
 	}
@@ -243,9 +237,8 @@ func TestThePageShowsAndEscapes(t *testing.T) {
 	} {
 		body := request(handler(fixed{r}), "GET", "127.0.0.1", "/?host="+strings.ReplaceAll(host, "?", "%3F")).Body.String()
 		testkit.WantParts(t, body, want)
-		if len(body) > 20000 || strings.Contains(want, "is blocked") && !strings.Contains(body, "&lt;b&gt;list") {
-			t.Errorf("%.50s: Expected the reasons, escaped, in %d bytes", host, len(body))
-		}
+		testkit.Between(t, "bytes", len(body), 0, 20000)
+		testkit.Equal(t, fmt.Sprintf("%.50s: reasons, escaped", host), strings.Contains(body, "&lt;b&gt;list"), strings.Contains(want, "is blocked"))
 	}
 }
 
@@ -389,9 +382,7 @@ func TestThePageRenewsItself(t *testing.T) {
 	for target, want := range map[string]string{"/": "60", "/?host=a.example": "", "/?stay": "", "/status.json": ""} {
 		w := request(h, "GET", "127.0.0.1", target)
 		testkit.Equal(t, target, w.Header().Get("Refresh"), want)
-		if body := w.Body.String(); target != "/status.json" && strings.Contains(body, `href="/?stay"`) != (want != "") {
-			t.Errorf("%s: Expected the link that stops that only where it holds: %s", target, body)
-		}
+		testkit.Equal(t, target+": the link that stops that", strings.Contains(w.Body.String(), `href="/?stay"`), want != "")
 	}
 }
 
@@ -493,9 +484,7 @@ func TestOneClientCannotTakeAllConnectionsOfAPage(t *testing.T) {
 		response, err := client.Get("http://" + at.String() + "/")
 		testkit.Must(t, err)
 		response.Body.Close()
-		if response.StatusCode != http.StatusOK {
-			t.Errorf("Expected the page, got %s", response.Status)
-		}
+		testkit.Equal(t, "status", response.StatusCode, http.StatusOK)
 		testkit.Must(t, first.SetReadDeadline(time.Now().Add(10*time.Millisecond)))
 		if _, err := first.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
 			return // the page came while the slow client had all that it can have
