@@ -3,16 +3,11 @@ package test
 import (
 	"bytes"
 	"compress/gzip"
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"io"
 	golog "log"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -152,16 +147,13 @@ func dripping(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// newMiddlebox returns a middlebox that passes everything on. With secure it speaks TLS, and
-// ca is a file with its certificate.
+// newMiddlebox returns a middlebox that passes everything on. With secure it speaks TLS, and ca is a file with its certificate.
 func newMiddlebox(t *testing.T, next http.Handler, secure bool) (box *middlebox, ca string) {
 	t.Helper()
 	box = new(middlebox)
 	box.Server = testkit.MortalServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		path := strings.ToLower(r.URL.Path)
-		searches := strings.Contains(path, "hashes:")
 		b := box.broken.Load()
-		if b == nil || b.search != searches || b.fault.answer == nil {
+		if b == nil || b.fault.answer == nil || b.search != strings.Contains(strings.ToLower(r.URL.Path), "hashes:") {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -174,7 +166,14 @@ func newMiddlebox(t *testing.T, next http.Handler, secure bool) (box *middlebox,
 		box.Start()
 		return box, ""
 	}
-	good, expired := newCertificate(t, time.Hour), newCertificate(t, -time.Hour)
+	file, key := testkit.Certificate(t, t.TempDir())
+	good, err := tls.LoadX509KeyPair(file, key)
+	testkit.Must(t, err)
+	over := *good.Leaf
+	over.NotBefore, over.NotAfter = time.Now().Add(-48*time.Hour), time.Now().Add(-time.Hour)
+	raw, err := x509.CreateCertificate(rand.Reader, &over, &over, over.PublicKey, good.PrivateKey)
+	testkit.Must(t, err)
+	expired := tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: good.PrivateKey}
 	box.TLS = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		if b := box.broken.Load(); b != nil && b.fault.expired {
 			box.asked.Add(1)
@@ -183,26 +182,7 @@ func newMiddlebox(t *testing.T, next http.Handler, secure bool) (box *middlebox,
 		return &tls.Config{Certificates: []tls.Certificate{good}}, nil
 	}}
 	box.StartTLS()
-	var text []byte
-	for _, c := range []tls.Certificate{good, expired} {
-		text = append(text, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]})...)
-	}
-	return box, writeFile(t, t.TempDir(), "ca.pem", string(text))
-}
-
-// newCertificate returns a certificate that is valid for so long from now.
-func newCertificate(t *testing.T, valid time.Duration) tls.Certificate {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	testkit.Must(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "test"},
-		NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: time.Now().Add(valid),
-		IsCA: true, BasicConstraintsValid: true, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	testkit.Must(t, err)
-	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}
+	return box, file
 }
 
 // breaks makes the middlebox answer for its server from now on.

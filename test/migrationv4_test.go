@@ -2,6 +2,7 @@ package test
 
 import (
 	"crypto/sha256"
+	"fmt"
 	"io/fs"
 	"path"
 	"slices"
@@ -16,18 +17,6 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
-
-// v5Fetch returns the nth request of version 5 for lists.
-func (w *world) v5Fetch(n int) protocoltest.Request {
-	w.t.Helper()
-	var found []protocoltest.Request
-	testkit.Until(w.t, "a request of version 5", func() bool {
-		ofVersion4 := func(r protocoltest.Request) bool { return r.Method == "fetch" }
-		found = slices.DeleteFunc(w.google.Requests("update"), ofVersion4)
-		return len(found) > n
-	})
-	return found[n]
-}
 
 // A list with longer prefixes does not help version 5.
 func TestMigrationOfAListOfMixedLengthsStartsAnew(t *testing.T) {
@@ -44,8 +33,13 @@ func TestMigrationOfAListOfMixedLengthsStartsAnew(t *testing.T) {
 	w.protocol = protocol.DialectV5
 	testkit.Must(t, w.reload(w.corefile()))
 	w.wantBlocked("www.long.example.com.", dns.TypeA, "suspected malware (Safe Browsing)") // until the list is there
-	first := w.v5Fetch(0)
-	testkit.Equal(t, "states of the two other lists", len(first.Versions), 2)
+	var first []protocoltest.Request
+	testkit.Until(w.t, "a request of version 5", func() bool {
+		ofVersion4 := func(r protocoltest.Request) bool { return r.Method == "fetch" }
+		first = slices.DeleteFunc(w.fetches(), ofVersion4)
+		return len(first) > 0
+	})
+	testkit.Equal(t, "states of the two other lists", len(first[0].Versions), 2)
 	testkit.WantParts(t, strings.Join(lines.About("was fetched by another protocol"), ""), "mw-4b")
 }
 
@@ -58,51 +52,36 @@ func TestVersion4AsksForAPowerOfTwo(t *testing.T) {
 	lines.Only(t, "max_entries 5000 is rounded to 4096")
 }
 
-// After a reload into version 5 that failed, the next one takes over what version 4 holds now.
+// After a reload into version 5 that failed, also before anything had been fetched, the next one takes over what version 4 holds now.
 func TestMigrationAfterAFailedOne(t *testing.T) {
 	testkit.Long(t)
 	if !apart(t) {
 		return
 	}
-	w := newWorld(t)
-	w.db = "off"
-	w.protocol = protocol.DialectV4
-	w.threaten("evil.example.com/")
-	for _, list := range []string{"", "se-4b", "mw-4b", "uws-4b"} {
-		w.google.SetMinimumWait(list, 2*time.Second)
+	for delay, next := range map[time.Duration][]string{0: nil, time.Second: {"cache 77"}} {
+		t.Run(fmt.Sprint("a first contact after ", delay), func(t *testing.T) {
+			w := threatened(t, "evil.example.com/")
+			w.db = "off"
+			w.protocol = protocol.DialectV4
+			for _, list := range []string{"", "se-4b", "mw-4b", "uws-4b"} {
+				w.google.SetMinimumWait(list, 2*time.Second)
+			}
+			firstContact(t, delay)
+			if w.start(w.corefile()); delay == 0 {
+				w.updated(1)
+				w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
+			}
+			w.protocol = protocol.DialectV5
+			w.failReload(w.corefile())
+			w.threaten("evil.example.com/", "new.example.com/")
+			testkit.Until(w.t, "the update by version 4", func() bool { return isBlocked(w.ask("new.example.com.", dns.TypeA)) })
+			old := w.engine()
+			firstContact(t, time.Hour) // nothing of version 5 comes meanwhile
+			testkit.Must(t, w.reload(w.corefile(next...)))
+			w.wantBlocked("new.example.com.", dns.TypeA, phishing)
+			testkit.Until(w.t, "the lists of version 4 to be let go of", old.Schedule.Over)
+		})
 	}
-	w.run()
-	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
-	w.protocol = protocol.DialectV5
-	w.failReload(w.corefile())
-	w.threaten("evil.example.com/", "new.example.com/")
-	testkit.Until(w.t, "the update by version 4", func() bool { return isBlocked(w.ask("new.example.com.", dns.TypeA)) })
-	old := w.engine()
-	firstContact(t, time.Hour) // nothing of version 5 comes meanwhile
-	testkit.Must(t, w.reload(w.corefile()))
-	w.wantBlocked("new.example.com.", dns.TypeA, phishing)
-	testkit.Until(w.t, "the lists of version 4 to be let go of", old.Schedule.Over)
-}
-
-// The same where the reload failed before anything had been fetched.
-func TestMigrationAfterAFailedOneAtTheStart(t *testing.T) {
-	testkit.Long(t)
-	if !apart(t) {
-		return
-	}
-	w := newWorld(t)
-	w.db = "off"
-	w.protocol = protocol.DialectV4
-	w.threaten("evil.example.com/")
-	firstContact(t, time.Second)
-	w.start(w.corefile())
-	w.protocol = protocol.DialectV5
-	w.failReload(w.corefile())
-	w.updated(1)
-	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
-	firstContact(t, time.Hour)
-	testkit.Must(t, w.reload(w.corefile("cache 77")))
-	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 }
 
 func init() {
@@ -126,23 +105,16 @@ func TestTheListOfVersion4IsWhole(t *testing.T) {
 	const generated = "internal/protocol/pb/sbv4"
 	var own []string
 	err := fs.WalkDir(repository, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			if err == nil && name == ".git" {
-				return fs.SkipDir
-			}
-			return err
-		}
-		if strings.HasSuffix(name, "v4.go") || strings.HasSuffix(name, "v4_test.go") || path.Dir(name) == generated {
+		switch {
+		case err == nil && d.IsDir() && name == ".git":
+			return fs.SkipDir
+		case err != nil || d.IsDir():
+		case strings.HasSuffix(name, "v4.go") || strings.HasSuffix(name, "v4_test.go") || path.Dir(name) == generated:
 			own = append(own, name)
-			return nil
-		}
-		if path.Ext(name) != ".go" {
-			return nil
-		}
-		if strings.Contains(file(t, name), generated+"\"\n") {
+		case path.Ext(name) == ".go" && strings.Contains(file(t, name), generated+"\"\n"):
 			t.Errorf("%s imports %s: move what needs it into a file whose name ends in v4", name, generated)
 		}
-		return nil
+		return err
 	})
 	testkit.Must(t, err)
 	slices.Sort(listed)

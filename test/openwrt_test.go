@@ -87,6 +87,11 @@ func (r *router) serve(commands string) (called string) {
 // port5335 are the options of a service that serve starts.
 var port5335 = map[string][]string{"port": {"5335"}}
 
+// protecting are the options of a service that start_service starts.
+func protecting(db string) map[string][]string {
+	return map[string][]string{"enabled": {"1"}, "api_key": {"SECRET"}, "upstream": {"192.0.2.9"}, "port": {"5335"}, "db": {db}}
+}
+
 // before and ours are the servers of dnsmasq before and after.
 const before, ours = "192.0.2.1 /lan/192.0.2.2", "/lan/192.0.2.2 127.0.0.1#5335 1"
 
@@ -105,11 +110,8 @@ func TestOpenWrtServiceBlocksAndHandsDnsmasqOver(t *testing.T) {
 		"block": {writeFile(t, lists, "block.txt", "blocked.example\n")}, "allow": {"good.blocked.example"},
 	})
 	called := r.do("start_service")
-	for _, want := range []string{"procd set_param env GOMEMLIMIT=40MiB", "procd set_param user safebrowsing", "procd add_jail safebrowsing", "procd add_jail_mount_rw " + db, "procd add_jail_mount " + lists, "procd set_param respawn 3600 5 0"} {
-		if !strings.Contains(called, want+"\n") && !strings.Contains(called, want+" ") {
-			t.Errorf("Expected %q in\n%s", want, called)
-		}
-	}
+	testkit.WantParts(t, strings.ReplaceAll(called, "\n", " "), "set_param env GOMEMLIMIT=40MiB ", "set_param user safebrowsing ",
+		"add_jail safebrowsing ", "add_jail_mount_rw "+db+" ", "add_jail_mount "+lists+" ", "set_param respawn 3600 5 0 ")
 	command := regexp.MustCompile(`procd set_param command \S+ (.*)\n`).FindStringSubmatch(called)
 	if command == nil {
 		t.Fatalf("Expected a command in\n%s", called)
@@ -149,7 +151,6 @@ func TestOpenWrtServiceBlocksAndHandsDnsmasqOver(t *testing.T) {
 // What cannot work leaves the router with the DNS that it had, and says why.
 func TestOpenWrtServiceLeavesDnsmasqAlone(t *testing.T) {
 	testkit.Long(t)
-	some := map[string][]string{"enabled": {"1"}, "api_key": {"SECRET"}, "upstream": {"192.0.2.9"}, "port": {"5335"}}
 	for _, tc := range []struct {
 		name    string
 		options map[string][]string
@@ -162,8 +163,7 @@ func TestOpenWrtServiceLeavesDnsmasqAlone(t *testing.T) {
 		{"it does not listen", nil, "does not listen on port 5335"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			options := maps.Clone(some)
-			maps.Copy(options, map[string][]string{"db": {t.TempDir()}})
+			options := protecting(t.TempDir())
 			maps.Copy(options, tc.options)
 			maps.DeleteFunc(options, func(_ string, values []string) bool { return values == nil })
 			r := newRouter(t, options)
@@ -180,21 +180,17 @@ func TestOpenWrtServiceLeavesDnsmasqAlone(t *testing.T) {
 // deletes nothing of one as it does of a list, and if somebody gives it others while the service runs.
 func TestOpenWrtDnsmasqAsksNobodyElse(t *testing.T) {
 	t.Parallel()
-	for _, tc := range []struct {
-		name, option string
-		values       []string
-		back         string
-	}{
-		{"an option", "server", []string{"192.0.2.1"}, "192.0.2.1"},
-		{"another server since", "server", []string{"127.0.0.1#5335", "192.0.2.7", "/lan/192.0.2.2"}, "/lan/192.0.2.2 192.0.2.7 192.0.2.1"},
-		{"one for each domain since", "server", []string{"127.0.0.1#5335", "/#/192.0.2.7"}, "/#/192.0.2.7 192.0.2.1"},
-		{"the resolvers of the provider since", "noresolv", []string{"0"}, "/lan/192.0.2.2 192.0.2.1"},
+	for _, tc := range []struct{ name, option, values, back string }{
+		{"an option", "server", "192.0.2.1", "192.0.2.1"},
+		{"another server since", "server", "127.0.0.1#5335 192.0.2.7 /lan/192.0.2.2", "/lan/192.0.2.2 192.0.2.7 192.0.2.1"},
+		{"one for each domain since", "server", "127.0.0.1#5335 /#/192.0.2.7", "/#/192.0.2.7 192.0.2.1"},
+		{"the resolvers of the provider since", "noresolv", "0", "/lan/192.0.2.2 192.0.2.1"},
 	} {
 		r := newRouter(t, port5335)
 		if tc.name != "an option" {
 			r.serve("")
 		}
-		r.set("dhcp.@dnsmasq[0]."+tc.option, tc.values...)
+		r.set("dhcp.@dnsmasq[0]."+tc.option, strings.Fields(tc.values)...)
 		r.serve("")
 		testkit.Equal(t, tc.name+": the service alone", strings.TrimPrefix(r.servers(), "/lan/192.0.2.2 "), "127.0.0.1#5335 1")
 		testkit.Equal(t, tc.name+": changes by a reload", r.serve(""), "")
@@ -225,8 +221,8 @@ func TestOpenWrtDnsmasqHasItsResolversBackWithoutThePackage(t *testing.T) {
 	link := "S" + regexp.MustCompile(`(?m)^START=(\d+)$`).FindStringSubmatch(file(t, openwrt+"safebrowsing.init"))[1] + "safebrowsing"
 	for _, noresolv := range []string{"", "1"} {
 		r := newRouter(t, port5335)
-		if r.set("dhcp.@dnsmasq[0].noresolv", noresolv); noresolv == "" {
-			r.do("uci delete dhcp.@dnsmasq[0].noresolv")
+		if noresolv != "" {
+			r.set("dhcp.@dnsmasq[0].noresolv", noresolv)
 		}
 		r.serve("")
 		program := writeFile(t, dir, "coredns-safebrowsing", "")
@@ -264,13 +260,12 @@ func TestOpenWrtServiceDoesNotForwardToTheRouter(t *testing.T) {
 
 // Where no stick is mounted its folder would be in flash, which the lists would fill.
 func TestOpenWrtListsAreInRAMWithoutTheStick(t *testing.T) {
-	r := newRouter(t, map[string][]string{"enabled": {"1"}, "api_key": {"SECRET"}, "upstream": {"192.0.2.9"}, "db": {"/nowhere/safebrowsing"}})
-	ram := filepath.Join(t.TempDir(), "ram")
+	r, ram := newRouter(t, protecting("/nowhere/safebrowsing")), filepath.Join(t.TempDir(), "ram")
 	called := r.do("RAM=" + ram + "; start_service")
-	corefile, err := os.ReadFile(filepath.Join(r.conf, "Corefile"))
-	if _, made := os.Stat("/nowhere"); err != nil || made == nil || !strings.Contains(string(corefile), "db "+ram+"\n") || !strings.Contains(called, "add_jail_mount_rw "+ram+" ") || !strings.Contains(called, "is not there") {
-		t.Errorf("Expected the lists in RAM, and that to be said, got %v\n%s%s", err, corefile, called)
-	}
+	testkit.WantParts(t, testkit.Read(t, filepath.Join(r.conf, "Corefile")), "db "+ram+"\n")
+	testkit.WantParts(t, called, "add_jail_mount_rw "+ram+" ", "is not there")
+	_, err := os.Stat("/nowhere")
+	testkit.Is(t, "a folder in flash", err, os.ErrNotExist)
 }
 
 // What the Corefile takes for an address or for a host is allowed, and nothing that ends a word or a stanza.
@@ -311,23 +306,21 @@ func TestOpenWrtCommandsAskTheServer(t *testing.T) {
 // Only the user of the service may read the key. A service that an attacker has taken over can make root write and
 // give away no file: where it may make links, root writes none.
 func TestOpenWrtKeyIsInAFileOfItsOwn(t *testing.T) {
-	r := newRouter(t, map[string][]string{"enabled": {"1"}, "api_key": {"SECRET"}, "upstream": {"192.0.2.9"}, "db": {t.TempDir()}})
-	victim := writeFile(t, t.TempDir(), "shadow", "root\n")
+	r, victim := newRouter(t, protecting(t.TempDir())), writeFile(t, t.TempDir(), "shadow", "root\n")
 	for _, name := range []string{"api.key", "Corefile"} {
 		testkit.Must(t, os.Symlink(victim, filepath.Join(r.run, name)))
 	}
 	called := r.do("start_service")
-	if raw, err := os.ReadFile(victim); err != nil || string(raw) != "root\n" || strings.Contains(called, r.run+"/") || strings.Contains(called, "chown safebrowsing:safebrowsing "+r.conf+"\n") {
-		t.Errorf("Root followed a link, or the service may make some: %q, %v\n%s", raw, err, called)
-	}
+	testkit.Equal(t, "where a link leads that the service made", testkit.Read(t, victim), "root\n")
+	testkit.WantNone(t, called, r.run+"/", "chown safebrowsing:safebrowsing "+r.conf+"\n")
 	key, corefile := filepath.Join(r.conf, "api.key"), filepath.Join(r.conf, "Corefile")
 	text := testkit.Read(t, corefile)
 	testkit.WantNone(t, text, "SECRET")
 	testkit.WantParts(t, text, "api_key_file "+key+"\n")
 	testkit.Equal(t, "the file of the key", testkit.Read(t, key), "SECRET\n")
-	if info, err := os.Stat(key); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("Expected mode 600, got %v, %v", info, err)
-	}
+	info, err := os.Stat(key)
+	testkit.Must(t, err)
+	testkit.Equal(t, "its mode", info.Mode(), 0o600)
 }
 
 // The fix for OpenWrt's own coredns, run on the plugin.cfg of CoreDNS.
@@ -346,22 +339,18 @@ func TestFixOfOpenWrtsCoreDNSPutsThePluginBeforeCache(t *testing.T) {
 // A folder where others have files, such as /tmp or the top of a stick, stays theirs.
 func TestOpenWrtFolderOfOthersStaysTheirs(t *testing.T) {
 	t.Parallel()
-	for _, test := range []struct {
-		files string // with those of the service
-		says  bool
-	}{{"", false}, {"lost+found", false}, {"dhcp.leases", true}, {"notes.txt", true}, {"resolv.conf", true}} {
+	for file, theirs := range map[string]bool{"lock": false, "lost+found": false, "dhcp.leases": true, "notes.txt": true, "resolv.conf": true} {
 		db, ram := t.TempDir(), filepath.Join(t.TempDir(), "ram")
 		testkit.Must(t, os.Chmod(db, 0o755))
-		for _, name := range append(filesOfDB(t), strings.Fields(test.files)...) {
+		for _, name := range append(filesOfDB(t), file) {
 			writeFile(t, db, name, "")
 		}
-		r := newRouter(t, map[string][]string{"enabled": {"1"}, "api_key": {"SECRET"}, "upstream": {"192.0.2.9"}, "db": {db}})
-		called := r.do("RAM=" + ram + "; start_service")
+		called := newRouter(t, protecting(db)).do("RAM=" + ram + "; start_service")
 		info, err := os.Stat(db)
 		testkit.Must(t, err)
-		if said := strings.Contains(called, "others have files"); said != test.says || (info.Mode().Perm() == 0o755) != test.says || strings.Contains(called, "add_jail_mount_rw "+db+" ") == test.says {
-			t.Errorf("With %q beside those of the service it has mode %v after\n%s", test.files, info.Mode(), called)
-		}
+		said, used := strings.Contains(called, "others have files"), strings.Contains(called, "add_jail_mount_rw "+db+" ")
+		got := [3]bool{said, info.Mode().Perm() == 0o755, used}
+		testkit.Equal(t, file+": it is said, the mode stays, the folder is used", got, [3]bool{theirs, theirs, !theirs})
 	}
 }
 
@@ -383,15 +372,16 @@ func filesOfDB(t *testing.T) (all []string) {
 
 // An interface that goes down takes its resolvers along: the service keeps those that it had.
 func TestOpenWrtServiceOutlivesTheUplink(t *testing.T) {
-	r := newRouter(t, map[string][]string{"enabled": {"1"}, "api_key": {"SECRET"}, "db": {t.TempDir()}})
-	resolv := "RESOLV=" + writeFile(t, t.TempDir(), "resolv.conf.auto", "nameserver 192.0.2.9\nnameserver 192.0.2.10\n") + "; "
+	options := protecting(t.TempDir())
+	delete(options, "upstream")
+	r := newRouter(t, options)
 	corefile := func() string { return testkit.Read(t, filepath.Join(r.conf, "Corefile")) }
-	r.do(resolv + "start_service")
+	r.do("RESOLV=" + writeFile(t, t.TempDir(), "resolv.conf.auto", "nameserver 192.0.2.9\nnameserver 192.0.2.10\n") + "; start_service")
 	had := corefile()
 	called := r.do("start_service") // the file has none any more
-	if got := corefile(); got != had || !strings.Contains(called, "open_instance") || strings.Contains(called, "no resolvers yet") {
-		t.Errorf("The service ends with the uplink, or changes:\n%s\n%s", got, called)
-	}
+	testkit.Equal(t, "the Corefile", corefile(), had)
+	testkit.WantParts(t, called, "open_instance")
+	testkit.WantNone(t, called, "no resolvers yet")
 }
 
 // The server of before, which ends, may still have the port for a moment, while the new one cannot start.
@@ -410,18 +400,13 @@ func TestOpenWrtDnsmasqIsHandedOverToAServerThatStays(t *testing.T) {
 func TestOpenWrtSaysWhichResolversAreNotAsked(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		upstream, servers []string
-		says              bool
-	}{
-		{nil, []string{"127.0.0.1#5053"}, true},
-		{[]string{"127.0.0.1:5053"}, []string{"127.0.0.1#5053"}, false},
-		{nil, []string{"/lan/192.0.2.2"}, false},
-	} {
-		r := newRouter(t, map[string][]string{"port": {"5335"}, "upstream": test.upstream})
-		r.set("dhcp.@dnsmasq[0].server", test.servers...)
-		called := r.serve("")
-		if got := strings.Contains(called, "127.0.0.1#5053 is not asked any more"); got != test.says || !strings.HasSuffix(r.servers(), "127.0.0.1#5335 1") {
-			t.Errorf("%+v: dnsmasq has %q after\n%s", test, r.servers(), called)
-		}
+		upstream, server string
+		says             bool
+	}{{"", "127.0.0.1#5053", true}, {"127.0.0.1:5053", "127.0.0.1#5053", false}, {"", "/lan/192.0.2.2", false}} {
+		r := newRouter(t, map[string][]string{"port": {"5335"}, "upstream": strings.Fields(test.upstream)})
+		r.set("dhcp.@dnsmasq[0].server", test.server)
+		says := strings.Contains(r.serve(""), "127.0.0.1#5053 is not asked any more")
+		testkit.Equal(t, fmt.Sprintf("%+v: it is said", test), says, test.says)
+		testkit.Equal(t, fmt.Sprintf("%+v: asked", test), strings.HasSuffix(r.servers(), "127.0.0.1#5335 1"), true)
 	}
 }
