@@ -20,7 +20,7 @@ func TestThePublishCheckSaysWhatIsMissing(t *testing.T) {
 	}
 	answers := map[string]string{
 		"git ls-remote --exit-code https://example.org/owner/name HEAD": "1234 HEAD", "git status --porcelain": "", "git tag --points-at HEAD": "v1.2.3-rc.1\n" + tag,
-		"git verify-tag " + tag: "", ".ci/toolchain -newest": "", "gh secret list --json name --jq .[].name": "REGISTRY_TOKEN",
+		"git verify-tag " + tag: "", ".ci/toolchain": "", "gh secret list --json name --jq .[].name": "REGISTRY_TOKEN",
 		"gh api repos/{owner}/{repo}/pages --jq .build_type": "workflow",
 	}
 	for away, missing := range map[string][]string{
