@@ -12,7 +12,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -59,16 +58,11 @@ func TestRequestsHaveTheFormOfTheReference(t *testing.T) {
 					return nil, errors.New("asked")
 				})})
 				testkit.WantError(t, test.ask(t.Context(), c), "asked")
-				address := strings.TrimSuffix(endpoint, "/") + test.path + "?" + test.query
-				if got.Method != http.MethodGet || got.URL.String() != address {
-					t.Errorf("got %s %s, want %s", got.Method, got.URL, address)
-				}
-				relays := endpoint != DefaultEndpoint && strings.HasPrefix(test.path, "/v5/hashList")
-				if (got.Header.Get(AsStoredHeader) == "?1") != relays {
-					t.Errorf("got %v; only a relay is asked for lists as they are stored", got.Header)
-				}
-				got.Header.Del(AsStoredHeader)
+				testkit.Equal(t, "request", got.Method+" "+got.URL.String(), "GET "+strings.TrimSuffix(endpoint, "/")+test.path+"?"+test.query)
 				want := http.Header{"Accept": {binaryForm}, "Accept-Encoding": {"gzip"}, "User-Agent": {"test/1"}}
+				if endpoint != DefaultEndpoint && strings.HasPrefix(test.path, "/v5/hashList") { // a relay is asked for lists as they are stored
+					want.Set(AsStoredHeader, "?1")
+				}
 				if key != "" {
 					want["X-Goog-Api-Key"] = []string{key}
 				}
@@ -124,17 +118,15 @@ func TestListsComeFromAllPages(t *testing.T) {
 	for _, name := range []string{"se-4b", "mw-4b", "uws-4b"} {
 		want = append(want, ListInfo{name, "of " + name, lookup.Threats(0).With(lookup.Malware).With(lookup.UnwantedSoftware)})
 	}
-	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("got %v, %v, want %v", got, err, want)
-	}
+	testkit.Must(t, err)
+	testkit.Equal(t, "lists", got, want)
 	requests := 0
 	endless := newClient(t, answering(func(r *http.Request) (*http.Response, error) {
 		requests++
 		return always(binaryForm, page("", "again"))(r)
 	}))
-	if _, err := endless.Lists(t.Context()); !errors.Is(err, updater.ErrMalformed) || requests != maxPages {
-		t.Errorf("pages without end: %v after %d requests", err, requests)
-	}
+	testkit.Is(t, "pages without end", toList(t.Context(), endless), updater.ErrMalformed)
+	testkit.Equal(t, "requests for pages without end", requests, maxPages)
 }
 
 func TestBatchMustAnswerWhatWasAsked(t *testing.T) {
@@ -165,10 +157,7 @@ func TestBatchMustAnswerWhatWasAsked(t *testing.T) {
 		}
 	}
 	for form, body := range map[string][]byte{binaryForm: list("mw-4b"), "application/json": []byte(`{"name": "mw-4b"}`)} {
-		c := newClient(t, always(form, body))
-		if _, err := fetch(t, c, updater.Want{List: "se-4b"}); !errors.Is(err, updater.ErrMalformed) {
-			t.Errorf("one list under another name, as %s: %v", form, err)
-		}
+		testkit.Is(t, "one list under another name, as "+form, fetchOnce(t.Context(), newClient(t, always(form, body))), updater.ErrMalformed)
 	}
 }
 
@@ -187,34 +176,23 @@ func testAnswersOfOtherTypes(t *testing.T, answer proto.Message, lists ...string
 	text, err := protojson.Marshal(answer)
 	testkit.Must(t, err)
 	withUnknown := []byte(strings.Replace(string(text), "{", `{"somethingNew": {"a": [1]},`, 1))
-	var wanted []updater.Want
-	for _, list := range lists {
-		wanted = append(wanted, updater.Want{List: list})
-	}
 	for _, test := range []struct {
 		body  []byte
-		good  bool
+		want  error
 		types []string
 	}{
-		{raw, true, []string{"application/x-protobuf", "application/x-protobuf; charset=utf-8", "Application/X-Protobuf",
+		{raw, nil, []string{"application/x-protobuf", "application/x-protobuf; charset=utf-8", "Application/X-Protobuf",
 			"application/protobuf", "application/vnd.google.protobuf", "application/octet-stream", ""}},
-		{text, true, []string{"application/json"}},
-		{withUnknown, true, []string{"application/json; charset=UTF-8"}},
-		{raw, false, []string{"application/json", "text/html", "text/plain"}},
-		{text, false, []string{"application/x-protobuf"}},
-		{[]byte("<!DOCTYPE html><title>Welcome</title>"), false, []string{"text/html; charset=utf-8"}},
-		{raw[:len(raw)-1], false, []string{"application/x-protobuf"}},
+		{text, nil, []string{"application/json"}},
+		{withUnknown, nil, []string{"application/json; charset=UTF-8"}},
+		{raw, updater.ErrMalformed, []string{"application/json", "text/html", "text/plain"}},
+		{text, updater.ErrMalformed, []string{"application/x-protobuf"}},
+		{[]byte("<!DOCTYPE html><title>Welcome</title>"), updater.ErrMalformed, []string{"text/html; charset=utf-8"}},
+		{raw[:len(raw)-1], updater.ErrMalformed, []string{"application/x-protobuf"}},
 	} {
 		for _, contentType := range test.types {
-			updates, err := fetch(t, newClient(t, always(contentType, test.body)), wanted...)
-			if test.good != (err == nil) || err != nil && !errors.Is(err, updater.ErrMalformed) {
-				t.Errorf("%d lists, %s: %v", len(lists), contentType, err)
-			}
-			for i, u := range updates {
-				if l, _, err := updater.Apply(updater.List{Name: lists[i]}, u, 10); err != nil || l.Set.Len() != 3 {
-					t.Errorf("%s, %s: %v", lists[i], contentType, err)
-				}
-			}
+			err := fetchError(t.Context(), newClient(t, always(contentType, test.body)), lists...)
+			testkit.Is(t, fmt.Sprintf("%d lists, %s", len(lists), contentType), err, test.want)
 		}
 	}
 }
@@ -266,15 +244,18 @@ func TestStatusErrorsSayWhatTheServerSaid(t *testing.T) {
 			}))
 			err := cmp.Or(searchOnce(t.Context(), c), searchOnce(t.Context(), c))
 			test.want.Code = test.status
-			got, ok := errors.AsType[*updater.StatusError](err)
-			if !ok || *got != test.want || asked != 2 {
-				t.Errorf("%s: got %+v, %v, want %+v; two searches are %d requests", test.name, got, err, test.want, asked)
-			}
-			if !utf8.ValidString(fmt.Sprint(err)) {
-				t.Errorf("%s: half a character in %q", test.name, err)
-			}
+			testkit.Equal(t, test.name, statusIn(err), test.want)
+			testkit.Equal(t, test.name+": two searches, and whole characters", []any{asked, utf8.ValidString(fmt.Sprint(err))}, []any{2, true})
 		}
 	})
+}
+
+// statusIn returns the status in an error, the zero StatusError if there is none.
+func statusIn(err error) (status updater.StatusError) {
+	if e, ok := errors.AsType[*updater.StatusError](err); ok {
+		status = *e
+	}
+	return status
 }
 
 // A server that is asked for alt=proto may write an error as a google.rpc.Status.
@@ -301,9 +282,7 @@ func TestBinaryErrorsSayWhatTheServerSaid(t *testing.T) {
 			coding = "gzip"
 		}
 		err := searchOnce(t.Context(), newClient(t, encoded(400, coding, test.contentType, test.body)))
-		if got, ok := errors.AsType[*updater.StatusError](err); !ok || got.Message != test.want {
-			t.Errorf("%s: Expected %q, got %v", name, test.want, err)
-		}
+		testkit.Equal(t, name, statusIn(err), updater.StatusError{Code: 400, Message: test.want})
 	}
 }
 
@@ -344,9 +323,8 @@ func TestBodiesAreBounded(t *testing.T) {
 		{"a body declared longer than any", binaryForm, fetchOnce, 1 << 62, 0},
 	} {
 		declared, contentType = test.declared, test.contentType
-		if err := test.ask(t.Context(), c); !errors.Is(err, updater.ErrMalformed) || body.read > test.most {
-			t.Errorf("%s: %v after %d bytes", test.name, err, body.read)
-		}
+		testkit.Is(t, test.name, test.ask(t.Context(), c), updater.ErrMalformed)
+		testkit.Between(t, test.name+": bytes read", body.read, 0, test.most)
 	}
 }
 
@@ -417,9 +395,8 @@ func TestCompressions(t *testing.T) {
 		{"another one", "br", raw, updater.ErrMalformed},
 	} {
 		answer, err := newClient(t, encoded(200, test.coding, binaryForm, test.body)).Search(t.Context(), []lookup.Prefix{zeroPrefix})
-		if !errors.Is(err, test.want) || err == nil && len(answer.Threats) != 1 {
-			t.Errorf("%s: got %v, %v, want %v", test.name, answer, err, test.want)
-		}
+		testkit.Is(t, test.name, err, test.want)
+		testkit.Equal(t, test.name+": a threat", len(answer.Threats) == 1, test.want == nil)
 	}
 }
 
@@ -475,9 +452,7 @@ func TestWeightIsWhatDecodingTakes(t *testing.T) {
 		raw := marshal(t, m)
 		got := allocated(func() { testkit.Must(t, proto.Unmarshal(raw, m.ProtoReflect().New().Interface())) })
 		weight := math.MaxInt32 - int(weigh(raw, m.ProtoReflect().Descriptor(), math.MaxInt32)) + len(raw)
-		if got > 2*weight || weight > 4*got {
-			t.Errorf("%s: decoding allocates %d bytes, the weight is %d", name, got, weight)
-		}
+		testkit.Between(t, name+": bytes that decoding allocates", got, (weight+3)/4, 2*weight)
 	}
 }
 
@@ -492,27 +467,19 @@ func allocated(f func()) int {
 
 func TestEntriesFitAnInt(t *testing.T) {
 	r := rice{width: 4, parameter: 3, count: math.MaxInt32, size: math.MaxInt64 / 8}
-	if err := r.check(parametersV5(4)); !errors.Is(err, updater.ErrMalformed) {
-		t.Errorf("one more than %d integers: %v", math.MaxInt32, err)
-	}
+	testkit.Is(t, "one more than 1<<31-1 integers", r.check(parametersV5(4)), updater.ErrMalformed)
 	braces := bytes.Repeat([]byte{'{'}, 1<<32/messageWeight+1)
-	if err := boundUpdates.check(braces, jsonForm, nil); !errors.Is(err, updater.ErrMalformed) {
-		t.Errorf("a weight of more than 32 bits: %v", err)
-	}
+	testkit.Is(t, "a weight of more than 32 bits", boundUpdates.check(braces, jsonForm, nil), updater.ErrMalformed)
 }
 
 func TestVersionsAreBounded(t *testing.T) {
-	for size, good := range map[int]bool{1024: true, 1025: false} {
+	for size, want := range map[int]error{1024: nil, 1025: updater.ErrMalformed} {
 		for service, u := range map[string]*updater.Update{
 			"v5":       updateOf(t.Context(), &sbv5.HashList{Name: "se-4b", Version: make([]byte, size), MinimumWaitDuration: durationpb.New(time.Hour)}),
 			"Web Risk": updateOfWebRisk(t.Context(), &wrv1.ComputeThreatListDiffResponse{NewVersionToken: make([]byte, size), ResponseType: wrv1.ComputeThreatListDiffResponse_RESET}, serverClock{}),
 		} {
-			if good != (u.Err == nil) || u.Err != nil && !errors.Is(u.Err, updater.ErrMalformed) {
-				t.Errorf("%s, a version of %d bytes: %v", service, size, u.Err)
-			}
-			if service == "v5" && u.MinimumWait != time.Hour {
-				t.Errorf("a version of %d bytes: a minimum wait of %s", size, u.MinimumWait)
-			}
+			testkit.Is(t, fmt.Sprintf("%s, a version of %d bytes", service, size), u.Err, want)
+			testkit.Equal(t, service+": there is a minimum wait", u.MinimumWait == time.Hour, service == "v5")
 		}
 	}
 }

@@ -166,9 +166,8 @@ func TestWhatIsWrongWithTheRequestIsAskedOnce(t *testing.T) {
 		simulate(t, 2, func(t *testing.T, f *fleet) {
 			f.servers[0].Break("", 1, protocoltest.Fault{Status: status})
 			err := f.search(t, 10*time.Second)
-			if e, ok := errors.AsType[*updater.StatusError](err); !ok || e.Code != status || !strings.HasPrefix(err.Error(), "http://a: ") {
-				t.Errorf("status %d: %v", status, err)
-			}
+			testkit.Equal(t, err, statusOf(err), status)
+			testkit.WantStart(t, fmt.Sprint(err), "http://a: ")
 			f.want(t, []int{1, 0})
 		})
 	}
@@ -179,9 +178,7 @@ func TestAShutdownIsNoFailureOfAnEndpoint(t *testing.T) {
 		f.servers[0].Break("search", 1, protocoltest.Fault{Delay: time.Hour})
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
-		if err := searchOnce(ctx, f); !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
+		testkit.Is(t, "the search", searchOnce(ctx, f), context.Canceled)
 		testkit.Must(t, f.search(t, time.Second))
 		f.want(t, []int{2, 0})
 	})
@@ -205,9 +202,7 @@ func TestOneSearchFindsOutWhetherAnEndpointIsBack(t *testing.T) {
 		for range 20 {
 			wg.Go(func() {
 				begun := time.Now()
-				if err := f.search(t, 10*time.Second); err != nil {
-					t.Error(err)
-				}
+				testkit.Is(t, "one of many searches", f.search(t, 10*time.Second), nil)
 				if took := time.Since(begun); took > 0 {
 					slow.Add(1)
 				}
@@ -215,9 +210,7 @@ func TestOneSearchFindsOutWhetherAnEndpointIsBack(t *testing.T) {
 		}
 		begun := time.Now()
 		wg.Wait()
-		if took := time.Since(begun); slow.Load() != 1 || took != time.Second {
-			t.Errorf("%d searches took up to %s: want one that took a second", slow.Load(), took)
-		}
+		testkit.Equal(t, "searches that took a while, and the longest", []any{slow.Load(), time.Since(begun)}, []any{int64(1), time.Second})
 		f.want(t, []int{1, 30, 0}, "a left for b")
 
 		time.Sleep(59 * time.Second)
@@ -249,9 +242,7 @@ func TestAnEndpointThatIsLeftAloneIsAskedBeforeTheRequestFails(t *testing.T) {
 				f.search(t, 10*time.Second)
 				time.Sleep(10 * time.Second)
 				f.down.Store("b", true)
-				if err := f.search(t, 10*time.Second); (err == nil) != tc.want {
-					t.Error(err)
-				}
+				testkit.Equal(t, "a search is answered", f.search(t, 10*time.Second) == nil, tc.want)
 			})
 		})
 	}
@@ -286,16 +277,9 @@ func TestTheErrorOfAllNamesEachAndIsThatOfTheFirstToReturn(t *testing.T) {
 				} else {
 					answer, err = f.Search(t.Context(), []lookup.Prefix{zeroPrefix})
 				}
-				var status updater.StatusError
-				if e, ok := errors.AsType[*updater.StatusError](err); ok {
-					status = *e
-				}
-				if wait := answer.MinimumWait; err == nil || status.Code != tc.status || status.RetryAfter != 0 || wait != tc.after {
-					t.Errorf("got %v, to wait %s, want status %d, to wait %s", err, wait, tc.status, tc.after)
-				}
-				if text := fmt.Sprint(err); !strings.Contains(text, "http://a: ") || !strings.Contains(text, "; http://b: ") {
-					t.Errorf("%q does not name both", text)
-				}
+				testkit.Equal(t, "status", statusOf(err), tc.status)
+				testkit.Equal(t, "its wait, and that of the answer", [2]time.Duration{statusIn(err).RetryAfter, answer.MinimumWait}, [2]time.Duration{0, tc.after})
+				testkit.WantError(t, err, "http://a: ", "; http://b: ")
 				f.want(t, []int{1, 1}) // nobody stands in: the caller says that all fail
 			})
 		})
@@ -310,15 +294,11 @@ func TestAListThatNobodyHasLeavesTheOthersAlone(t *testing.T) {
 			s.ActAsRelay()
 		}
 		_, err := fetch(t, f, updater.Want{List: "mw-4b"})
-		if e, ok := errors.AsType[*updater.StatusError](err); !ok || e.Code != 404 {
-			t.Error(err)
-		}
+		testkit.Equal(t, err, statusOf(err), 404)
 		testkit.Must(t, fetchOnce(t.Context(), f))
 		f.want(t, []int{2, 1})
 		_, err = fetch(t, f, updater.Want{List: "se-4b"}, updater.Want{List: "pha-4b"})
-		if e, ok := errors.AsType[*updater.StatusError](err); !ok || !e.LacksList {
-			t.Errorf("two relays lack a list of a batch: %v, and the others would wait for the back-off", err)
-		}
+		testkit.Equal(t, "both lack a list of the batch, and the others need not wait", statusIn(err).LacksList, true)
 	})
 }
 
@@ -327,17 +307,11 @@ func TestARestIsOfTheKeyThatWasAskedWith(t *testing.T) {
 		f.servers[0].SetKey("NEW")
 		testkit.Must(t, f.search(t, time.Second))
 		f.servers[1].SetKey("NEW")
-		if err := f.search(t, time.Second); err == nil {
-			t.Error("the old key is accepted")
-		}
-		if err := f.search(t, time.Second); !errors.Is(err, lookup.ErrBackoff) {
-			t.Errorf("both have refused, got %v", err)
-		}
+		testkit.WantError(t, f.search(t, time.Second)) // with the old key
+		testkit.Is(t, "when both have refused", f.search(t, time.Second), lookup.ErrBackoff)
 		f.want(t, []int{1, 2}, "a left for b")
 		testkit.Must(t, f.SetKey("NEW"))
-		if err := f.SetKey("a b"); err == nil {
-			t.Error("a key with a space is accepted")
-		}
+		testkit.WantError(t, f.SetKey("a b"))
 		testkit.Must(t, f.search(t, time.Second))
 		f.want(t, []int{2, 2}, "a left for b", "a back")
 	})
@@ -363,13 +337,10 @@ func TestAFailureOfTheOldKeyIsNoRestOfTheNewOne(t *testing.T) {
 func TestListsOfOneEndpointThatAnswers(t *testing.T) {
 	simulate(t, 2, func(t *testing.T, f *fleet) {
 		f.down.Store("a", true)
-		if all, err := f.Lists(t.Context()); err != nil || len(all) != 2 {
-			t.Errorf("%v, %v", all, err)
-		}
+		all, err := f.Lists(t.Context())
+		testkit.Equal(t, err, len(all), 2)
 		f.down.Store("b", true)
-		if _, err := f.Lists(t.Context()); err == nil || !strings.Contains(err.Error(), "http://b: ") {
-			t.Errorf("got %v", err)
-		}
+		testkit.WantError(t, toList(t.Context(), f), "http://b: ")
 	})
 }
 
@@ -409,9 +380,7 @@ func TestRestsFollowTheRules(t *testing.T) {
 		if !r.notBefore.IsZero() {
 			notBefore = r.notBefore.Sub(now)
 		}
-		if until := r.until.Sub(now); notBefore != tc.notBefore || until != tc.until {
-			t.Errorf("%s: %s and %s, want %s and %s", tc.name, notBefore, until, tc.notBefore, tc.until)
-		}
+		testkit.Equal(t, tc.name, []time.Duration{notBefore, r.until.Sub(now)}, []time.Duration{tc.notBefore, tc.until})
 	}
 }
 
@@ -433,16 +402,21 @@ func TestASearchTriesOneEndpointThatMayBeBack(t *testing.T) {
 	})
 }
 
+// overtaken searches, and a second later again.
+func (f *fleet) overtaken(t *testing.T) {
+	var wg sync.WaitGroup
+	wg.Go(func() { f.search(t, 10*time.Second) })
+	time.Sleep(time.Second)
+	f.search(t, 10*time.Second)
+	wg.Wait()
+}
+
 // An answer to a search that was sent before another one failed is no news.
 func TestAnAnswerFromBeforeAFailureDoesNotEndTheRest(t *testing.T) {
 	simulate(t, 2, func(t *testing.T, f *fleet) {
 		f.servers[0].Break("search", 1, protocoltest.Fault{Delay: 2 * time.Second})
 		f.servers[0].Break("search", 1, protocoltest.Fault{Status: 500})
-		var wg sync.WaitGroup
-		wg.Go(func() { f.search(t, 10*time.Second) })
-		time.Sleep(time.Second)
-		f.search(t, 10*time.Second)
-		wg.Wait()
+		f.overtaken(t)
 		f.search(t, 10*time.Second)
 		f.want(t, []int{2, 2}, "a left for b")
 	})
@@ -464,9 +438,8 @@ func TestAnEndpointIsBackWhenItAnswersWhatItFailedIn(t *testing.T) {
 
 func TestAnEndpointThatWasNotAskedInTimeHasNotFailed(t *testing.T) {
 	simulate(t, 2, func(t *testing.T, f *fleet) {
-		if err := f.search(t, -time.Second); !errors.Is(err, context.DeadlineExceeded) || f.endpoints[0].rests[searching].failures+f.endpoints[1].rests[searching].failures > 0 {
-			t.Errorf("%v, %+v", err, f.endpoints)
-		}
+		testkit.Is(t, "the search", f.search(t, -time.Second), context.DeadlineExceeded)
+		testkit.Equal(t, "failures", f.endpoints[0].rests[searching].failures+f.endpoints[1].rests[searching].failures, 0)
 		f.want(t, []int{0, 0})
 	})
 }
@@ -478,11 +451,7 @@ func TestAnEndpointThatHasToldAnotherSearchToWaitIsNotAsked(t *testing.T) {
 		f.servers[0].Break("search", 1, protocoltest.Fault{Delay: 2 * time.Second, Status: 500})
 		f.servers[0].Break("search", 1, protocoltest.Fault{Status: 500})
 		f.servers[1].Break("search", 1, protocoltest.Fault{Status: 429})
-		var wg sync.WaitGroup
-		wg.Go(func() { f.search(t, 10*time.Second) })
-		time.Sleep(time.Second)
-		f.search(t, 10*time.Second)
-		wg.Wait()
+		f.overtaken(t)
 		f.want(t, []int{2, 1})
 	})
 }
@@ -557,19 +526,17 @@ func TestAMinimumWaitIsOfTheEndpointThatSaidIt(t *testing.T) {
 					}
 					time.Sleep(second.wait - time.Second)
 				}
-				if first.asked != 1 {
-					t.Errorf("the first endpoint was asked %d times within its wait", first.asked)
-				}
+				testkit.Equal(t, "requests to the first endpoint within its wait", first.asked, 1)
 				second.err = broken // the first may be asked again before the caller's own back-off ends
 				second.wait = 3 * time.Hour
-				if wait, err := ask(); err == nil || wait != 4*time.Second {
-					t.Errorf("both have failed: %v, and a wait of %s, want until the first may be asked", err, wait)
-				}
+				wait, err := ask()
+				testkit.WantError(t, err)
+				testkit.Equal(t, "the wait when both have failed, until the first may be asked", wait, 4*time.Second)
 				time.Sleep(5 * time.Minute)
 				first.err = nil
-				if wait, err := ask(); err != nil || wait != first.wait || first.asked != 2 {
-					t.Errorf("after its wait: %s, %v, %d requests", wait, err, first.asked)
-				}
+				wait, err = ask()
+				testkit.Must(t, err)
+				testkit.Equal(t, "after its wait", []any{wait, first.asked}, []any{first.wait, 2})
 			})
 		})
 	}

@@ -21,7 +21,6 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
-	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 // counting is a server that answers the first request of each connection, with status 503, and
@@ -149,9 +148,12 @@ func speaking(t *testing.T, d *Dialect, cfg Config, others ...string) Client {
 	return c
 }
 
-func isStatus(err error) bool {
-	_, ok := errors.AsType[*updater.StatusError](err)
-	return ok
+// wantNoAnswer holds that a request was sent, and got no answer.
+func wantNoAnswer(t *testing.T, err error) {
+	t.Helper()
+	if err == nil || statusOf(err) != 0 || isNotSent(err) || errors.Is(err, context.Canceled) {
+		t.Errorf("the request that got no answer: %v", err)
+	}
 }
 
 // A search is one request on the wire: one that a server has read and not answered counts as
@@ -170,20 +172,11 @@ func TestASearchIsOneRequestOnTheWire(t *testing.T) {
 				endpoint, ca := secured(t, refusal.protocol, handle)
 				c := speaking(t, d, Config{Endpoint: endpoint, CA: ca})
 				for _, ask := range []func(context.Context, Client) error{searchOnce, fetchOnce, fetchOnce} {
-					if err := ask(t.Context(), c); !isStatus(err) {
-						t.Errorf("%v", err)
-					}
+					testkit.Equal(t, "status", statusOf(ask(t.Context(), c)), 503)
 				}
-				if requests, connections := s.requests.Load(), s.connections.Load(); requests != 3 || connections != 3 {
-					t.Errorf("a search and two fetches were %d requests on %d connections", requests, connections)
-				}
-				err := searchOnce(t.Context(), c)
-				if n := s.requests.Load(); n != 4 {
-					t.Errorf("two searches and two fetches were %d requests", n)
-				}
-				if err == nil || isStatus(err) || isNotSent(err) || errors.Is(err, context.Canceled) {
-					t.Errorf("the search that got no answer: %v", err)
-				}
+				testkit.Equal(t, "requests and connections of a search and two fetches", [2]int32{s.requests.Load(), s.connections.Load()}, [2]int32{3, 3})
+				wantNoAnswer(t, searchOnce(t.Context(), c))
+				testkit.Equal(t, "requests of two searches and two fetches", s.requests.Load(), 4)
 			})
 		}
 	}
@@ -217,9 +210,8 @@ func TestASearchIsOneRequestAlthoughThereAreOtherConnections(t *testing.T) {
 	}
 	wg.Wait()
 	for n := range int32(kept) {
-		if err := searchOnce(t.Context(), c); err == nil || isStatus(err) || isNotSent(err) || requests.Load() != kept+n+1 {
-			t.Fatalf("search %d: %v, %d requests", kept+n+1, err, requests.Load())
-		}
+		wantNoAnswer(t, searchOnce(t.Context(), c))
+		testkit.Equal(t, "requests", requests.Load(), kept+n+1)
 	}
 }
 
@@ -232,13 +224,8 @@ func TestAFetchIsOneRequestOnTheWire(t *testing.T) {
 				var s counting
 				endpoint, ca := secured(t, "h2", s.serve2(true, resetStream(code)))
 				c := speaking(t, d, Config{Endpoint: endpoint, CA: ca})
-				err := fetchOnce(t.Context(), c)
-				if n := s.requests.Load(); n != 1 {
-					t.Errorf("a fetch was %d requests", n)
-				}
-				if err == nil || isStatus(err) || isNotSent(err) || errors.Is(err, context.Canceled) {
-					t.Errorf("%v", err)
-				}
+				wantNoAnswer(t, fetchOnce(t.Context(), c))
+				testkit.Equal(t, "requests of a fetch", s.requests.Load(), 1)
 			})
 		}
 	}
@@ -256,9 +243,7 @@ func TestASearchThatIsEndedSaysSo(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-asked; cancel() }()
 	c := speaking(t, DialectV5, Config{Endpoint: "http://" + address})
-	if err := searchOnce(ctx, c); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v", err)
-	}
+	testkit.Is(t, "the search", searchOnce(ctx, c), context.Canceled)
 }
 
 // silent is the end of a connection that may die without a word, as when a line is
@@ -343,16 +328,12 @@ func TestASearchDoesNotFailForAConnectionThatWasClosedBefore(t *testing.T) {
 		refuse := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { asked.Add(1); w.WriteHeader(503) })
 		inBubble(t, protocol, refuse, func(t *testing.T, c Client, accepted *[]*silent) {
 			for i := range 3 {
-				if err := searchOnce(t.Context(), c); !isStatus(err) {
-					t.Errorf("search %d: %v", i, err)
-				}
+				testkit.Equal(t, i, statusOf(searchOnce(t.Context(), c)), 503)
 				synctest.Wait()
 				(*accepted)[i].Close()
 				synctest.Wait()
 			}
-			if asked.Load() != 3 {
-				t.Errorf("three searches were %d requests", asked.Load())
-			}
+			testkit.Equal(t, "requests of three searches", asked.Load(), 3)
 		})
 	}
 }
@@ -371,8 +352,8 @@ func TestADeadConnectionIsReplacedInSeconds(t *testing.T) {
 			}
 			cancel()
 		}
-		if took := time.Since(begun); failed > 2 || took > 20*time.Second || len(*accepted) != 2 {
-			t.Errorf("%d searches failed in %s, %d connections were made, want at most 2 in 20 s and 2 connections", failed, took, len(*accepted))
-		}
+		testkit.Between(t, "searches that failed", failed, 0, 2)
+		testkit.Between(t, "time", time.Since(begun), 0, 20*time.Second)
+		testkit.Equal(t, "connections", len(*accepted), 2)
 	})
 }
