@@ -497,24 +497,23 @@ func TestDecodingEndsWithItsContext(t *testing.T) {
 		t.Fatalf("a list of %d bytes is read whole", len(streamed))
 	}
 	v5 := func(contentType string, body []byte) Client { return newClient(t, always(contentType, body)) }
-	webRisk := func(additions *wrv1.ThreatEntryAdditions) Client {
-		m := &wrv1.ComputeThreatListDiffResponse{ResponseType: wrv1.ComputeThreatListDiffResponse_RESET, NewVersionToken: []byte("new"), Additions: additions,
-			RecommendedNextDiff: timestamppb.New(time.Now().Add(time.Hour + time.Minute))}
+	webRisk := func(additions *wrv1.ThreatEntryAdditions, removals *wrv1.ThreatEntryRemovals) Client {
+		m := riskUpdate(riskReset, "")
+		if m.Additions, m.Removals = additions, removals; removals != nil {
+			m.ResponseType = riskDiff
+		}
+		m.RecommendedNextDiff = timestamppb.New(time.Now().Add(time.Hour + time.Minute))
 		return newWebRisk(t, always(binaryForm, marshal(t, m)))
 	}
-	endWithTheirContexts(t, map[string]Client{
+	for name, c := range map[string]Client{
 		"v5, read whole":             v5(binaryForm, marshal(t, whole)),
 		"v5, decoded while it comes": v5(binaryForm, streamed),
 		"v5, JSON":                   v5(jsonForm, wholeText),
-		"Web Risk, Rice":             webRisk(&wrv1.ThreatEntryAdditions{RiceHashes: riskRice(5, 2, 2, "f702")}),
-		"Web Risk, raw":              webRisk(&wrv1.ThreatEntryAdditions{RawHashes: []*wrv1.RawHashes{riskRaw(4, "00000001")}}),
-	})
-}
-
-// endWithTheirContexts holds that what each client decodes of an answer about se-4b ends with
-// the request.
-func endWithTheirContexts(t *testing.T, clients map[string]Client) {
-	for name, c := range clients {
+		"Web Risk, Rice":             webRisk(&wrv1.ThreatEntryAdditions{RiceHashes: riskRice(5, 2, 2, "f702")}, nil),
+		"Web Risk, raw":              webRisk(&wrv1.ThreatEntryAdditions{RawHashes: []*wrv1.RawHashes{riskRaw(4, "00000001")}}, nil),
+		"Web Risk, raw removals":     webRisk(nil, &wrv1.ThreatEntryRemovals{RawIndices: &wrv1.RawIndices{Indices: []int32{0}}}),
+		"Web Risk, removals":         webRisk(nil, &wrv1.ThreatEntryRemovals{RiceIndices: riskRice(0, 0, 0, "")}),
+	} {
 		t.Run(name, func(t *testing.T) {
 			old := heldLists()[4]
 			old.Name = "se-4b"

