@@ -149,14 +149,10 @@ func TestApplyRejects(t *testing.T) {
 			if test.held != nil {
 				old = heldList(t, "se-4b", test.held...)
 			}
-			before := old
 			l, changed, err := Apply(old, test.update, 4)
-			if !errors.Is(err, test.want) || changed || l.Set != nil {
-				t.Errorf("got %v, changed: %t, %v, want %v", l, changed, err, test.want)
-			}
-			if old.Set != before.Set || !slices.Equal(old.Version, before.Version) || !bytes.Equal(content(t, old), entries(4, test.held...)) {
-				t.Errorf("the old list has become %v", old)
-			}
+			testkit.Is(t, "the error", err, test.want)
+			testkit.Equal(t, "it has changed, and there is a list", []bool{changed, l.Set != nil}, []bool{false, false})
+			testkit.Equal(t, "the entries of the old list", string(content(t, old)), string(entries(4, test.held...)))
 		})
 	}
 }
@@ -168,9 +164,8 @@ func TestWidthIsTheSuffix(t *testing.T) {
 		"../se-4b": 0, "a/b-4b": 0, "se--4b": 0, "-se-4b": 0, "se-4b-": 0, ".-4b": 0, "ä-4b": 0,
 	} {
 		got, err := Width(name)
-		if got != want || (err == nil) != (want > 0) {
-			t.Errorf("%q: %d, %v, want %d", name, got, err, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("the width of %q", name), got, want)
+		testkit.Equal(t, fmt.Sprintf("%q has a width", name), err == nil, want > 0)
 	}
 }
 
@@ -358,9 +353,8 @@ func TestChecksumAndErrorMayComeLast(t *testing.T) {
 			last := Entries{Width: 5, Count: 1, Reader: atEnd{iotest.DataErrReader(strings.NewReader("bbbbb")), func() { tt.late(u) }}}
 			u.Additions = []Entries{streamOf("aaaa"), last}
 			l, _, err := Apply(List{Name: "se-4b"}, u, 10)
-			if !errors.Is(err, tt.want) || (tt.want == nil) != (l.Set != nil) {
-				t.Errorf("got %v, %v, want %v", l, err, tt.want)
-			}
+			testkit.Is(t, "the error", err, tt.want)
+			testkit.Equal(t, "there is a list", l.Set != nil, tt.want == nil)
 		})
 	}
 }
@@ -375,12 +369,10 @@ func TestAnUpdateEndsTheTakingOver(t *testing.T) {
 	} {
 		old := held.list(t)
 		old.TakenOver = true
-		if l, _, err := Apply(old, u, 10); err != nil || l.TakenOver || string(l.Version) != "new" {
-			t.Errorf("%s: %v, taken over: %t, version %s", name, err, l.TakenOver, l.Version)
-		}
-		if !old.TakenOver || string(old.Version) != "old" {
-			t.Errorf("%s: the old list has changed", name)
-		}
+		l, _, err := Apply(old, u, 10)
+		must(t, err)
+		testkit.Equal(t, name+": the version", string(l.Version), "new")
+		testkit.Equal(t, name+": taken over", l.TakenOver, false)
 	}
 }
 
@@ -414,30 +406,4 @@ func (c *counting) Read(p []byte) (n int, err error) {
 		binary.BigEndian.PutUint32(p[n:], c.next<<8+1)
 	}
 	return n, nil
-}
-
-func TestUpToCountsEntriesThatAreNotGreater(t *testing.T) {
-	const greatest = uint32(1<<32 - 1)
-	for _, width := range []int{4, 5} {
-		for n := 1; n <= 70; n++ {
-			t.Run(fmt.Sprintf("%d entries of %d bytes", n, width), func(t *testing.T) {
-				c := &cursor{width: width}
-				for i := range n { // every third number, up to the greatest
-					entry := make([]byte, width)
-					binary.BigEndian.PutUint32(entry, greatest-uint32(3*(n-1-i)))
-					c.rest = append(c.rest, entry...)
-				}
-				for below := range 3*n + 3 {
-					asked := binary.BigEndian.AppendUint32(nil, greatest-uint32(below))
-					want := 0
-					for want < n && bytes.Compare(c.entry(want), asked) <= 0 {
-						want++
-					}
-					if got := c.upTo(n, asked); got != want {
-						t.Fatalf("%d entries are not greater than %x, want %d", got, asked, want)
-					}
-				}
-			})
-		}
-	}
 }

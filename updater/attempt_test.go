@@ -34,6 +34,9 @@ func TestEachEndOfAFetchLeavesTheseClocks(t *testing.T) {
 			change(&c)
 			return c
 		}
+		answered := func(wait time.Duration) func(attempt) error {
+			return func(a attempt) error { return a.answered(now, wait, nil) }
+		}
 		// failed is all fetches after a second failure with a cause.
 		failed := func(until time.Duration, err error) Clock {
 			return Clock{NotBefore: at(until), Failures: 2, Wait: fetch.Wait, Failed: now}.because(now, err)
@@ -43,9 +46,7 @@ func TestEachEndOfAFetchLeavesTheseClocks(t *testing.T) {
 			fetch Clock
 			lists clocks
 		}{
-			"under way": {
-				nil, Clock{NotBefore: at(2 * time.Hour), Failures: 2, Wait: fetch.Wait, Asking: true, Failed: begun}, clocks{se: list, mw: {}},
-			},
+			"under way": {nil, Clock{NotBefore: at(2 * time.Hour), Failures: 2, Wait: fetch.Wait, Asking: true, Failed: begun}, clocks{se: list, mw: {}}},
 			"cancelled": {
 				func(a attempt) error { return a.cancelled(both, now, time.Minute) },
 				Clock{NotBefore: now.Add(fetch.Wait), Failures: 1, Wait: fetch.Wait, Cause: "before", Failed: begun},
@@ -84,13 +85,8 @@ func TestEachEndOfAFetchLeavesTheseClocks(t *testing.T) {
 				func(a attempt) error { return a.refused(mw, now, 0, []string{mw}, errStatus[400]) },
 				fetch, clocks{se: list, mw: {Clock: Clock{NotBefore: now.Add(15 * time.Minute), Failures: 1}.because(now, errStatus[400]), Alone: true, Rejected: true}},
 			},
-			"answered": {
-				func(a attempt) error { return a.answered(now, 0, clocks{mw: {AtOnce: 7}}) }, Clock{}, clocks{se: list, mw: {AtOnce: 7}},
-			},
-			"answered with a wait": {
-				func(a attempt) error { return a.answered(now, time.Hour, nil) },
-				Clock{NotBefore: now.Add(time.Hour), Wait: time.Hour}, clocks{se: list, mw: {}},
-			},
+			"answered":             {func(a attempt) error { return a.answered(now, 0, clocks{mw: {AtOnce: 7}}) }, Clock{}, clocks{se: list, mw: {AtOnce: 7}}},
+			"answered with a wait": {answered(time.Hour), Clock{NotBefore: now.Add(time.Hour), Wait: time.Hour}, clocks{se: list, mw: {}}},
 			"answered, but another process took it for dead and failed": {
 				func(a attempt) error {
 					return errors.Join(a.schedule.change(func(state *scheduleState) {
@@ -100,11 +96,9 @@ func TestEachEndOfAFetchLeavesTheseClocks(t *testing.T) {
 				Clock{NotBefore: now.Add(time.Hour), Failures: 2, Wait: time.Minute}.because(now, errStatus[500]), clocks{se: list, mw: {}},
 			},
 			"answered with the longest wait there is": {
-				func(a attempt) error { return a.answered(now, math.MaxInt64, nil) }, Clock{NotBefore: now.Add(math.MaxInt64), Wait: math.MaxInt64}, clocks{se: list, mw: {}},
+				answered(math.MaxInt64), Clock{NotBefore: now.Add(math.MaxInt64), Wait: math.MaxInt64}, clocks{se: list, mw: {}},
 			},
-			"answered with a wait that is next to nothing": {
-				func(a attempt) error { return a.answered(now, 1, nil) }, Clock{NotBefore: now.Add(time.Second), Wait: 1}, clocks{se: list, mw: {}},
-			},
+			"answered with next to no wait": {answered(1), Clock{NotBefore: now.Add(time.Second), Wait: 1}, clocks{se: list, mw: {}}},
 		} {
 			s := newScheduleOf(t, nil)
 			s.state.Fetch.Clock, s.state.Lists[se] = fetch, list
@@ -190,8 +184,7 @@ func TestBackoffFollowsTheTable(t *testing.T) {
 		failures    int
 		least, most time.Duration
 	}{
-		{0, 0, 0},
-		{-1, 0, 0},
+		{0, 0, 0}, {-1, 0, 0},
 		{1, 15 * time.Minute, 30 * time.Minute},
 		{2, 30 * time.Minute, time.Hour},
 		{3, time.Hour, 2 * time.Hour},
@@ -199,18 +192,14 @@ func TestBackoffFollowsTheTable(t *testing.T) {
 		{5, 4 * time.Hour, 8 * time.Hour},
 		{6, 8 * time.Hour, 16 * time.Hour},
 		{7, 16 * time.Hour, 24 * time.Hour},
-		{8, 24 * time.Hour, 24 * time.Hour},
-		{9, 24 * time.Hour, 24 * time.Hour},
-		{64, 24 * time.Hour, 24 * time.Hour},
-		{math.MaxInt, 24 * time.Hour, 24 * time.Hour},
+		{8, 24 * time.Hour, 24 * time.Hour}, {64, 24 * time.Hour, 24 * time.Hour}, {math.MaxInt, 24 * time.Hour, 24 * time.Hour},
 	}
 	almostOne := math.Nextafter(1, 0)
 	for _, test := range tests {
-		t.Run(fmt.Sprintf("%d failures", test.failures), func(t *testing.T) {
-			testkit.Equal(t, "at 0", Backoff(test.failures, 0), test.least)
-			testkit.Between(t, "below 1: nearly the most", Backoff(test.failures, almostOne), test.most-time.Millisecond, test.most)
-			testkit.Equal(t, "at 0.5", Backoff(test.failures, 0.5), min(test.least+test.least/2, 24*time.Hour))
-			testkit.Between(t, "searches pause for", Strikes(test.failures, 0, almostOne), 0, 30*time.Minute)
-		})
+		n := test.failures
+		testkit.Equal(t, fmt.Sprint(n, " failures, at 0"), Backoff(n, 0), test.least)
+		testkit.Between(t, fmt.Sprint(n, " failures, below 1"), Backoff(n, almostOne), test.most-time.Millisecond, test.most)
+		testkit.Equal(t, fmt.Sprint(n, " failures, at 0.5"), Backoff(n, 0.5), min(test.least+test.least/2, 24*time.Hour))
+		testkit.Between(t, fmt.Sprint("searches pause after ", n, " failures for"), Strikes(n, 0, almostOne), 0, 30*time.Minute)
 	}
 }

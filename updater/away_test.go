@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -116,12 +115,10 @@ func TestAFetchThatWasNotSentIsNoFailureOfTheServer(t *testing.T) {
 			once(t, u)
 			testkit.Equal(t, "tries", way.tried, i+1)
 			wantDueIn(t, u.cfg.Schedule, wait)
-			if hold := u.cfg.Schedule.FetchHold([]string{se}); !hold.Unsent || hold.Failures != i+1 || !strings.HasPrefix(hold.String(), "the server could not be reached") {
-				t.Errorf("held: %+v: %s", hold, hold)
-			}
-			if got := u.cfg.Schedule.state.Fetch; got.Failures != 0 || !got.NotBefore.IsZero() {
-				t.Errorf("the server's rules have counted it: %+v", got)
-			}
+			hold, got := u.cfg.Schedule.FetchHold([]string{se}), u.cfg.Schedule.state.Fetch
+			testkit.Equal(t, "unsent, and the failures", []any{hold.Unsent, hold.Failures}, []any{true, i + 1})
+			testkit.WantStart(t, hold.String(), "the server could not be reached")
+			testkit.Equal(t, "failures by the server's rules, and no wait", []any{got.Failures, got.NotBefore.IsZero()}, []any{0, true})
 			time.Sleep(wait - 1)
 			once(t, loadedUpdater(t, dir, blindSource{way}))
 			testkit.Equal(t, "tries after a restart, which ends no wait", way.tried, i+1)
@@ -136,15 +133,13 @@ func TestAFetchThatWasNotSentIsNoFailureOfTheServer(t *testing.T) {
 		way.err = errGone
 		once(t, u)
 		wantDueIn(t, u.cfg.Schedule, 15*time.Second)
-		if got := u.cfg.Schedule.state.Fetch; got.Failures != 1 || got.Away.Tries != 1 {
-			t.Errorf("the failure before is forgotten, or the count is not: %+v", got)
-		}
+		got := u.cfg.Schedule.state.Fetch
+		testkit.Equal(t, "failures before, and tries since", []int{got.Failures, got.Away.Tries}, []int{1, 1})
 		time.Sleep(15 * time.Second)
 		way.err = nil
 		once(t, u)
-		if got := u.cfg.Schedule.state.Fetch; got.Away != (away{}) || got.Failures != 0 || way.sent != 1 {
-			t.Errorf("after a success: %+v", got)
-		}
+		got = u.cfg.Schedule.state.Fetch
+		testkit.Equal(t, "after a success", []any{got.Away, got.Failures, way.sent}, []any{away{}, 0, 1})
 	})
 }
 
@@ -157,9 +152,7 @@ func TestACrashWithoutANetworkIsNoFailure(t *testing.T) {
 		dir := t.TempDir()
 		way := &route{err: errGone}
 		once(t, loadedUpdater(t, dir, way))
-		if way.tried != 0 || way.looks == 0 {
-			t.Errorf("%d requests, %d looks", way.tried, way.looks)
-		}
+		testkit.Equal(t, "requests, and it was looked for", []any{way.tried, way.looks > 0}, []any{0, true})
 		testkit.WantNone(t, testkit.Read(t, filepath.Join(dir, scheduleFile)), "asking") // it is not saved as sent
 	})
 }
@@ -185,9 +178,8 @@ func TestAServerThatComesIsFoundAtOnceWhileNoListIsInForce(t *testing.T) {
 		_, end := running(t, loadedUpdater(t, t.TempDir(), way))
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if _, tried := way.requests(); tried > 18 {
-			t.Errorf("%d tries in an hour", tried)
-		}
+		_, tried := way.requests()
+		testkit.Between(t, "tries in an hour", tried, 0, 18)
 		end()
 	})
 }
@@ -199,14 +191,10 @@ func TestASearchThatWasNotSentIsNoFailureOfTheServer(t *testing.T) {
 			script := &script{errs: []error{errGone}}
 			for i, wait := range steps {
 				p := newProcess(t, dir, rules, script)
-				if err := p.search(t); !isNotSent(err) {
-					t.Fatal(i, err)
-				}
+				testkit.Equal(t, fmt.Sprint("search ", i, " is not sent"), isNotSent(p.search(t)), true)
 				p.backsOff(t, "the same process", wait)
 				newProcess(t, dir, rules, script).backsOff(t, "after a restart", wait)
-				if hold := p.schedule.SearchHold(); !hold.Unsent || heldSearch(p.schedule).Failures != 0 {
-					t.Errorf("held: %+v, %+v", hold, heldSearch(p.schedule))
-				}
+				testkit.Equal(t, "unsent, and the failures", []any{p.schedule.SearchHold().Unsent, heldSearch(p.schedule).Failures}, []any{true, 0})
 				time.Sleep(wait)
 			}
 			script.errs = []error{nil}
@@ -229,9 +217,8 @@ func TestSearchesThatWereNotSentTogetherCountOnce(t *testing.T) {
 			p.notSent(time.Now(), sentSearch{}, errGone)
 			time.Sleep(time.Second)
 		}
-		if got := heldSearch(s); got.Away.Tries != 1 || !got.NotBefore.Equal(until) || got.Failures != 2 {
-			t.Errorf("%+v", got)
-		}
+		got := heldSearch(s)
+		testkit.Equal(t, "tries, the end of the back-off, failures", []any{got.Away.Tries, got.NotBefore.Sub(until), got.Failures}, []any{1, time.Duration(0), 2})
 	})
 }
 
@@ -244,9 +231,8 @@ func TestASearchFindsAServerThatIsBack(t *testing.T) {
 			p.Search(t.Context(), nil)
 			time.Sleep(time.Second)
 		}
-		if way.tried > 6 || way.looks > 25 {
-			t.Errorf("%d tries and %d looks in 6 minutes", way.tried, way.looks)
-		}
+		testkit.Between(t, "tries in 6 minutes", way.tried, 0, 6)
+		testkit.Between(t, "looks in 6 minutes", way.looks, 0, 25)
 		way.err = nil
 		back := time.Now()
 		for way.sent == 0 {

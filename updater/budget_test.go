@@ -50,6 +50,14 @@ func newSpender(t *testing.T, dir string, perDay int) *spender {
 	return spenderOf(newLedger(t, store), perDay)
 }
 
+// folderIf returns a folder, or none.
+func folderIf(t *testing.T, disk bool) string {
+	if disk {
+		return t.TempDir()
+	}
+	return ""
+}
+
 func newLedger(t *testing.T, store *Store) *Ledger {
 	t.Helper()
 	l, err := NewLedger(store)
@@ -179,11 +187,8 @@ func liveWithinBudget(t *testing.T, seed uint64) {
 				}
 				time.Sleep(lookAgainAfter)
 			}
-			if dateOf(time.Now()) == date && sent[date] != perDay-lost[date] {
-				t.Errorf("%d of %d could be spent, %d were lost", sent[date], perDay, lost[date])
-			}
-			if n := saved(t, dir); dateOf(time.Now()) == date && n != perDay {
-				t.Errorf("the file says %d of %d", n, perDay)
+			if n := saved(t, dir); dateOf(time.Now()) == date {
+				testkit.Equal(t, "all that could be spent, and what the file says", []int{sent[date], n}, []int{perDay - lost[date], perDay})
 			}
 			time.Sleep(time.Until(midnightAfter(time.Now())))
 		}
@@ -217,28 +222,17 @@ func TestASearchIsInTheFileBeforeItIsSent(t *testing.T) {
 }
 
 func TestWhatWasNotSentIsGivenBack(t *testing.T) {
-	tests := []struct {
-		err    error
-		counts bool
-	}{
-		{nil, true}, {errServer, true}, {errLimited, true}, {errDown, true}, {context.Canceled, true}, {context.DeadlineExceeded, true},
-		{lookup.ErrBackoff, false}, {fmt.Errorf("searching: %w: 5s left", lookup.ErrBackoff), false}, {lookup.ErrLimited, false},
-	}
-	for _, test := range tests {
+	for err, want := range map[error]int{
+		nil: 5, errServer: 5, errLimited: 5, errDown: 5, context.Canceled: 5, context.DeadlineExceeded: 5,
+		lookup.ErrBackoff: 0, fmt.Errorf("searching: %w: 5s left", lookup.ErrBackoff): 0, lookup.ErrLimited: 0,
+	} {
 		for _, disk := range []bool{true, false} {
-			inBubble(t, fmt.Sprintf("%v, with a folder: %t", test.err, disk), func(t *testing.T) {
-				dir := ""
-				if disk {
-					dir = t.TempDir()
-				}
+			inBubble(t, fmt.Sprintf("%v, with a folder: %t", err, disk), func(t *testing.T) {
+				dir := folderIf(t, disk)
 				s := newSpender(t, dir, 5)
-				s.err = test.err
-				want := 0
-				if test.counts {
-					want = 5
-				}
+				s.err = err
 				for range 5 {
-					testkit.Equal(t, "the error", s.search(t), test.err)
+					testkit.Equal(t, "the error", s.search(t), err)
 				}
 				must(t, s.ledger.Flush())
 				testkit.Equal(t, "spent", s.ledger.Spent(time.Now()), want)
@@ -262,10 +256,7 @@ func TestWhatWasNotSentIsGivenBack(t *testing.T) {
 func TestAClockThatJumpsRenewsNoBudget(t *testing.T) {
 	for _, test := range []struct{ disk, restarts bool }{{false, false}, {true, false}, {true, true}} {
 		inBubble(t, fmt.Sprintf("%+v", test), func(t *testing.T) {
-			dir := ""
-			if test.disk {
-				dir = t.TempDir()
-			}
+			dir := folderIf(t, test.disk)
 			s := newSpender(t, dir, 100)
 			var now atomic.Pointer[time.Time]
 			set := func(date string) {
@@ -350,8 +341,8 @@ func TestProcessesWhoseDaysBeginApartHaveABudgetEachDay(t *testing.T) {
 					_, _ = early.search(t), late.search(t) // until the budget is spent
 					time.Sleep(10 * time.Minute)
 				}
-				if got := early.sent + late.sent - sent; day > 0 && got < 90 {
-					t.Errorf("day %d: %d searches of 100", day, got)
+				if day > 0 {
+					testkit.Between(t, fmt.Sprint("searches on day ", day), early.sent+late.sent-sent, 90, 500)
 				}
 			}
 			testkit.Between(t, "searches on 5 dates", early.sent+late.sent, 0, 500)
@@ -381,9 +372,7 @@ func TestABudgetIsReportedOnceADay(t *testing.T) {
 				if got = append(got, told{e.Kind, e.Spent}); e.Kind == BudgetRenewed {
 					midnight = midnight.AddDate(0, 0, 1)
 				}
-				if !e.Due.Equal(midnight) || e.Budget != perDay {
-					t.Errorf("%+v, want %s", e, midnight)
-				}
+				testkit.Equal(t, "the next midnight, and the budget", []any{e.Due.Sub(midnight), e.Budget}, []any{time.Duration(0), perDay})
 			}
 			testkit.Equal(t, "told", got, slices.Repeat(day, 3)[1:])
 		})
@@ -399,9 +388,9 @@ func TestWhoOnlyLooksChangesNothing(t *testing.T) {
 		before := snapshotOf(t, dir)
 		l, err := ReadLedger(openStore(t, dir))
 		must(t, err)
-		if l.Spent(time.Now()) != 1 || l.Remaining(1000, time.Now()) != 999 || l.Hold(1000, time.Now()) != (Hold{}) || l.Hold(1, time.Now()).Budget != 1 {
-			t.Errorf("%d spent, %d left", l.Spent(time.Now()), l.Remaining(1000, time.Now()))
-		}
+		now := time.Now()
+		testkit.Equal(t, "spent, left, and held at a budget of 1", []int{l.Spent(now), l.Remaining(1000, now), l.Hold(1, now).Budget}, []int{1, 999, 1})
+		testkit.Equal(t, "held", l.Hold(1000, now), Hold{})
 		testkit.Equal(t, "spent in two days", l.Spent(time.Now().Add(48*time.Hour)), 0)
 		must(t, errors.Join(spenderOf(l, 1000).search(t), l.Flush()))
 		testkit.Equal(t, "the folder", snapshotOf(t, dir), before)

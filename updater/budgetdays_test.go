@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,9 +51,7 @@ func TestTheCountOfADayFollowsTheClock(t *testing.T) {
 			for i, s := range test.steps {
 				before := maps.Clone(days.Spent)
 				next, fresh := days.on(s.date, "me")
-				if fresh != s.fresh || next.spent() != s.want || next.Day != s.date {
-					t.Errorf("step %d: %s is fresh: %t, with %d spent, want %t and %d", i+1, next.Day, fresh, next.spent(), s.fresh, s.want)
-				}
+				testkit.Equal(t, fmt.Sprint("step ", i+1), step{next.Day, fresh, next.spent(), s.spend}, s)
 				testkit.Equal(t, "the count before", days.Spent, before)
 				testkit.Between(t, "dates that are remembered", len(next.Spent), 1, maxDates)
 				days = next.with("me", next.part("me").Spent+s.spend, nil)
@@ -63,9 +62,9 @@ func TestTheCountOfADayFollowsTheClock(t *testing.T) {
 
 func TestOnlyAWholeCountIsRead(t *testing.T) {
 	good := `{"day":"2026-11-22","spent":{"2026-11-21":1000,"2026-11-22":17}}`
-	if got, err := parseBudget([]byte(good)); err != nil || got.spent() != 17 {
-		t.Errorf("%v, %v", got, err)
-	}
+	got, err := parseBudget([]byte(good))
+	must(t, err)
+	testkit.Equal(t, "spent", got.spent(), 17)
 	for name, raw := range map[string]string{
 		"empty": "", "cut": good[:40], "no JSON": "\x00\x00\x00", "null": "null", "no day": `{"spent":{"2026-11-22":17}}`,
 		"no count of the day": `{"day":"2026-11-22","spent":{"2026-11-21":17}}`, "below zero": `{"day":"2026-11-22","spent":{"2026-11-22":-1}}`,
@@ -85,15 +84,13 @@ func TestTheNextDayBeginsAtMidnightWherever(t *testing.T) {
 		{"no midnight", "America/Sao_Paulo", "2018-11-03T22:00:00-03:00", "2018-11-04T01:00:00-02:00"},
 	}
 	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			zone, err := time.LoadLocation(test.zone)
-			if err != nil {
-				t.Skip(err)
-			}
-			now, err := time.Parse(time.RFC3339, test.now)
-			must(t, err)
-			testkit.Equal(t, "midnight", midnightAfter(now.In(zone)).Format(time.RFC3339), test.want)
-		})
+		zone, err := time.LoadLocation(test.zone)
+		if err != nil {
+			t.Skip(err)
+		}
+		now, err := time.Parse(time.RFC3339, test.now)
+		must(t, err)
+		testkit.Equal(t, test.name, midnightAfter(now.In(zone)).Format(time.RFC3339), test.want)
 	}
 }
 
@@ -121,9 +118,8 @@ func TestThePartOfTheBudgetIsRenewedEachDayWithoutTheSharedStore(t *testing.T) {
 			time.Sleep(24 * time.Hour)
 			testkit.Equal(t, fmt.Sprint("searches on day ", day), takeAll(t, l, 100), 100/partAlone)
 			now := time.Now()
-			if h := l.Hold(100, now); !h.Active(now) || h.Portion != OneAlone || l.Remaining(100, now) != 0 {
-				t.Errorf("day %d: searches are refused, and %d are left until %+v", day, l.Remaining(100, now), h)
-			}
+			h := l.Hold(100, now)
+			testkit.Equal(t, fmt.Sprint("held on day ", day), []any{h.Active(now), h.Portion, l.Remaining(100, now)}, []any{true, OneAlone, 0})
 		}
 		v.away = nil
 		time.Sleep(lookAgainAfter)
@@ -179,10 +175,7 @@ func TestNoHourTakesMoreThanAQuarterOfTheBudget(t *testing.T) {
 			inBubble(t, fmt.Sprintf("seed %d, with a folder: %t", seed, disk), func(t *testing.T) {
 				const perDay = 100
 				chance := rand.New(rand.NewPCG(seed, 3))
-				dir := ""
-				if disk {
-					dir = t.TempDir()
-				}
+				dir := folderIf(t, disk)
 				s := newSpender(t, dir, perDay)
 				s.ledger.Spread()
 				var at []time.Time
@@ -197,14 +190,11 @@ func TestNoHourTakesMoreThanAQuarterOfTheBudget(t *testing.T) {
 						s.ledger.Spread()
 					}
 				}
-				for i := range at {
-					n := 0
-					for _, other := range at[i:] {
-						if other.Sub(at[i]) < time.Hour && dateOf(other) == dateOf(at[i]) {
-							n++
-						}
-					}
-					testkit.Between(t, fmt.Sprint("searches in the hour after ", at[i]), n, 1, HourOf(perDay))
+				for i, begun := range at { // those of an hour come one after the other
+					n := slices.IndexFunc(append(at[i:], begun.Add(24*time.Hour)), func(other time.Time) bool {
+						return other.Sub(begun) >= time.Hour || dateOf(other) != dateOf(begun)
+					})
+					testkit.Between(t, fmt.Sprint("searches in the hour after ", begun), n, 1, HourOf(perDay))
 				}
 			})
 		}
@@ -219,9 +209,8 @@ func TestASpreadBudgetIsSpentOverTheDay(t *testing.T) {
 		for hour, want := range []int{25, 25, 25, 25, 0} {
 			testkit.Equal(t, fmt.Sprint("searches in hour ", hour), s.drain(t), want)
 			if h := s.ledger.Hold(100, time.Now()); hour < 3 {
-				if h.Portion != AnHour || time.Until(h.Until) > time.Hour+slot {
-					t.Errorf("hour %d: %+v", hour, h)
-				}
+				testkit.Equal(t, fmt.Sprint("what is spent in hour ", hour), h.Portion, AnHour)
+				testkit.Between(t, fmt.Sprint("held in hour ", hour), time.Until(h.Until), 0, time.Hour+slot)
 				time.Sleep(time.Until(h.Until))
 			}
 		}

@@ -28,10 +28,8 @@ func TestADamagedCountSpendsNothingBeforeTheNextDay(t *testing.T) {
 					defer l.mu.Unlock()
 					return keep(p, err)
 				}
-				s := spenderOf(l, 10)
-				if got := s.drain(t); got != 0 || l.Remaining(10, time.Now()) != 0 || !l.Hold(10, time.Now()).Active(time.Now()) {
-					t.Errorf("%d searches, %d left, %v", got, l.Remaining(10, time.Now()), l.Hold(10, time.Now()))
-				}
+				s, now := spenderOf(l, 10), time.Now()
+				testkit.Equal(t, "searches, those left, and held", []any{s.drain(t), l.Remaining(10, now), l.Hold(10, now).Active(now)}, []any{0, 0, true})
 				testkit.Equal(t, "told what NewLedger returned, and that it is spent", []int{s.times(LoadFailed), s.times(BudgetSpent)}, []int{0, 1})
 			}
 			testkit.Equal(t, "kept", testkit.Read(t, file+damagedSuffix), raw)
@@ -45,14 +43,12 @@ func TestADamagedCountSpendsNothingBeforeTheNextDay(t *testing.T) {
 		store := quick(openStore(t, dir))
 		defer hang(store)() // so that nothing writes while the directory is removed
 		l, err := NewLedger(store)
-		if left := l.Remaining(10, time.Now()); err == nil || left != 0 {
-			t.Errorf("%d are left, %v", left, err)
-		}
+		testkit.WantError(t, err)
+		testkit.Equal(t, "searches that are left", l.Remaining(10, time.Now()), 0)
 		testkit.Equal(t, "searches", spenderOf(l, 10).drain(t), 0)
 		look, err := ReadLedger(store)
-		if err == nil || !look.Hold(10, time.Now()).Active(time.Now()) {
-			t.Errorf("who looks sees %v, %v", look.Hold(10, time.Now()), err)
-		}
+		testkit.WantError(t, err)
+		testkit.Equal(t, "who looks sees them held", look.Hold(10, time.Now()).Active(time.Now()), true)
 	})
 	inCount(t, "while it runs", func(t *testing.T, dir, _ string) {
 		s := newSpender(t, dir, 10)
@@ -125,9 +121,8 @@ func TestSearchesDoNotWaitForAHungDisk(t *testing.T) {
 		must(t, s.search(t))
 		testkit.Equal(t, "the first search takes", time.Since(begun), diskPatience)
 		begun = time.Now()
-		if got := 2 + s.drain(t); got != 10 || time.Since(begun) != 0 {
-			t.Errorf("%d searches in %s, want the budget at once", got, time.Since(begun))
-		}
+		testkit.Equal(t, "more searches", s.drain(t), 8)
+		testkit.Equal(t, "they take", time.Since(begun), 0)
 		if events := s.told(StoreFailed); len(events) != 1 || events[0].List != BudgetFile {
 			t.Errorf("told %+v", events)
 		}
@@ -256,9 +251,8 @@ func TestAFileThatMayNotBeReadIsNotTakenForNone(t *testing.T) {
 		must(t, os.WriteFile(filepath.Join(store.dir, name), nil, 0))
 	}
 	s, err := NewSchedule(store)
-	if wait := time.Until(s.due([]string{se})); err == nil || wait < unchangedFloor-time.Minute {
-		t.Errorf("the schedule: a wait of %s, %v", wait, err)
-	}
+	testkit.WantError(t, err)
+	testkit.Between(t, "the wait", time.Until(s.due([]string{se})), unchangedFloor-time.Minute, unchangedFloor)
 	l, err := NewLedger(store)
 	testkit.Is(t, "the count", err, errUnknownCount)
 	testkit.Equal(t, "sent", spenderOf(l, 1000).drain(t), 0)
@@ -280,7 +274,7 @@ func TestACountThatCanNeverBeReadEndsWithItsDay(t *testing.T) {
 	testkit.Equal(t, "searches of an unknown count", s.drain(t), 0)
 	s.ledger.clock = func() time.Time { return now.AddDate(0, 0, 2) } // it may be tomorrow by now
 	must(t, errors.Join(s.search(t), s.ledger.Flush()))
-	if days, err := parseBudget([]byte(testkit.Read(t, file))); err != nil || days.spent() != 1 {
-		t.Errorf("the file says %+v, %v", days, err)
-	}
+	days, err := parseBudget([]byte(testkit.Read(t, file)))
+	must(t, err)
+	testkit.Equal(t, "spent by the file", days.spent(), 1)
 }

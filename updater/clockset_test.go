@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -77,9 +78,8 @@ func TestListsKeepTheirAgeWhenTheKeyChanges(t *testing.T) {
 		}))
 		time.Sleep(time.Minute)
 		s = askedWith(t, dir, "new")
-		if got := s.list(se); !got.Updated.Equal(fetched) || !got.Rejected {
-			t.Errorf("updated %s, want %s; to be fetched in full: %t", got.Updated, fetched, got.Rejected)
-		}
+		got := s.list(se)
+		testkit.Equal(t, "updated late by, and to be fetched in full", []any{got.Updated.Sub(fetched), got.Rejected}, []any{time.Duration(0), true})
 		notHeld(t, s) // the wait was given to the old key
 	})
 }
@@ -110,12 +110,11 @@ func TestOtherAskersAreBounded(t *testing.T) {
 func TestAnAskerTellsKeysApartAndTellsNone(t *testing.T) {
 	const key = "AIzaSyExampleExampleExampleExampleExampl"
 	a := Asker(testOrigin, key)
-	if a == Asker(testOrigin, key+"e") || a == Asker("https://other.example", key) || a != Asker(testOrigin, key) {
-		t.Errorf("%q does not tell keys and endpoints apart", a)
+	for i, other := range []string{Asker(testOrigin, key), Asker(testOrigin, key+"e"), Asker("https://other.example", key)} {
+		testkit.Equal(t, fmt.Sprint("the same, of asker ", i), a == other, i == 0)
 	}
-	if len(a) != 8 || strings.Contains(key, a) {
-		t.Errorf("%q says too much", a)
-	}
+	testkit.Equal(t, "its length", len(a), 8)
+	testkit.WantNone(t, key, a)
 }
 
 func TestAHoldSaysWhy(t *testing.T) {
@@ -125,9 +124,8 @@ func TestAHoldSaysWhy(t *testing.T) {
 		must(t, begin(t, s, se).failed(failed, 0, nil, nil, errForbidden))
 		for _, s := range []*Schedule{s, ownedSchedule(t, dir)} {
 			h := s.FetchHold([]string{se})
-			if h.Failures != 1 || h.Cause != "status 403 Forbidden: API key not valid" || !h.Failed.Equal(failed) || !h.Until.Equal(failed.Add(15*time.Minute)) {
-				t.Errorf("got %+v", h)
-			}
+			checkHold(t, h, 1, "status 403 Forbidden: API key not valid")
+			testkit.Equal(t, "failed, and held until", []time.Duration{h.Failed.Sub(failed), h.Until.Sub(failed)}, []time.Duration{0, 15 * time.Minute})
 		}
 	})
 	inBubble(t, "a list that failed its checks", func(t *testing.T) {
@@ -135,19 +133,13 @@ func TestAHoldSaysWhy(t *testing.T) {
 		now := time.Now()
 		rejected := []result{{list: List{Name: se}, kind: ListRejected, err: ErrChecksum}}
 		must(t, begin(t, s, se).answered(now, 0, clocks(rejected, now, s)))
-		if h := s.FetchHold([]string{se}); h.Failures != 1 || h.Cause != ErrChecksum.Error() {
-			t.Errorf("got %+v", h)
-		}
+		checkHold(t, s.FetchHold([]string{se}), 1, ErrChecksum.Error())
 	})
 	inBubble(t, "a crash", func(t *testing.T) {
 		dir := t.TempDir()
 		begin(t, ownedSchedule(t, dir), se)
-		if h := newScheduleOf(t, openStore(t, dir)).FetchHold([]string{se}); h.Failures != 1 || !strings.Contains(h.Cause, "not answered yet") {
-			t.Errorf("for an onlooker %+v", h)
-		}
-		if h := ownedSchedule(t, dir).FetchHold([]string{se}); h.Failures != 1 || !strings.Contains(h.Cause, "the process ended") {
-			t.Errorf("for the next process %+v", h)
-		}
+		checkHold(t, newScheduleOf(t, openStore(t, dir)).FetchHold([]string{se}), 1, "not answered yet") // for an onlooker
+		checkHold(t, ownedSchedule(t, dir).FetchHold([]string{se}), 1, "the process ended")
 	})
 	inBubble(t, "searches", func(t *testing.T) {
 		s := ownedSchedule(t, t.TempDir())
@@ -155,51 +147,43 @@ func TestAHoldSaysWhy(t *testing.T) {
 			must(t, searched(s, time.Now(), errTest))
 			time.Sleep(time.Second)
 		}
-		if h := s.SearchHold(); h.Failures != 3 || h.Cause != errTest.Error() || !h.Active(time.Now()) {
-			t.Errorf("got %+v", h)
-		}
+		checkHold(t, s.SearchHold(), 3, errTest.Error())
+		testkit.Equal(t, "it lasts", s.SearchHold().Active(time.Now()), true)
 		time.Sleep(time.Hour)
 		must(t, searched(s, time.Now(), nil))
-		if h := s.SearchHold(); h.Active(time.Now()) || h.Failures != 0 || h.Cause != "" {
-			t.Errorf("after a success %+v", h)
-		}
+		h := s.SearchHold()
+		testkit.Equal(t, "after a success", []any{h.Active(time.Now()), h.Failures, h.Cause}, []any{false, 0, ""})
 	})
 }
 
+// checkHold fails unless a hold is by that number of failures, and its cause says why.
+func checkHold(t *testing.T, h Hold, failures int, why string) {
+	t.Helper()
+	testkit.Equal(t, "failures", h.Failures, failures)
+	testkit.WantParts(t, h.Cause, why)
+}
+
 func TestANewTokenEndsTheBackoffOfTheExpiredOne(t *testing.T) {
-	for name, tc := range map[string]struct {
-		err   error
-		wait  time.Duration // left after the renewal
-		pause bool          // of searches, after the renewal
-	}{
-		"status 401":           {&StatusError{Code: http.StatusUnauthorized}, 0, false},
-		"status 403":           {errForbidden, 0, false},
-		"status 503":           {&StatusError{Code: http.StatusServiceUnavailable}, 15 * time.Minute, true},
-		"status 429":           {&StatusError{Code: http.StatusTooManyRequests}, 15 * time.Minute, true},
-		"the server is silent": {errors.New("timeout"), 15 * time.Minute, true},
-	} {
+	for err, lasts := range map[error]bool{errStatus[401]: false, errForbidden: false, errServer: true, errLimited: true, errDown: true} {
 		for way, renew := range renewals {
-			inBubble(t, name+", "+way, func(t *testing.T) {
+			inBubble(t, err.Error()+", "+way, func(t *testing.T) {
 				dir := t.TempDir()
 				s := askedWithToken(t, dir, "old")
-				failedWith(t, s, tc.err)
+				failedWith(t, s, err)
 				for range searchStrikes {
-					must(t, searched(s, time.Now(), tc.err))
+					must(t, searched(s, time.Now(), err))
 					time.Sleep(time.Second)
 				}
 				s.Flush()
 				s = askedWithToken(t, dir, "old")
-				if !s.SearchHold().Active(time.Now()) || time.Until(s.due([]string{se})) < 14*time.Minute {
-					t.Fatal("Expected the back-offs to last over a restart with the same token")
-				}
+				testkit.Equal(t, "searches pause after a restart with the same token", s.SearchHold().Active(time.Now()), true)
+				testkit.Between(t, "fetches wait then for", time.Until(s.due([]string{se})), 14*time.Minute, 15*time.Minute)
 				s = renew(t, s, dir)
 				s.Flush()
 				for when, s := range map[string]*Schedule{"at once": s, "after a restart": askedWithToken(t, dir, "new")} {
-					left := max(0, time.Until(s.due([]string{se}))+searchStrikes*time.Second)
-					if (left > 0) != (tc.wait > 0) || left > tc.wait {
-						t.Errorf("%s: Expected %s left for lists, got %s", when, tc.wait, left)
-					}
-					testkit.Equal(t, when+": searches pause", s.SearchHold().Active(time.Now()), tc.pause)
+					testkit.Equal(t, when+": fetches wait", s.FetchHold([]string{se}).Active(time.Now()), lasts)
+					testkit.Between(t, when+": fetches wait for", time.Until(s.due([]string{se})), math.MinInt64, 15*time.Minute-searchStrikes*time.Second)
+					testkit.Equal(t, when+": searches pause", s.SearchHold().Active(time.Now()), lasts)
 					s.Flush()
 				}
 			})
@@ -282,9 +266,8 @@ func TestANewTokenTakesTheNoteOfASearchBack(t *testing.T) {
 		}, func(error) {})
 		asker := s.askerNow()
 		must(t, s.Renew("new", func() {}))
-		if hold := s.SearchHold(); hold.Active(time.Now()) || hold.Failures != 0 {
-			t.Errorf("Expected searches to be allowed, got %+v", hold)
-		}
+		hold := s.SearchHold()
+		testkit.Equal(t, "held, and failures", []any{hold.Active(time.Now()), hold.Failures}, []any{false, 0})
 		testkit.Equal(t, "an answer about the old token counts", s.askerNow() == asker, false)
 	})
 }
@@ -318,9 +301,8 @@ func TestWhatANewTokenEnds(t *testing.T) {
 func TestALongCauseIsCutAtAWholeRune(t *testing.T) {
 	for _, before := range []string{"", "a", "ab"} { // the cut is at each byte of a rune
 		got := causeOf(errors.New(before + strings.Repeat("界", maxCause)))
-		if len(got) > maxCause || len(got) < maxCause-2 || !utf8.ValidString(got) {
-			t.Errorf("%q...: got %d bytes, valid: %v, want %d at most of whole runes", before, len(got), utf8.ValidString(got), maxCause)
-		}
+		testkit.Between(t, "bytes", len(got), maxCause-2, maxCause)
+		testkit.Equal(t, "runes are whole", utf8.ValidString(got), true)
 	}
 }
 
@@ -360,9 +342,8 @@ func TestAHoldIsToldByTheClockThatWasSetSince(t *testing.T) {
 			want time.Duration
 		}{"end": {hold.Until, time.Hour}, "failure": {hold.Failed, -time.Minute}} {
 			// By the wall clock, which people and other programs have, and by the monotonic one, which decides.
-			if wall := tc.got.Round(0).Sub(now.Round(0)).Round(time.Minute); wall != tc.want || tc.got.Sub(now).Round(time.Minute) != tc.want {
-				t.Errorf("%s: the %s is told as %s, want %s from now", what, of, tc.got, tc.want)
-			}
+			wall, monotonic := tc.got.Round(0).Sub(now.Round(0)).Round(time.Minute), tc.got.Sub(now).Round(time.Minute)
+			testkit.Equal(t, fmt.Sprintf("%s: the %s by both clocks", what, of), [2]time.Duration{wall, monotonic}, [2]time.Duration{tc.want, tc.want})
 		}
 	}
 	s.state.Search.Clock.NotBefore = testkit.ClockSet(now.Add(time.Hour), 10*time.Nanosecond) // as two clocks of a machine drift
@@ -407,24 +388,21 @@ func TestAWaitOutlivesAWallClockThatWasSet(t *testing.T) {
 		"a snapshot, and the clock behind": {saved, -day, time.Hour, "a", -2 * time.Hour, 3 * time.Hour},
 		"a time since boot that is absurd": {moment{saved.Saved, "a", -1 << 63}, 0, time.Hour, "a", 0, 2 * time.Hour},
 	} {
-		t.Run(name, func(t *testing.T) {
-			written := saved.Saved
-			clock := Clock{NotBefore: written.Add(3 * time.Hour)}
-			set := clockSet{Fetch: asked{Clock: clock}, Search: asked{Clock: clock}, Lists: map[string]ListClock{se: {Clock: clock}}}
-			raw, err := encodeSchedule(scheduleState{clockSet: set, Others: map[string]clockSet{"other": set}}, written, test.from)
-			must(t, err)
-			now := time.Now()
-			at := moment{Saved: written.Add(test.passed + test.set), Boot: test.boot, SinceBoot: saved.SinceBoot + test.passed + test.offset}
-			state, err := parseSchedule(raw, now, at)
-			must(t, err)
-			for _, set := range []clockSet{state.clockSet, state.Others["other"]} {
-				for _, c := range []Clock{set.Fetch.Clock, set.Search.Clock, set.Lists[se].Clock} {
-					if rest := c.NotBefore.Sub(now); rest != test.rest || !strings.Contains(c.NotBefore.String(), "m=") { // setting the clock cuts no wait short
-						t.Errorf("a wait of %s until %s, want %s on the monotonic clock", rest, c.NotBefore, test.rest)
-					}
-				}
+		written := saved.Saved
+		clock := Clock{NotBefore: written.Add(3 * time.Hour)}
+		set := clockSet{Fetch: asked{Clock: clock}, Search: asked{Clock: clock}, Lists: map[string]ListClock{se: {Clock: clock}}}
+		raw, err := encodeSchedule(scheduleState{clockSet: set, Others: map[string]clockSet{"other": set}}, written, test.from)
+		must(t, err)
+		now := time.Now()
+		at := moment{Saved: written.Add(test.passed + test.set), Boot: test.boot, SinceBoot: saved.SinceBoot + test.passed + test.offset}
+		state, err := parseSchedule(raw, now, at)
+		must(t, err)
+		for _, set := range []clockSet{state.clockSet, state.Others["other"]} {
+			for _, c := range []Clock{set.Fetch.Clock, set.Search.Clock, set.Lists[se].Clock} {
+				testkit.Equal(t, name+": the rest", c.NotBefore.Sub(now), test.rest)
+				testkit.WantParts(t, c.NotBefore.String(), "m=") // on the monotonic clock: setting the other one cuts no wait short
 			}
-		})
+		}
 	}
 }
 
@@ -439,9 +417,8 @@ func TestTheLaterOfTwoMoments(t *testing.T) {
 		"the first one has no file":    {moment{}, moment{noon, "a", time.Hour}},
 		"the clock of one boot stands": {moment{noon, "a", time.Hour}, moment{noon, "a", time.Hour + 1}},
 	} {
-		if !test.later.after(test.earlier) || test.earlier.after(test.later) || test.later.after(test.later) {
-			t.Errorf("%s: %+v is not told from %+v", name, test.earlier, test.later)
-		}
+		got := []bool{test.later.after(test.earlier), test.earlier.after(test.later), test.later.after(test.later)}
+		testkit.Equal(t, name+": later", got, []bool{true, false, false})
 	}
 }
 
@@ -459,15 +436,12 @@ func TestVersionsThatKnowNoBootReadTheFileAndWriteIt(t *testing.T) {
 		clockSet
 	}
 	must(t, json.Unmarshal(saved.Schedule, &old))
-	if !old.Saved.Equal(now) || old.Asker != "x" || !old.Fetch.NotBefore.Equal(now.Add(time.Hour)) {
-		t.Errorf("it reads %+v", old)
-	}
+	testkit.Equal(t, "it reads", []any{old.Saved, old.Asker, old.Fetch.NotBefore}, []any{now, "x", now.Add(time.Hour)})
 	written, err := json.Marshal(old)
 	must(t, err)
 	back, err := parseSchedule(withSum(t, written), now, at)
-	if err != nil || back.Boot != "" || back.SinceBoot != 0 || !back.Fetch.NotBefore.Equal(now.Add(time.Hour)) {
-		t.Errorf("it wrote %+v, %v", back, err)
-	}
+	must(t, err)
+	testkit.Equal(t, "it wrote", []any{back.Boot, back.SinceBoot, back.Fetch.NotBefore}, []any{"", time.Duration(0), now.Add(time.Hour)})
 	testkit.WantNone(t, string(written), "boot")
 }
 
@@ -479,13 +453,11 @@ func TestTheIdentityOfTheBoot(t *testing.T) {
 	t.Setenv(variable, "0123ab")
 	id, since := thisBoot()
 	_, later := thisBoot()
-	if id != "0123ab" || since <= 0 || later < since {
-		t.Errorf("boot %q since %s, then %s", id, since, later)
-	}
+	testkit.Equal(t, "the boot", id, "0123ab")
+	testkit.Between(t, "the time since", since, 1, later)
 	t.Setenv(variable, "")
-	if id, since := thisBoot(); id != "" || since != 0 {
-		t.Errorf("boot %q since %s without an identity", id, since)
-	}
+	id, since = thisBoot()
+	testkit.Equal(t, "without an identity", []any{id, since}, []any{"", time.Duration(0)})
 	os.Unsetenv(variable) // Setenv restores it
 	raw, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -493,9 +465,10 @@ func TestTheIdentityOfTheBoot(t *testing.T) {
 	}
 	id, _ = thisBoot()
 	t.Setenv(variable, strings.TrimSpace(string(raw)))
-	if again, _ := thisBoot(); len(id) != 32 || strings.Contains(id, "-") || id != again {
-		t.Errorf("boot %q, and %q by the variable; the system says %q", id, again, raw)
-	}
+	again, _ := thisBoot()
+	testkit.Equal(t, "the boot by the variable", again, id)
+	testkit.Equal(t, "its length", len(id), 32)
+	testkit.WantNone(t, id, "-")
 }
 
 // Our units hide the identity of the boot, and so must hand it over.
@@ -505,11 +478,8 @@ func TestUnitsThatHideTheIdentityOfTheBootHandItOver(t *testing.T) {
 		t.Fatal(units, err)
 	}
 	for _, unit := range units {
-		raw, err := os.ReadFile(unit)
-		must(t, err)
-		text := string(raw)
-		if strings.Contains(text, "ProcSubset=pid") && !strings.Contains(text, "\nEnvironment=SAFEBROWSING_BOOT_ID=%b\n") {
-			t.Errorf("%s does not set SAFEBROWSING_BOOT_ID", unit)
+		if text := testkit.Read(t, unit); strings.Contains(text, "ProcSubset=pid") {
+			testkit.WantParts(t, text, "\nEnvironment=SAFEBROWSING_BOOT_ID=%b\n")
 		}
 	}
 }
