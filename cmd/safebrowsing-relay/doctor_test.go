@@ -17,18 +17,14 @@ import (
 )
 
 // examineRedis runs the doctor on a Redis. It returns the exit status and what it says, by check.
-func examineRedis(t *testing.T, url string, flags ...string) (status int, found map[string]diagnosis, out string) {
+func examineRedis(t *testing.T, url string) (status int, found map[string]diagnosis, out string) {
 	t.Helper()
-	status, out, errOut := invoke(t, append([]string{"doctor", "-json", "-redis", url}, flags...)...)
-	if errOut != "" {
-		t.Errorf("Expected no complaint, got %q", errOut)
-	}
+	status, out, errOut := invoke(t, "doctor", "-json", "-redis", url)
+	testkit.Equal(t, "complaints", errOut, "")
 	found = make(map[string]diagnosis)
 	for line := range strings.Lines(out) {
 		var d diagnosis
-		if err := json.Unmarshal([]byte(line), &d); err != nil {
-			t.Fatalf("%v in %s", err, line)
-		}
+		testkit.Must(t, json.Unmarshal([]byte(line), &d))
 		found[d.Check] = d
 	}
 	return status, found, out
@@ -83,15 +79,13 @@ func TestDoctorOfARedis(t *testing.T) {
 				s.Do(command...)
 			}
 			status, found, out := examineRedis(t, s.URL())
-			if status != test.status {
-				t.Errorf("Expected status %d, got %d", test.status, status)
-			}
+			testkit.Equal(t, "status", status, test.status)
 			for check, want := range test.want {
 				wantStatus, part, _ := strings.Cut(want, " ")
 				d := found[check]
-				if d.Status != wantStatus || !strings.Contains(string(d.Text), part) || (d.Status == say.OK) != (d.Advice == "") {
-					t.Errorf("Expected %s %q, got %s", check, want, out)
-				}
+				testkit.Equal(t, "status of "+check+" in "+out, d.Status, wantStatus)
+				testkit.WantParts(t, string(d.Text), part)
+				testkit.Equal(t, check+" is well, and needs no advice", d.Advice == "", d.Status == say.OK)
 			}
 			if keys := s.Do("KEYS", "*"); strings.Contains(keys, "doctor") && s.Do("PTTL", "safebrowsing:1:{doctor}:probe") == ":-1" {
 				t.Errorf("Expected that what the doctor writes expires, got %q", keys)
@@ -109,22 +103,20 @@ func TestDoctorDoesNotTakeWhatIsLeftForRelaysThatFail(t *testing.T) {
 		s.Do(command...)
 	}
 	_, _, out := examineRedis(t, s.URL())
-	if strings.Contains(out, "look at the log") || strings.Count(out, "1234 entries") != 1 || !strings.Contains(out, "relays of 01d: none has used this Redis for minutes") {
-		t.Errorf("Expected the list of the relay that fetches, and that others are gone, got %s", out)
-	}
+	testkit.WantParts(t, out, "relays of 01d: none has used this Redis for minutes")
+	testkit.WantNone(t, out, "look at the log")
+	testkit.Equal(t, "lists of the relay that fetches", strings.Count(out, "1234 entries"), 1)
 }
 
 func TestDoctorOfARedisThatIsAway(t *testing.T) {
 	status, found, out := examineRedis(t, "redis://:s3cret@"+testkit.FreeAddr(t))
-	if d := found["redis"]; status != say.BadNews || d.Status != say.Problem || !strings.Contains(string(d.Text), "refused") || strings.Contains(out, "s3cret") {
-		t.Errorf("Expected the reason without the password, got status %d and %s", status, out)
-	}
+	testkit.Equal(t, "status", status, say.BadNews)
+	testkit.WantParts(t, found["redis"].Status+string(found["redis"].Text), say.Problem, "refused")
+	testkit.WantNone(t, out, "s3cret")
 }
 
 func TestDoctorKnowsVersionsOfRedis(t *testing.T) {
-	for _, test := range []struct {
-		name, version, want string
-	}{
+	for _, test := range []struct{ name, version, want string }{
 		{"", "7.0.15", say.OK}, {"", "6.2.0", say.OK}, {"", "6.0.16", say.Problem}, {"", "10.0.0", say.OK}, {"", "unknown", say.OK},
 		{"valkey", "7.2.5", say.OK}, {"valkey", "7.0.0", say.Problem}, {"valkey", "8.0.1", say.OK},
 	} {
@@ -132,9 +124,7 @@ func TestDoctorKnowsVersionsOfRedis(t *testing.T) {
 		if test.name != "" {
 			info = map[string]string{"server_name": test.name, "redis_version": "7.2.4", "valkey_version": test.version}
 		}
-		if d := redisVersion("r", info); d.Status != test.want {
-			t.Errorf("%s %s: Expected %s, got %+v", test.name, test.version, test.want, d)
-		}
+		testkit.Equal(t, test, redisVersion("r", info).Status, test.want)
 	}
 }
 
@@ -146,37 +136,28 @@ func TestDoctorWarnsOfRedisInClearText(t *testing.T) {
 	} {
 		target, err := sharing.Parse(url)
 		testkit.Must(t, err)
-		if d := redisTLS(target); d.Status != want {
-			t.Errorf("%s: Expected %s, got %+v", url, want, d)
-		}
+		testkit.Equal(t, url, redisTLS(target).Status, want)
 	}
 }
 
 func TestDoctorSaysWhatARelayCosts(t *testing.T) {
 	costs := relay.Costs{Since: time.Now().Add(-36 * time.Hour), Searches: 800, Reasons: map[string]int{"new": 300, "expired": 400, "popular": 100},
 		Dollars: 40, Month: 811, Today: []relay.Dear{{Prefix: "9fe5666e", Searches: 24}}}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/costs" {
-			http.NotFound(w, r)
-			return
-		}
-		_ = json.NewEncoder(w).Encode(costs)
-	}))
+	mux := http.NewServeMux()
+	mux.HandleFunc("/costs", func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(costs) })
+	server := httptest.NewServer(mux)
 	defer server.Close()
 	at := server.Listener.Addr().String()
 	status, out, errOut := invoke(t, "doctor", "-admin", at)
 	testkit.WantParts(t, out, "800 searches (300 new, 400 expired, 100 popular)",
 		"40.00 US-$, at this rate 811 US-$ a month", "9fe5666e 24 (1.20 US-$)")
-	if status != 0 || errOut != "" {
-		t.Errorf("Expected no complaint, got status %d, %s", status, errOut)
-	}
+	testkit.Equal(t, errOut, status, 0)
 	costs.Today = nil
-	if status, out, _ := invoke(t, "doctor", "-json", "-admin", at); status != 0 || strings.Count(out, "\n") != 1 {
-		t.Errorf("Expected one check, got status %d, %s", status, out)
-	}
+	status, out, _ = invoke(t, "doctor", "-json", "-admin", at)
+	testkit.Equal(t, "status, and checks in "+out, [2]int{status, strings.Count(out, "\n")}, [2]int{0, 1})
 	for name, address := range map[string]string{"dead": testkit.FreeAddr(t), "no relay": at + "/x", "no address": "a b"} {
-		if status, out, _ := invoke(t, "doctor", "-admin", address); status != 1 || !strings.Contains(out, "cannot be asked") {
-			t.Errorf("%s: Expected a problem, got status %d, %s", name, status, out)
-		}
+		status, out, _ := invoke(t, "doctor", "-admin", address)
+		testkit.Equal(t, name, status, 1)
+		testkit.WantParts(t, out, "cannot be asked")
 	}
 }

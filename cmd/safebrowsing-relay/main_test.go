@@ -38,9 +38,7 @@ func startRelay(t *testing.T, args ...string) (endpoint, admin string, errOut *t
 	}()
 	t.Cleanup(func() {
 		cancel()
-		if status := <-ended; status != 0 {
-			t.Errorf("the relay ended with status %d: %s", status, errOut)
-		}
+		testkit.Equal(t, fmt.Sprint("status at the end: ", errOut), <-ended, 0)
 	})
 	said := func() []string {
 		return regexp.MustCompile(`(?s)endpoint (\S+).*Metrics: (http://127\.0\.0\.1:\d+)`).FindStringSubmatch(out.String())
@@ -61,16 +59,12 @@ func TestTheRelayServesItsFolder(t *testing.T) {
 		answer, err = client.Search(t.Context(), []lookup.Prefix{evil.Prefix(4)})
 		return err == nil
 	})
-	if len(answer.Threats) != 1 || answer.Threats[0].Hash != evil {
-		t.Errorf("got %+v", answer)
-	}
+	testkit.Equal(t, "threats", len(answer.Threats), 1)
+	testkit.Equal(t, "threat", answer.Threats[0].Hash, evil)
 	lists, err := client.Lists(t.Context())
-	if err != nil || len(lists) != 3 {
-		t.Errorf("lists %v, %v", lists, err)
-	}
-	if n := len(w.Requests("update")); n != 1 {
-		t.Errorf("%d requests for lists, want one, for the first update", n)
-	}
+	testkit.Must(t, err)
+	testkit.Equal(t, "lists", len(lists), 3)
+	testkit.Equal(t, "requests for lists, for the first update", len(w.Requests("update")), 1)
 	for _, line := range []string{"Safe Browsing v5 is on", "The relay serves lists se-4b, mw-4b, uws-4b on 127.0.0.1:"} {
 		testkit.Until(t, line, func() bool { return strings.Contains(errOut.String(), line) })
 	}
@@ -82,9 +76,8 @@ func TestTheRelayTakesTheKeyOfACredential(t *testing.T) {
 	file := testkit.Write(t, dir, config.Credential, "FROMCRED\n")
 	t.Setenv("CREDENTIALS_DIRECTORY", dir)
 	t.Setenv(config.KeyVariable, "FROMENV")
-	if cfg := relayConfigOf(t, "-db", t.TempDir()); cfg.Key != "FROMCRED" || cfg.Settings.KeyFile != file {
-		t.Errorf("The relay has the key %q of the file %q", cfg.Key, cfg.Settings.KeyFile)
-	}
+	cfg := relayConfigOf(t, "-db", t.TempDir())
+	testkit.Equal(t, "key and file", [2]string{string(cfg.Key), cfg.Settings.KeyFile}, [2]string{"FROMCRED", file})
 }
 
 func TestMisuseOfTheRelay(t *testing.T) {
@@ -127,13 +120,12 @@ func TestMisuseOfTheRelay(t *testing.T) {
 			command = nil
 		}
 		status, _, errOut := invoke(t, append(command, strings.Fields(strings.ReplaceAll(args, "ENDPOINT", w.endpoint))...)...)
-		if status != 2 || !strings.Contains(errOut, want) || strings.Count(errOut, "\n") != 1 {
-			t.Errorf("relay %s: status %d, %q, want 2 and a line with %q", args, status, errOut, want)
-		}
+		testkit.Equal(t, "status of "+args, status, 2)
+		testkit.Equal(t, "lines of "+args, strings.Count(errOut, "\n"), 1)
+		testkit.WantParts(t, errOut, want)
 	}
-	if _, err := os.Stat(none); err == nil {
-		t.Error("a misuse has made a folder")
-	}
+	_, err := os.Stat(none)
+	testkit.Is(t, "a misuse makes no folder", err, os.ErrNotExist)
 }
 
 // The password of Redis comes from a file or from the environment, and the relay tells it to Redis only.
@@ -158,9 +150,8 @@ func TestTheRelayFindsThePasswordOfRedis(t *testing.T) {
 			// A relay with a wrong password writes nothing. On a busy machine Redis may be too slow
 			// for requests of clients, and then no line says that they share it.
 			testkit.Until(t, "what the relay writes", func() bool { return s.Do("DBSIZE") != ":0" })
-			if strings.Contains(errOut.String(), "s3cret") || strings.Contains(errOut.String(), "in the list of processes") != (tt.name == "the URL") {
-				t.Errorf("the log is %s", errOut)
-			}
+			testkit.WantNone(t, errOut.String(), "s3cret")
+			testkit.Equal(t, errOut.String(), strings.Contains(errOut.String(), "in the list of processes"), tt.name == "the URL")
 		})
 	}
 }
@@ -171,9 +162,7 @@ func TestThePasswordsOfRedisInTheEnvironmentAreTrimmed(t *testing.T) {
 	t.Setenv(relay.SentinelPasswordVariable, "s3ntinel\r\n")
 	w := newWorld(t)
 	cfg := relayConfigOf(t, "-db", w.dir, "-endpoint", w.endpoint, "-redis", "rediss://cache.example").Redis
-	if cfg.Password != "s3cret" || cfg.Sentinels != "s3ntinel" {
-		t.Errorf("Expected no ends of lines, got %q and %q", cfg.Password, cfg.Sentinels)
-	}
+	testkit.Equal(t, "passwords", [2]string{string(cfg.Password), string(cfg.Sentinels)}, [2]string{"s3cret", "s3ntinel"})
 }
 
 // The service has started when the relay listens, with lists or without.
@@ -184,16 +173,11 @@ func TestTheServiceManagerOfTheRelayIsTold(t *testing.T) {
 	testkit.Must(t, err)
 	t.Cleanup(func() { // after the relay has ended
 		defer manager.Close()
-		if got := heard(t, manager); got != "STOPPING=1" {
-			t.Errorf("at its end the relay told %q", got)
-		}
+		testkit.Equal(t, "told at the end", heard(t, manager), "STOPPING=1")
 	})
 	t.Setenv("NOTIFY_SOCKET", socket.Name)
 	endpoint, _, _ := startRelay(t, "-db", t.TempDir(), "-endpoint", w.endpoint, "-lists", "se-4b")
-	want := "READY=1\nSTATUS=The relay serves lists se-4b on " + strings.TrimPrefix(endpoint, "http://") + " (http)"
-	if got := heard(t, manager); got != want {
-		t.Errorf("the relay told %q, want %q", got, want)
-	}
+	testkit.Equal(t, "told", heard(t, manager), "READY=1\nSTATUS=The relay serves lists se-4b on "+strings.TrimPrefix(endpoint, "http://")+" (http)")
 }
 
 // heard returns the next message to a service manager.
@@ -211,14 +195,12 @@ func TestTheRelayPrintsAStanzaThatThePluginTakes(t *testing.T) {
 	key := testkit.Write(t, t.TempDir(), "key", "KEYOFONECLIENT\n")
 	for name, cfg := range map[string]relay.Config{"open": {}, "with keys": {ClientKeyFile: "keys.txt"}} {
 		text := corefileOfClients(cfg, "https://192.168.1.2:8099")
-		if got := strings.Contains(text, "api_key_file FILE # with one of the keys in keys.txt"); got != (cfg.ClientKeyFile != "") {
-			t.Errorf("%s: %s", name, text)
-		}
+		testkit.Equal(t, name+": "+text, strings.Contains(text, "api_key_file FILE # with one of the keys in keys.txt"), cfg.ClientKeyFile != "")
 		c := caddy.NewTestController("dns", strings.ReplaceAll(text, " FILE ", " "+key+" "))
 		c.ServerBlockKeys = []string{"."}
-		if parsed, err := config.Parse(c, ""); err != nil || parsed.Endpoint != "https://192.168.1.2:8099" {
-			t.Errorf("%s: the plugin takes %q as %q, %v", name, text, parsed.Endpoint, err)
-		}
+		parsed, err := config.Parse(c, "")
+		testkit.Must(t, err)
+		testkit.Equal(t, name, parsed.Endpoint, "https://192.168.1.2:8099")
 	}
 }
 
@@ -237,17 +219,14 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 				}
 				for _, word := range words {
 					flag := strings.TrimLeft(word, "-")
-					if word != flag && !slices.ContainsFunc(c.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), flag) }) {
-						t.Errorf("%s: safebrowsing-relay %s: there is no flag %s", name, m[1], word)
-					}
+					known := word == flag || slices.ContainsFunc(c.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), flag) })
+					testkit.Equal(t, name+": safebrowsing-relay "+m[1]+": there is a flag "+word, known, true)
 				}
 				found++
 			}
 		}
 	}
-	if found < 6 {
-		t.Errorf("found %d command lines", found)
-	}
+	testkit.Between(t, "command lines", found, 6, 1000)
 }
 
 // relayOfTheManifests returns the container of the relay in Kubernetes.
@@ -274,38 +253,29 @@ func TestTheRelayOfTheManifestsWorks(t *testing.T) {
 	replacer := strings.NewReplacer("/var/lib/safebrowsing", w.dir, "-lameduck=5s", "-lameduck=1ms",
 		"/etc/safebrowsing/google/safebrowsing.key", testkit.Write(t, dir, "google", "GOOGLE\n"),
 		"/etc/safebrowsing/clients/keys", testkit.Write(t, dir, "keys", "CLIENT\n"))
-	if strings.Join(c.Command, " ") != "/safebrowsing-relay" {
-		t.Fatalf("the command is %q %q", c.Command, c.Args)
-	}
+	testkit.Equal(t, "command", c.Command, []string{"/safebrowsing-relay"})
 	args := []string{"-endpoint", w.endpoint}
 	for _, arg := range c.Args {
 		args = append(args, replacer.Replace(arg))
 	}
 	cfg := relayConfigOf(t, args...)
-	for name, address := range map[string]string{"clients": cfg.Listen, "admin": cfg.Admin} {
-		if want := fmt.Sprintf(":%d", portOf(t, c, name)); address != want {
-			t.Errorf("the relay listens on %s for %s, want %s", address, name, want)
-		}
-	}
+	testkit.Equal(t, "listens for clients", cfg.Listen, portOf(t, c, "clients"))
+	testkit.Equal(t, "listens for operators", cfg.Admin, portOf(t, c, "admin"))
 	url, admin, _ := startRelay(t, append(args, "-listen", "127.0.0.1:0", "-admin", "127.0.0.1:0")...)
 	for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe} {
 		portOf(t, c, probe.HTTPGet.Port.StrVal)
 		testkit.WantOK(t, admin+probe.HTTPGet.Path)
 	}
 	testkit.WantOK(t, url+"/v5/hashLists?key=CLIENT")
-	if body := testkit.Body(t, url+"/v5/hashLists?key=GOOGLE"); !strings.Contains(body, "this relay needs a key") {
-		t.Errorf("the key for Google is one for clients: %s", body)
-	}
+	testkit.WantParts(t, testkit.Body(t, url+"/v5/hashLists?key=GOOGLE"), "this relay needs a key")
 }
 
-// portOf returns the number of a port of a container.
-func portOf(t *testing.T, c corev1.Container, name string) int32 {
+// portOf returns a port of a container, after a colon.
+func portOf(t *testing.T, c corev1.Container, name string) string {
 	t.Helper()
-	for _, p := range c.Ports {
-		if p.Name == name {
-			return p.ContainerPort
-		}
+	i := slices.IndexFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.Name == name })
+	if i < 0 {
+		t.Fatalf("the container has no port %s", name)
 	}
-	t.Fatalf("the container has no port %s", name)
-	return 0
+	return fmt.Sprintf(":%d", c.Ports[i].ContainerPort)
 }

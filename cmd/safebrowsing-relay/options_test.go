@@ -2,10 +2,10 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/pem"
-	"errors"
 	"net"
 	"net/http/httptest"
 	"net/netip"
@@ -84,14 +84,12 @@ func TestOptionsOfARelay(t *testing.T) {
 		}, wantThreat},
 		"protocol webrisk": {set("-protocol", "webrisk", "-budget", "unlimited"), wantThreat},
 		"lists": {set("-lists", "se-4b"), func(t *testing.T, _ *world, client protocol.Client) {
-			if lists, err := client.Lists(t.Context()); err != nil || len(lists) != 1 {
-				t.Errorf("lists %v, %v", lists, err)
-			}
+			lists, err := client.Lists(t.Context())
+			testkit.Must(t, err)
+			testkit.Equal(t, "lists", len(lists), 1)
 		}},
 		"max-entries": {set("-max-entries", "2048"), func(t *testing.T, w *world, _ protocol.Client) {
-			if got := w.Requests("update")[0].MaxDatabase; got != 2048 {
-				t.Errorf("asked for at most %d entries", got)
-			}
+			testkit.Equal(t, "asked for at most", w.Requests("update")[0].MaxDatabase, 2048)
 		}},
 		"resolver": {func(t *testing.T, w *world) []string {
 			u, err := url.Parse(w.endpoint)
@@ -118,33 +116,25 @@ func TestOptionsOfARelay(t *testing.T) {
 			w.Publish(protocol.GlobalCache, nil)
 			w.AddThreat("new.example/", 2)
 			return []string{"-realtime"}
-		}, func(t *testing.T, _ *world, client protocol.Client) {
-			if answer, err := ask(t, client, "new.example/"); err != nil || len(answer.Threats) != 1 {
-				t.Errorf("a threat in no list: %+v, %v", answer, err)
-			}
-		}},
+		}, func(t *testing.T, _ *world, client protocol.Client) { wantThreatOf(t, client, "new.example/") }},
 		"cache": {set("-cache", "1"), func(t *testing.T, w *world, client protocol.Client) {
 			for _, e := range []string{"evil.example/", "mal.example/", "evil.example/"} {
 				_, err := ask(t, client, e)
 				testkit.Must(t, err)
 				w.ClientLostState() // the server demands that an answer is cached, where there is room
 			}
-			if n := len(w.Requests("search")); n != 3 {
-				t.Errorf("%d searches, want 3: one answer fits into the cache", n)
-			}
+			testkit.Equal(t, "searches, as one answer fits into the cache", len(w.Requests("search")), 3)
 		}},
 		"budget": {set("-budget", "1,50%"), func(t *testing.T, _ *world, client protocol.Client) {
 			wantThreat(t, nil, client)
-			if _, err := ask(t, client, "mal.example/"); !errors.Is(err, lookup.ErrBudget) {
-				t.Errorf("got %v, want a refusal since the budget is spent", err)
-			}
+			_, err := ask(t, client, "mal.example/")
+			testkit.Is(t, "the budget is spent", err, lookup.ErrBudget)
 		}},
 		"db off": {set("-db", "off"), func(t *testing.T, w *world, client protocol.Client) {
 			wantThreat(t, w, client)
 			for _, folder := range []string{"off", w.dir} {
-				if _, err := os.Stat(folder); err == nil {
-					t.Errorf("%s is a folder", folder)
-				}
+				_, err := os.Stat(folder)
+				testkit.Is(t, folder, err, os.ErrNotExist)
 			}
 		}},
 	} {
@@ -161,15 +151,9 @@ func TestEachPropertyOfTheEngineIsAFlag(t *testing.T) {
 	known := command()
 	for _, word := range append(engine.Words(), "api_key_file", "token_file", "endpoint") {
 		flag := strings.ReplaceAll(word, "_", "-")
-		switch flag {
-		case "mode":
-			flag = "realtime"
-		case "tls":
-			flag = "endpoint-ca"
-		}
-		if !slices.ContainsFunc(known.Flags, func(f cli.Flag) bool { return f.Names()[0] == flag }) {
-			t.Errorf("there is no flag for %s", word)
-		}
+		flag = cmp.Or(map[string]string{"mode": "realtime", "tls": "endpoint-ca"}[flag], flag)
+		found := slices.ContainsFunc(known.Flags, func(f cli.Flag) bool { return f.Names()[0] == flag })
+		testkit.Equal(t, "there is a flag for "+word, found, true)
 	}
 }
 
@@ -181,17 +165,22 @@ func TestABudgetMeansTheSameInAFlagAndInACorefile(t *testing.T) {
 		testkit.Must(t, err)
 		file := engine.Settings(parsed.Engine)
 		flags := relayConfigOf(t, "-endpoint", w.endpoint, "-db", w.dir, "-budget", strings.ReplaceAll(strings.TrimPrefix(property, "budget "), " ", ",")).Settings
-		if got := [2]int{file.Budget, file.Share}; got != want || flags != file {
-			t.Errorf("%s: %+v in a Corefile, %+v by flags, want %v", property, file, flags, want)
-		}
+		testkit.Equal(t, property, [2]int{file.Budget, file.Share}, want)
+		testkit.Equal(t, property+" by flags", flags, file)
 	}
 }
 
 func wantThreat(t *testing.T, _ *world, client protocol.Client) {
 	t.Helper()
-	if answer, err := ask(t, client, "evil.example/"); err != nil || len(answer.Threats) != 1 {
-		t.Errorf("got %+v, %v", answer, err)
-	}
+	wantThreatOf(t, client, "evil.example/")
+}
+
+// wantThreatOf wants a relay to know that an expression is a threat.
+func wantThreatOf(t *testing.T, client protocol.Client, expression string) {
+	t.Helper()
+	answer, err := ask(t, client, expression)
+	testkit.Must(t, err)
+	testkit.Equal(t, "threats", len(answer.Threats), 1)
 }
 
 // certificateOf returns a file with the certificate of a server in PEM form.
