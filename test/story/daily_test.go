@@ -54,15 +54,14 @@ func TestDailyQuestions(t *testing.T) {
 	t.Parallel()
 	testkit.SameDay(t)
 	ours, paid := startDaily(t, ""), startDaily(t, "protocol webrisk\n\t\tbudget 200\n\t\t")
-	if !ours.blocks("bad.example", "127.0.0.1") || ours.blocks("fine.example.com", "127.0.0.1") {
-		t.Error("bad.example passes, or fine.example.com is blocked")
+	for name, blocked := range map[string]bool{"bad.example": true, "fine.example.com": false} {
+		testkit.Equal(t, name+" is blocked", ours.blocks(name, "127.0.0.1"), blocked)
 	}
 	answered := 0
 	for _, m := range regexp.MustCompile("(?m)^\\| ([^|]+) \\| `(sudo [^`]+)`: ([0-9]+)[, ]").FindAllStringSubmatch(testkit.Read(t, "../README.md"), -1) {
 		asks, line := m[1], m[2]
-		if n := utf8.RuneCountInString(strings.NewReplacer("NAME", "", "FILE", "").Replace(line)); m[3] != strconv.Itoa(n) {
-			t.Errorf("%s: %s has %d letters, and the table says %s", asks, line, n, m[3])
-		}
+		letters := utf8.RuneCountInString(strings.NewReplacer("NAME", "", "FILE", "").Replace(line))
+		testkit.Equal(t, asks+": letters that the table says "+line+" has", m[3], strconv.Itoa(letters))
 		q, ok := dailyQuestions[asks]
 		if !ok {
 			continue
@@ -79,9 +78,7 @@ func TestDailyQuestions(t *testing.T) {
 			t.Errorf("%s: %s is not %s after %s, which says:\n%s", asks, q.about, q.then, line, out)
 		}
 	}
-	if answered != len(dailyQuestions) {
-		t.Errorf("Expected %d questions in the table, got %d", len(dailyQuestions), answered)
-	}
+	testkit.Equal(t, "questions in the table", answered, len(dailyQuestions))
 }
 
 // dailyServer is our server as a household has it.

@@ -2,6 +2,7 @@ package story
 
 import (
 	"encoding/json"
+	"fmt"
 	"net"
 	"path/filepath"
 	"strings"
@@ -23,10 +24,8 @@ func TestExceptionsAndPausesOfARunningServer(t *testing.T) {
 	c.configure(answering, "endpoint http://127.0.0.1:1", "db "+filepath.Join(dir, "db"), "allow "+allow, "block "+block)
 	cli := func(args ...string) {
 		t.Helper()
-		args = append([]string{args[0], "-corefile", c.file}, args[1:]...)
-		if status, out := testkit.Run(t, programs(t)["safebrowsing"], args...); status != 0 {
-			t.Errorf("%v: status %d, %s", args, status, out)
-		}
+		status, out := testkit.Run(t, programs(t)["safebrowsing"], append([]string{args[0], "-corefile", c.file}, args[1:]...)...)
+		testkit.Equal(t, fmt.Sprint("status of ", args, ", which says ", out), status, 0)
 	}
 	c.start()
 	c.want("shop.example.", dns.RcodeNameError)
@@ -90,9 +89,8 @@ func TestTheServiceManagerIsTold(t *testing.T) {
 	}
 	const headline = "NOT protected: no list of Safe Browsing v5 is in force"
 	hears("READY=1\nSTATUS=" + headline)
-	if _, out := testkit.Run(t, programs(t)["safebrowsing"], "status", "-db", db); !strings.HasPrefix(out, headline+", since ") {
-		t.Errorf("status says otherwise:\n%s", out)
-	}
+	_, out := testkit.Run(t, programs(t)["safebrowsing"], "status", "-db", db)
+	testkit.WantStart(t, out, headline+", since ")
 	server.Stop()
 	hears("STOPPING=1")
 }
@@ -117,9 +115,7 @@ func TestProgramsSayWhatTheServerSaysAndThatItIsDead(t *testing.T) {
 		t.Helper()
 		for _, program := range []string{"safebrowsing", "coredns"} {
 			status, said := testkit.Run(t, programs[program], append(args, "-db", db)...)
-			if status != want {
-				t.Errorf("%s %v: status %d, want %d: %s", program, args, status, want, said)
-			}
+			testkit.Equal(t, fmt.Sprint("status of ", program, args, ", which says ", said), status, want)
 			said = strings.ReplaceAll(said, program+" ", "TOOL ")
 			if said = strings.ReplaceAll(said, program+":", "TOOL:"); out != "" && out != said && !strings.Contains(said, "ago") {
 				t.Errorf("%v: the programs differ:\n%s\n%s", args, out, said)
@@ -143,9 +139,9 @@ func TestProgramsSayWhatTheServerSaysAndThatItIsDead(t *testing.T) {
 			t.Errorf("%s: %d, %s", name, status, out)
 		}
 	}
-	if status, out := testkit.Run(t, programs["coredns"], "allow", "bad.example", "-for", "1h", "-db", db); status != 0 || !strings.Contains(out, "db/allow.txt, line 1") {
-		t.Errorf("allow: %d, %s", status, out)
-	}
+	status, out := testkit.Run(t, programs["coredns"], "allow", "bad.example", "-for", "1h", "-db", db)
+	testkit.Equal(t, "status of allow", status, 0)
+	testkit.WantParts(t, out, "db/allow.txt, line 1")
 	first.want("bad.example.", dns.RcodeSuccess)
 	second.want("bad.example.", dns.RcodeSuccess)
 

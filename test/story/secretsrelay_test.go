@@ -1,15 +1,14 @@
 package story
 
 import (
-	"bytes"
 	"fmt"
+	"io"
 	"net"
 	"path/filepath"
 	"regexp"
 	"runtime"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -32,109 +31,63 @@ func TestTheSecretsOfARelayStayWhereTheyBelong(t *testing.T) {
 		t.Skip("reads /proc")
 	}
 	t.Parallel()
-	w := newSecretWorld(t)
-	w.startRelay()
-	c := w.startClient()
-	c.want("malware.example.net.", dns.RcodeNameError)
-	c.want("later.example.net.", dns.RcodeSuccess) // Google refuses, with its key in its words
-	w.relay.Line("status 403", time.Minute)
-
-	w.kept.add("explain", []byte(explain(t, c.dns, "malware.example.net")))
-	w.kept.addURL(t, "status page", "http://127.0.0.1:"+w.status+"/")
-	w.kept.addURL(t, "metrics of the client", "http://127.0.0.1:"+w.metrics+"/metrics")
-	w.kept.addURL(t, "metrics of the relay", "http://127.0.0.1:"+w.admin+"/metrics")
-	w.kept.addURL(t, "health of the relay", "http://127.0.0.1:"+w.admin+"/healthz")
-	for _, args := range [][]string{{"status", "-corefile", c.file}, {"status", "-json", "-corefile", c.file}, {"status", "-corefile", w.corefile},
-		{"doctor", "-corefile", c.file}, {"doctor", "-corefile", w.corefile}, {"doctor", "-endpoint", w.endpoint}, {"lists", "-corefile", c.file}} {
-		_, out := testkit.Run(t, w.programs["safebrowsing"], args...)
-		w.kept.add("output of safebrowsing "+strings.Join(args[:2], " "), []byte(out))
-	}
-	w.kept.add("dump of Redis", w.dump())
-	for who, p := range map[string]*testkit.Process{"relay": w.relay, "client": c.process} {
-		w.kept.addProcess(t, p)
-		p.Signal(syscall.SIGABRT) // prints the stacks of all goroutines
-		p.Wait()
-		testkit.WantParts(t, p.Output(), "goroutine 1 ")
-		w.kept.add("log and stacks of the "+who, []byte(p.Output()))
-	}
-	w.kept.addFiles(t, w.dir)
-	w.toRedis.addWithout(t, w.kept, regexp.MustCompile(`(?i)\$4\r\nAUTH\r\n(\$\d+\r\n[^\r\n]*\r\n){1,2}`), markedPassword)
-	w.toRelay.addWithout(t, w.kept, regexp.MustCompile(`(?i)X-Goog-Api-Key: [^\r\n]*\r\n`), markedClient)
-	for _, secret := range []string{markedKey, markedClient, markedPassword} {
-		w.kept.wantNo(t, secret)
-	}
-}
-
-// secretWorld has Google, Redis and a relay between them and a CoreDNS.
-type secretWorld struct {
-	t                      *testing.T
-	kept                   *traces
-	programs               map[string]string
-	dir, secrets           string // folders
-	endpoint, corefile     string // of the relay; the Corefile says what its flags say
-	google                 string // its endpoint
-	admin, metrics, status string // ports
-	redisFolder            string
-	redis                  *testkit.Redis
-	toRedis, toRelay       *wire
-	relay                  *testkit.Process
-}
-
-func newSecretWorld(t *testing.T) *secretWorld {
-	w := &secretWorld{t: t, programs: programs(t), kept: new(traces), dir: t.TempDir(), secrets: t.TempDir(), redisFolder: t.TempDir(),
-		admin: testkit.FreePort(t), metrics: testkit.FreePort(t), status: testkit.FreePort(t)}
-	w.redis = testkit.StartRedis(t, "--requirepass", markedPassword, "--rdbcompression", "no", "--dir", w.redisFolder)
-	w.redis.Password, w.toRedis = markedPassword, newWire(t, w.redis.Addr)
+	programs, kept, dir, secrets, redisFolder := programs(t), newTraces(), t.TempDir(), t.TempDir(), t.TempDir()
 	for file, secret := range map[string]string{"key": markedKey, "client": markedClient, "password": markedPassword} {
-		testkit.Write(t, w.secrets, file, secret+"\n")
+		testkit.Write(t, secrets, file, secret+"\n")
 	}
-	w.google = keyInHeader(t, w.kept)
-	w.corefile = testkit.Write(t, w.dir, "Corefile.relay", fmt.Sprintf(". {\n\tsafebrowsing {\n\t\tendpoint %s\n\t\tapi_key_file %s\n\t\tlists se-4b\n\t\tdb %s\n\t}\n}\n",
-		w.google, filepath.Join(w.secrets, "key"), filepath.Join(w.dir, "relay")))
-	return w
-}
-
-// fetch fetches lists, so that the program need not wait for its first contact.
-func (w *secretWorld) fetch(corefile string) {
-	w.t.Helper()
-	status, out := testkit.Run(w.t, w.programs["safebrowsing"], "update", "-now", "-corefile", corefile)
-	w.kept.add("output of safebrowsing update", []byte(out))
-	if status != 0 {
-		w.t.Fatalf("update ends with status %d: %s", status, out)
+	fetch := func(corefile string) { // so that the program need not wait for its first contact
+		status, out := testkit.Run(t, programs["safebrowsing"], "update", "-now", "-corefile", corefile)
+		kept.add("output of safebrowsing update", out)
+		testkit.Equal(t, "status of update, which says "+out, status, 0)
 	}
-}
 
-func (w *secretWorld) startRelay() {
-	w.t.Helper()
-	w.fetch(w.corefile)
-	address := testkit.FreeAddress(w.t, "127.0.0.1")
-	w.endpoint = "http://" + address
-	w.toRelay = newWire(w.t, address)
-	w.relay = testkit.Start(w.t, w.programs["safebrowsing-relay"], "-endpoint", w.google, "-api-key-file", filepath.Join(w.secrets, "key"), "-lists", "se-4b", "-db", filepath.Join(w.dir, "relay"), "-listen", address, "-admin", "127.0.0.1:"+w.admin,
-		"-client-key-file", filepath.Join(w.secrets, "client"), "-redis", "redis://"+w.toRedis.address, "-redis-password-file", filepath.Join(w.secrets, "password"))
-	w.relay.Line("Corefile of each server", time.Minute)
-	w.relay.Line("over Redis at", 5*time.Minute) // it tries again each half a minute, with little patience
-}
+	redis := testkit.StartRedis(t, "--requirepass", markedPassword, "--rdbcompression", "no", "--dir", redisFolder)
+	redis.Password = markedPassword
+	toRedis, google := newWire(t, redis.Addr), keyInHeader(t, kept)
+	relayDB, relayAddress, admin := filepath.Join(dir, "relay"), testkit.FreeAddress(t, "127.0.0.1"), testkit.FreeAddr(t)
+	key, clientKey := filepath.Join(secrets, "key"), filepath.Join(secrets, "client")
+	corefile := testkit.Write(t, dir, "Corefile.relay", // says what the flags of the relay say
+		fmt.Sprintf(". {\n\tsafebrowsing {\n\t\tendpoint %s\n\t\tapi_key_file %s\n\t\tlists se-4b\n\t\tdb %s\n\t}\n}\n", google, key, relayDB))
+	fetch(corefile)
+	toRelay := newWire(t, relayAddress)
+	relay := testkit.Start(t, programs["safebrowsing-relay"], "-endpoint", google, "-api-key-file", key, "-lists", "se-4b", "-db", relayDB, "-listen", relayAddress, "-admin", admin,
+		"-client-key-file", clientKey, "-redis", "redis://"+toRedis.address, "-redis-password-file", filepath.Join(secrets, "password"))
+	relay.Line("Corefile of each server", time.Minute)
+	relay.Line("over Redis at", 5*time.Minute) // it tries again each half a minute, with little patience
 
-func (w *secretWorld) startClient() *coreDNS {
-	w.t.Helper()
-	c := newCoreDNS(w.t, w.dir)
-	c.configure("debug\n\tlog\n\terrors\n\tprometheus 127.0.0.1:"+w.metrics+"\n\t"+answering,
-		"endpoint http://"+w.toRelay.address, "api_key_file "+filepath.Join(w.secrets, "client"), "lists se-4b", "db "+filepath.Join(w.dir, "db"),
-		"status 127.0.0.1:"+w.status+" names", "confirm_timeout 10s", "log json", "explain")
-	w.fetch(c.file)
+	c, metrics, status := newCoreDNS(t, dir), testkit.FreeAddr(t), testkit.FreeAddr(t)
+	c.configure("debug\n\tlog\n\terrors\n\tprometheus "+metrics+"\n\t"+answering,
+		"endpoint http://"+toRelay.address, "api_key_file "+clientKey, "lists se-4b", "db "+filepath.Join(dir, "db"),
+		"status "+status+" names", "confirm_timeout 10s", "log json", "explain")
+	fetch(c.file)
 	c.start()
 	c.wantReady()
-	return c
-}
+	c.want("malware.example.net.", dns.RcodeNameError)
+	c.want("later.example.net.", dns.RcodeSuccess) // Google refuses, with its key in its words
+	relay.Line("status 403", time.Minute)
 
-// dump returns the file with all that Redis has.
-func (w *secretWorld) dump() []byte {
-	w.t.Helper()
-	testkit.Equal(w.t, "the answer of Redis", w.redis.Do("SAVE"), "+OK")
-	raw := testkit.Read(w.t, filepath.Join(w.redisFolder, "dump.rdb"))
-	testkit.WantParts(w.t, raw, "safebrowsing:1:")
-	return []byte(raw)
+	kept.add("explain", explain(t, c.dns, "malware.example.net"))
+	for what, url := range map[string]string{"status page": status + "/", "metrics of the client": metrics + "/metrics",
+		"metrics of the relay": admin + "/metrics", "health of the relay": admin + "/healthz"} {
+		kept.addURL(t, what, "http://"+url)
+	}
+	for _, args := range [][]string{{"status", "-corefile", c.file}, {"status", "-json", "-corefile", c.file}, {"status", "-corefile", corefile},
+		{"doctor", "-corefile", c.file}, {"doctor", "-corefile", corefile}, {"doctor", "-endpoint", "http://" + relayAddress}, {"lists", "-corefile", c.file}} {
+		_, out := testkit.Run(t, programs["safebrowsing"], args...)
+		kept.add("output of safebrowsing "+strings.Join(args[:2], " "), out)
+	}
+	testkit.Equal(t, "the answer of Redis", redis.Do("SAVE"), "+OK")
+	dump := testkit.Read(t, filepath.Join(redisFolder, "dump.rdb"))
+	testkit.WantParts(t, dump, "safebrowsing:1:")
+	kept.add("dump of Redis", dump)
+	kept.addProcess(t, "relay", relay)
+	kept.addProcess(t, "client", c.process)
+	kept.addFiles(t, dir)
+	toRedis.addWithout(t, kept, regexp.MustCompile(`(?i)\$4\r\nAUTH\r\n(\$\d+\r\n[^\r\n]*\r\n){1,2}`), markedPassword)
+	toRelay.addWithout(t, kept, regexp.MustCompile(`(?i)X-Goog-Api-Key: [^\r\n]*\r\n`), markedClient)
+	for _, secret := range []string{markedKey, markedClient, markedPassword} {
+		kept.wantNo(t, secret)
+	}
 }
 
 // explain asks a CoreDNS why it decides as it does about a name.
@@ -152,7 +105,7 @@ type wire struct {
 	address string
 
 	mu      sync.Mutex
-	streams []*bytes.Buffer // one for each direction of each connection
+	streams []*testkit.Output // one for each direction of each connection
 }
 
 func newWire(t *testing.T, server string) *wire {
@@ -183,20 +136,11 @@ func newWire(t *testing.T, server string) *wire {
 func (w *wire) pass(from, to net.Conn) {
 	defer from.Close()
 	defer to.Close()
+	stream := new(testkit.Output)
 	w.mu.Lock()
-	stream := new(bytes.Buffer)
 	w.streams = append(w.streams, stream)
 	w.mu.Unlock()
-	raw := make([]byte, 1<<16)
-	for {
-		n, err := from.Read(raw)
-		w.mu.Lock()
-		stream.Write(raw[:n])
-		w.mu.Unlock()
-		if _, sendErr := to.Write(raw[:n]); err != nil || sendErr != nil {
-			return
-		}
-	}
+	_, _ = io.Copy(io.MultiWriter(stream, to), from)
 }
 
 // addWithout adds all that was kept but what place matches. The secret must have been there.
@@ -206,9 +150,9 @@ func (w *wire) addWithout(t *testing.T, kept *traces, place *regexp.Regexp, secr
 	defer w.mu.Unlock()
 	found := 0
 	for _, stream := range w.streams {
-		rest := place.ReplaceAllFunc(stream.Bytes(), func(match []byte) []byte {
-			found += bytes.Count(match, []byte(secret))
-			return nil
+		rest := place.ReplaceAllStringFunc(stream.String(), func(match string) string {
+			found += strings.Count(match, secret)
+			return ""
 		})
 		kept.add("connections to "+w.address, rest)
 	}

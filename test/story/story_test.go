@@ -135,15 +135,9 @@ func (c *coreDNS) wantReady() {
 // want asks for a name until the answer has the code, for 40 seconds at least: a list may have come this instant.
 func (c *coreDNS) want(name string, rcode int) {
 	c.t.Helper()
-	var answer *dns.Msg
-	var err error
 	client := &dns.Client{Timeout: 20 * time.Second}
-	for range 800 {
-		answer, _, err = client.Exchange(new(dns.Msg).SetQuestion(name, dns.TypeA), "127.0.0.1:"+c.dns)
-		if err == nil && answer.Rcode == rcode {
-			return
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	c.t.Errorf("%s: want %s, got %v\n%v", name, dns.RcodeToString[rcode], err, answer)
+	testkit.Until(c.t, name+" to get "+dns.RcodeToString[rcode], func() bool {
+		answer, _, err := client.Exchange(new(dns.Msg).SetQuestion(name, dns.TypeA), "127.0.0.1:"+c.dns)
+		return err == nil && answer.Rcode == rcode
+	})
 }
