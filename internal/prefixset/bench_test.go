@@ -7,23 +7,22 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // benchFound keeps the compiler from leaving work out.
 var benchFound bool
 
-// randomPrefixes returns n distinct ascending prefixes.
+// randomPrefixes returns at most n distinct ascending prefixes.
 func randomPrefixes(seed uint64, n int) []uint32 {
 	r := rand.New(rand.NewPCG(seed, 1))
-	prefixes := make([]uint32, 0, n)
-	for len(prefixes) < n {
-		for range n - len(prefixes) {
-			prefixes = append(prefixes, r.Uint32())
-		}
-		slices.Sort(prefixes)
-		prefixes = slices.Compact(prefixes)
+	prefixes := make([]uint32, n)
+	for i := range prefixes {
+		prefixes[i] = r.Uint32()
 	}
-	return prefixes
+	slices.Sort(prefixes)
+	return slices.Compact(prefixes)
 }
 
 // packed returns ascending prefixes as entries.
@@ -35,9 +34,7 @@ func packed(prefixes []uint32) []byte {
 	return entries
 }
 
-func setOfNumbers(prefixes []uint32) *Set {
-	return setOfPacked(packed(prefixes), len(prefixes))
-}
+func setOfNumbers(prefixes []uint32) *Set { return setOfPacked(packed(prefixes), len(prefixes)) }
 
 // setOfPacked adds entries of four bytes in runs, as an update does.
 func setOfPacked(entries []byte, capacity int) *Set {
@@ -61,18 +58,15 @@ func BenchmarkContains(b *testing.B) {
 func benchContains(b *testing.B, prefixes []uint32) {
 	hits, misses := queries(prefixes)
 	run := func(name string, bytesHeld int, contains func(*[32]byte) bool) {
-		for _, kind := range []string{"hit", "miss"} {
+		for kind, asked := range map[string][][32]byte{"hit": hits, "miss": misses} {
 			b.Run(name+"-"+kind, func(b *testing.B) {
-				asked := map[string][][32]byte{"hit": hits, "miss": misses}[kind]
 				b.ReportAllocs()
 				i := 0
 				for b.Loop() {
 					benchFound = contains(&asked[i])
 					i = (i + 1) % len(asked)
 				}
-				if benchFound != (kind == "hit") {
-					b.Errorf("found: %v", benchFound)
-				}
+				testkit.Equal(b, "found", benchFound, kind == "hit")
 				b.ReportMetric(float64(bytesHeld)/float64(len(prefixes)), "B/prefix")
 			})
 		}

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
+
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -28,15 +28,10 @@ func strides(seed uint64, n int) []byte {
 
 // TestBytesAPrefix pins the memory of large lists.
 func TestBytesAPrefix(t *testing.T) {
-	for _, tt := range []struct {
-		n    int
-		most float64 // bytes a prefix
-	}{{4_000_000, 1.6}, {8_000_000, 1.5}} {
-		set := setOfPacked(strides(41, tt.n), tt.n)
-		got := float64(set.Bytes()) / float64(tt.n)
-		if held := float64(cap(set.four.Load().buf)) / float64(tt.n); got > tt.most || held > 1.01*tt.most {
-			t.Errorf("%d prefixes: %.3f bytes each, %.3f with what is reserved, want %.1f", tt.n, got, held, tt.most)
-		}
+	for n, most := range map[int]float64{4_000_000: 1.6, 8_000_000: 1.5} {
+		set := setOfPacked(strides(41, n), n)
+		testkit.Between(t, fmt.Sprint("bytes of each of ", n), float64(set.Bytes())/float64(n), 0, most)
+		testkit.Between(t, "with what is reserved", float64(cap(set.four.Load().buf))/float64(n), 0, 1.01*most)
 	}
 }
 
@@ -101,15 +96,12 @@ func TestBlocksHaveTheFormThatTheirCommentGives(t *testing.T) {
 				b := newBlocksBuilderWith(low, len(all))
 				for rest := all; len(rest) > 0; {
 					piece := rest[:min(1+r.IntN(200), len(rest))]
-					if taken := b.add(packed(piece)); taken != 4*len(piece) {
-						t.Fatalf("%d bytes of %d are added", taken, 4*len(piece))
-					}
+					testkit.Equal(t, "bytes that are added", b.add(packed(piece)), 4*len(piece))
 					rest = rest[len(piece):]
 				}
 				p := b.close()
-				if want := plainBlocks(all, low); p.low != low || p.n != len(all) || !bytes.Equal(p.buf[:len(p.buf)-slack], want) {
-					t.Errorf("%d entries are not coded as they should be", len(all))
-				}
+				same := bytes.Equal(p.buf[:len(p.buf)-slack], plainBlocks(all, low))
+				testkit.Equal(t, "low bits, entries, coded as they should be", []any{p.low, p.n, same}, []any{low, len(all), true})
 			}
 		})
 	}
@@ -132,17 +124,11 @@ func TestUnderFindsWhatAScanFinds(t *testing.T) {
 		}
 		entries = ascending(entries)
 		set := buildSet(t, len(entries), entries)
-		for third := range byte(4) {
-			for fourth := range byte(64) {
-				prefix := [4]byte{7, 7, third, fourth}
-				want := scanUnder(entries, prefix)
-				if got := set.Under(prefix, len(entries)+1); !slices.EqualFunc(got, want, bytes.Equal) {
-					t.Fatalf("of %d entries under %x: %x, want %x", len(entries), prefix, got, want)
-				}
-				if got := set.Under(prefix, 1); len(got) != min(1, len(want)) {
-					t.Fatalf("%d entries, want at most 1", len(got))
-				}
-			}
+		for i := range 256 {
+			prefix := [4]byte{7, 7, byte(i / 64), byte(i % 64)}
+			want := scanUnder(entries, prefix)
+			testkit.Equal(t, fmt.Sprintf("under %x of %d entries", prefix, len(entries)), set.Under(prefix, len(entries)+1), want)
+			testkit.Equal(t, "entries, at most 1", len(set.Under(prefix, 1)), min(1, len(want)))
 		}
 	}
 }
@@ -219,17 +205,6 @@ func TestPauseOfFewBytesAndANilPauseDoNotSleep(t *testing.T) {
 	})
 }
 
-func TestCopyWithPausesCopiesAll(t *testing.T) {
-	for _, size := range []int{0, 1, 1<<16 - 1, 1 << 16, 1<<16 + 1, 300_000} {
-		src := bytes.Repeat([]byte("abcdefg"), size/7+1)[:size]
-		dst := make([]byte, size+1)
-		new(Pause).copy(dst, src)
-		if !bytes.Equal(dst[:size], src) || dst[size] != 0 {
-			t.Errorf("%d bytes are not copied", size)
-		}
-	}
-}
-
 func TestAddOfMakesTheSetThatAddMakes(t *testing.T) {
 	r := rand.New(rand.NewPCG(71, 72))
 	sizes := []int{1, 300, 5000, 60_000}
@@ -240,9 +215,7 @@ func TestAddOfMakesTheSetThatAddMakes(t *testing.T) {
 		for name, old := range map[string][]uint32{"spread": randomPrefixes(73, n), "clustered": clustered(r, n)} {
 			for _, every := range []int{10, 100, 1000, 1 << 30} {
 				for _, capacity := range []int{0, n / 4, n, 20 * n} {
-					t.Run(fmt.Sprintf("%d, %s, a change in %d, capacity %d", n, name, every, capacity), func(t *testing.T) {
-						addChanged(t, old, every, capacity, r)
-					})
+					addChanged(t, fmt.Sprintf("%d, %s, a change in %d, capacity %d", n, name, every, capacity), old, every, capacity, r)
 				}
 			}
 		}
@@ -250,8 +223,8 @@ func TestAddOfMakesTheSetThatAddMakes(t *testing.T) {
 }
 
 // addChanged adds what is left of old after some changes, with AddOf where that may be. A number is left out, or another one
-// comes between, after every/2 of old on average.
-func addChanged(t *testing.T, old []uint32, every, capacity int, r *rand.Rand) {
+// comes between, after every/2 of old on average. What is added again is refused.
+func addChanged(t *testing.T, name string, old []uint32, every, capacity int, r *rand.Rand) {
 	from := setOfNumbers(old)
 	plain, quick, shift := NewBuilder(capacity), NewBuilder(capacity), from.four.Load().low+bucketBits
 	for first := 0; first < len(old); {
@@ -261,6 +234,8 @@ func addChanged(t *testing.T, old []uint32, every, capacity int, r *rand.Rand) {
 		}
 		entries := packed(old[first:end])
 		testkit.Must(t, errors.Join(plain.Add(entries, 4), quick.AddOf(from, first, entries, 4)))
+		testkit.Is(t, name, quick.AddOf(from, end-1, entries[len(entries)-4:], 4), ErrOrder)
+		testkit.Is(t, name, quick.AddOf(from, first, entries, 4), ErrOrder)
 		switch first = end; {
 		case first == len(old) || every > 1000: // no change
 		case r.IntN(2) == 0:
@@ -270,9 +245,7 @@ func addChanged(t *testing.T, old []uint32, every, capacity int, r *rand.Rand) {
 			testkit.Must(t, errors.Join(plain.Add(other, 4), quick.Add(other, 4)))
 		}
 	}
-	if got, want := quick.Set(), plain.Set(); !bytes.Equal(writtenForm(t, got), writtenForm(t, want)) {
-		t.Errorf("sets of %d and %d entries differ", got.Len(), want.Len())
-	}
+	testkit.Equal(t, name+": the sets are the same", bytes.Equal(writtenForm(t, quick.Set()), writtenForm(t, plain.Set())), true)
 }
 
 // Most of a set with few changes is copied, not coded again.
@@ -280,56 +253,24 @@ func TestAddOfCopiesWholeBlocks(t *testing.T) {
 	old := randomPrefixes(74, 60_000)
 	from := setOfNumbers(old).four.Load().blocks
 	b := newBlocksBuilder(len(old))
-	blocks := 0
-	for first := 0; first < len(old); first += 1000 {
-		entries := packed(old[first:min(first+1000, len(old))])
-		b.reserve(len(entries) / 4)
-		if begin, end, ok := b.wholeBlocks(from, first, entries); ok {
+	blocks, first := 0, 0
+	for run := range slices.Chunk(packed(old), 4000) {
+		b.reserve(len(run) / 4)
+		if begin, end, ok := b.wholeBlocks(from, first, run); ok {
 			blocks += end - begin
 		}
-		b.addOf(from, first, entries)
+		b.addOf(from, first, run)
+		first += len(run) / 4
 	}
-	if all := blockCount(from.low); blocks < all*8/10 {
-		t.Errorf("%d of %d blocks are copied, want at least 80 %%", blocks, all)
-	}
+	testkit.Between(t, "blocks that are copied", blocks, blockCount(from.low)*8/10, blockCount(from.low))
 }
 
-func TestAddOfRefusesWhatIsOutOfOrder(t *testing.T) {
-	old := randomPrefixes(75, 10_000)
-	from := setOfNumbers(old)
-	for _, again := range []int{999, 998, 500, 0} {
-		b := NewBuilder(len(old))
-		testkit.Must(t, errors.Join(b.AddOf(from, 0, packed(old[:500]), 4), b.AddOf(from, 500, packed(old[500:1000]), 4)))
-		testkit.Is(t, again, b.AddOf(from, again, packed(old[again:again+500]), 4), ErrOrder)
-		if got, _ := io.ReadAll(b.Set().Reader()); !bytes.Equal(got, packed(old[:1000])) {
-			t.Errorf("the set has %d entries after the error, want 1000", len(got)/4)
-		}
+// addedOf returns a set that is made of another one, run by run.
+func addedOf(t testing.TB, set *Set) *Set {
+	b, runs, first := NewBuilder(0), set.Runs(), 0
+	for run, width := runs.Next(); width > 0; run, width = runs.Next() {
+		testkit.Must(t, b.AddOf(set, first, run, width))
+		first += len(run) / width
 	}
-}
-
-// Entries of other widths, and of sets that share memory, are coded again.
-func TestAddOfTakesEntriesOfAnySet(t *testing.T) {
-	numbers := randomPrefixes(76, 4000)
-	joined := setOfNumbers(numbers)
-	other := setOfNumbers(slices.DeleteFunc(randomPrefixes(77, 4000), func(x uint32) bool {
-		_, ok := slices.BinarySearch(numbers, x)
-		return ok
-	}))
-	NewGroup([]*Set{joined, other}, 0, nil).Join(nil)
-	if joined.four.Load().of == nil {
-		t.Fatal("the set shares no memory")
-	}
-	mixed := buildSet(t, 0, mixedEntries(rand.New(rand.NewPCG(78, 79)), 4000, 4, 5))
-	for name, set := range map[string]*Set{"joined": joined, "mixed widths": mixed, "empty": {}} {
-		b := NewBuilder(0)
-		runs, first := set.Runs(), 0
-		for run, width := runs.Next(); width > 0; run, width = runs.Next() {
-			testkit.Must(t, b.AddOf(set, first, run, width))
-			first += len(run) / width
-		}
-		want, _ := io.ReadAll(set.Reader())
-		if got, _ := io.ReadAll(b.Set().Reader()); !bytes.Equal(got, want) {
-			t.Errorf("%s: %d bytes of entries, want %d", name, len(got), len(want))
-		}
-	}
+	return b.Set()
 }

@@ -3,6 +3,7 @@ package prefixset
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"slices"
@@ -11,7 +12,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// joinSets are sets of all kinds, to be joined: they share some entries, and one has wide ones.
+// joinSets are sets that share some entries, to be joined.
 func joinSets(t testing.TB, r *rand.Rand, sizes ...int) (sets []*Set, entries [][]string) {
 	t.Helper()
 	var pool [][]byte
@@ -48,9 +49,8 @@ func entriesIn(t testing.TB, s *Set) []string {
 func wantEntries(t testing.TB, sets []*Set, want [][]string) {
 	t.Helper()
 	for i, s := range sets {
-		if got := entriesIn(t, s); !slices.Equal(got, want[i]) || s.Len() != len(got) {
-			t.Fatalf("set %d: %d entries, and Len is %d, want %d", i, len(got), s.Len(), len(want[i]))
-		}
+		same := slices.Equal(entriesIn(t, s), want[i]) && slices.Equal(entriesIn(t, addedOf(t, s)), want[i])
+		testkit.Equal(t, fmt.Sprintf("set %d: Len, the same entries, also if added again", i), []any{s.Len(), same}, []any{len(want[i]), true})
 	}
 }
 
@@ -64,20 +64,18 @@ func TestJoinedSetsAreTheSame(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sets, entries := joinSets(t, r, sizes...)
 			apart := NewGroup(sets, -1, nil)
-			var written [][]byte
-			for _, s := range sets {
-				written = append(written, writtenForm(t, s))
+			written := func() (all [][]byte) {
+				for _, s := range sets {
+					all = append(all, writtenForm(t, s))
+				}
+				return all
 			}
-			joined := apart.Join(nil)
+			before, joined := written(), apart.Join(nil)
 			if again := NewGroup(sets, -1, nil).Join(nil); len(again.four) != len(joined.four) || len(again.four) == 1 && again.four[0].blocks != joined.four[0].blocks {
 				t.Error("joined sets are joined once more")
 			}
 			wantEntries(t, sets, entries)
-			for i, s := range sets {
-				if !bytes.Equal(writtenForm(t, s), written[i]) {
-					t.Errorf("set %d: another file than before", i)
-				}
-			}
+			testkit.Equal(t, "the files as before", slices.EqualFunc(written(), before, bytes.Equal), true)
 			checkGroups(t, r, sets, entries, apart, joined, NewGroup(sets, 1<<20, nil))
 		})
 	}
@@ -129,28 +127,17 @@ func TestOnlyFewEntriesHaveAFilter(t *testing.T) {
 		{"none", nil, 0, 0},
 	} {
 		g := NewGroup(test.sets, test.maxFiltered, nil)
-		if joined := g.Join(nil); g.filter.words != test.words || joined.filter != g.filter {
-			t.Errorf("%s: %d words, want %d; joined %v", test.name, g.filter.words, test.words, joined.filter)
-		}
+		testkit.Equal(t, test.name+": words", g.filter.words, test.words)
+		testkit.Equal(t, test.name+": filter when joined", g.Join(nil).filter, g.filter)
 	}
 }
 
 func TestGroupAsksLongerEntriesToo(t *testing.T) {
 	r := rand.New(rand.NewPCG(33, 34))
-	long := randomEntries(r, 8, 2000, false)
-	mixed := NewBuilder(0)
-	for _, e := range long {
-		width := 4
-		if e[7]%2 == 0 {
-			width = 8
-		}
-		testkit.Must(t, mixed.Add(e[:width], width))
-	}
-	sets := []*Set{mixed.Set(), buildSet(t, 500, randomEntries(r, 4, 500, false)), buildSet(t, 0, randomEntries(r, 32, 100, false))}
+	mixed, four, wide := mixedEntries(r, 2000, 4, 8), randomEntries(r, 4, 500, false), randomEntries(r, 32, 100, false)
+	sets := []*Set{buildSet(t, 0, mixed), buildSet(t, 500, four), buildSet(t, 0, wide)}
 	filtered, apart := NewGroup(sets, 10_000, new(Pause)), NewGroup(sets, 0, new(Pause))
-	if filtered.Join(nil) != filtered {
-		t.Error("sets with a filter are joined")
-	}
+	testkit.Equal(t, "sets with a filter stay apart", filtered.Join(nil) == filtered, true)
 	joined := apart.Join(new(Pause))
 	if joined == apart || len(joined.four) != 1 {
 		t.Fatal("the sets are not joined")
@@ -159,10 +146,10 @@ func TestGroupAsksLongerEntriesToo(t *testing.T) {
 		for _, s := range sets {
 			runs := s.Runs()
 			for entries, width := runs.Next(); width > 0; entries, width = runs.Next() {
-				for ; len(entries) > 0; entries = entries[width:] {
-					if hash := padded(entries[:width], 0x5a); Suspects(g, [][32]byte{*hash}) != 1 || !s.Contains(hash) {
-						t.Fatalf("%s: %x is not found", name, entries[:width])
-					}
+				for e := range slices.Chunk(entries, width) {
+					hash := padded(e, 0x5a)
+					found := []bool{Suspects(g, [][32]byte{*hash}) == 1, s.Contains(hash)}
+					testkit.Equal(t, fmt.Sprintf("%s: %x is found", name, e), found, []bool{true, true})
 				}
 			}
 		}
@@ -196,8 +183,6 @@ func TestFilterLetsFewThrough(t *testing.T) {
 				}
 			}
 		}
-		if share := float64(through) / float64(asked); share > test.most {
-			t.Errorf("%d entries: %.4f get through, want at most %.4f", test.entries, share, test.most)
-		}
+		testkit.Between(t, fmt.Sprint("part that gets through, of ", test.entries), float64(through)/float64(asked), 0, test.most)
 	}
 }

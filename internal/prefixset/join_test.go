@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
@@ -66,9 +65,7 @@ func TestSetsPartAgain(t *testing.T) {
 	sets, entries := joinSets(t, r, 5000, 300, 0)
 	NewGroup(sets, -1, nil).Join(nil)
 	few := NewGroup(sets[1:], 1000, nil)
-	if few.Join(nil) != few || few.Joins() {
-		t.Error("sets with a filter are joined")
-	}
+	testkit.Equal(t, "sets with a filter stay apart", []bool{few.Join(nil) == few, few.Joins()}, []bool{true, false})
 	f := sets[1].four.Load()
 	testkit.Equal(t, "entries in memory, of the set alone", []any{f.blocks.n, f.of == nil}, []any{len(entries[1]), true})
 	wantEntries(t, sets, entries)
@@ -95,9 +92,7 @@ func TestJoinedSetsTakeFewBytes(t *testing.T) {
 			sets = append(sets, buildSet(t, n, randomEntries(r, 4, n, false)))
 		}
 		g := NewGroup(sets, test.maxFiltered, nil).Join(nil)
-		if got := float64(g.Bytes()+8*g.filter.words) / float64(test.n); got > test.most {
-			t.Errorf("%s: %.3f bytes an entry, want at most %.2f", test.name, got, test.most)
-		}
+		testkit.Between(t, test.name+": bytes an entry", float64(g.Bytes()+8*g.filter.words)/float64(test.n), 0, test.most)
 	}
 }
 
@@ -108,15 +103,13 @@ func TestLookUpsDoNotAllocate(t *testing.T) {
 	hashes := make([][32]byte, AtOnce)
 	apart := NewGroup(sets, -1, nil)
 	for _, g := range []*Group{nil, {}, NewGroup(sets, 5000, nil), apart, apart.Join(nil)} {
-		if n := testing.AllocsPerRun(1000, func() {
+		testkit.Equal(t, "allocations", testing.AllocsPerRun(1000, func() {
 			hashes[0][0]++
 			hashes[0][1] += 7
 			Suspects(g, hashes)
 			sets[2].Match(&hashes[0])
 			sets[2].Contains(&hashes[0])
-		}); n != 0 {
-			t.Errorf("%v allocations", n)
-		}
+		}), 0)
 	}
 }
 
@@ -154,6 +147,7 @@ func FuzzJoin(f *testing.F) {
 func TestJoinGivesBackWhatTheSetsTook(t *testing.T) {
 	r := rand.New(rand.NewPCG(45, 46))
 	outside := func() int64 {
+		collect()
 		limitOfMemory.mu.Lock()
 		defer limitOfMemory.mu.Unlock()
 		return limitOfMemory.outside
@@ -162,14 +156,9 @@ func TestJoinGivesBackWhatTheSetsTook(t *testing.T) {
 	for range 4 {
 		sets = append(sets, buildSet(t, 100_000, randomEntries(r, 4, 100_000, false)))
 	}
-	collect()
 	before := outside()
 	joined := NewGroup(sets, -1, nil).Join(nil)
 	most := before + int64(joined.Bytes())/10
-	for deadline := time.Now().Add(20 * time.Second); outside() > most; collect() {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d bytes outside of the heap, want at most %d", outside(), most)
-		}
-	}
+	testkit.Until(t, "no more bytes outside of the heap than before", func() bool { return outside() <= most })
 	runtime.KeepAlive(sets)
 }

@@ -5,7 +5,6 @@ import (
 	"os"
 	"runtime"
 	"testing"
-	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
@@ -16,16 +15,13 @@ func residentBytes(t *testing.T) int {
 	statm, err := os.ReadFile("/proc/self/statm")
 	testkit.Must(t, err)
 	var size, resident int // in pages
-	if _, err := fmt.Sscan(string(statm), &size, &resident); err != nil {
-		t.Fatal(err)
-	}
+	_, err = fmt.Sscan(string(statm), &size, &resident)
+	testkit.Must(t, err)
 	return resident * os.Getpagesize()
 }
 
 func TestMemoryIsGivenBack(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: it takes long")
-	}
+	testkit.Long(t)
 	entries := strides(71, 400_000)
 	tests := map[string]func(){
 		"sets":               func() { setOfPacked(entries, 400_000) },
@@ -40,15 +36,10 @@ func TestMemoryIsGivenBack(t *testing.T) {
 				use()
 				runtime.GC()
 			}
-			const most = 10 << 20
-			for range 100 {
-				if residentBytes(t)-before < most {
-					return
-				}
-				runtime.GC()
-				time.Sleep(10 * time.Millisecond) // for the goroutine that gives back
-			}
-			t.Errorf("%d bytes more are taken than before", residentBytes(t)-before)
+			testkit.Until(t, "less than 10 MiB more than before", func() bool {
+				collect()
+				return residentBytes(t)-before < 10<<20
+			})
 		})
 	}
 }
@@ -57,9 +48,7 @@ func TestLargeSetsAreOutsideOfTheHeap(t *testing.T) {
 	entries := strides(73, 4_000_000)
 	before := heapInUse()
 	set := setOfPacked(entries, 4_000_000)
-	if grown := int64(heapInUse()) - int64(before); grown > 256<<10 {
-		t.Errorf("a set of %d bytes takes %d of the heap", set.Bytes(), grown)
-	}
+	testkit.Between(t, "bytes of the heap", heapInUse(), 0, before+256<<10)
 	runtime.KeepAlive(set)
 	runtime.KeepAlive(entries)
 }

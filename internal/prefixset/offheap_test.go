@@ -2,6 +2,7 @@ package prefixset
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -52,9 +53,7 @@ func collect() {
 
 // It would crash if memory was given back that has nothing left but a slice in use.
 func TestSetsLiveWhileTheyAreReadAndWritten(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: it takes long")
-	}
+	testkit.Long(t)
 	wide := bytes.Join(randomEntries(rand.New(rand.NewPCG(65, 66)), 9, 100_000, false), nil)
 	for width, entries := range map[int][]byte{4: strides(67, 300_000), 9: wide} {
 		made := func() *Set {
@@ -63,9 +62,8 @@ func TestSetsLiveWhileTheyAreReadAndWritten(t *testing.T) {
 			return b.Set()
 		}
 		var written bytes.Buffer
-		if _, err := made().WriteTo(collecting{&written}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := made().WriteTo(collecting{&written})
+		testkit.Must(t, err)
 		damaged := slices.Clone(written.Bytes())
 		damaged[1+partHead+8] ^= 1
 		Read(collecting{bytes.NewBuffer(damaged)}, len(entries)) // an error, or not
@@ -73,9 +71,8 @@ func TestSetsLiveWhileTheyAreReadAndWritten(t *testing.T) {
 		if err != nil || !sameSet(set, made()) {
 			t.Errorf("width %d: the set is not read back: %v", width, err)
 		}
-		if _, err := io.Copy(collecting{new(bytes.Buffer)}, made().Reader()); err != nil {
-			t.Error(err)
-		}
+		_, err = io.Copy(collecting{new(bytes.Buffer)}, made().Reader())
+		testkit.Is(t, width, err, nil)
 	}
 }
 
@@ -156,26 +153,22 @@ func TestMemoryOutsideOfTheHeapCountsForTheLimit(t *testing.T) {
 	before := debug.SetMemoryLimit(-1)
 	defer debug.SetMemoryLimit(before)
 	const mib = 1 << 20
-	want := func(when string, limit int64) {
-		t.Helper()
-		testkit.Equal(t, when, debug.SetMemoryLimit(-1), limit)
-	}
 	var l memoryLimit
-	debug.SetMemoryLimit(math.MaxInt64)
-	l.add(10 * mib)
-	want("without a limit", math.MaxInt64)
-	debug.SetMemoryLimit(100 * mib)
-	l.add(20 * mib)
-	want("with one, all that is outside counts", 70*mib)
-	l.add(-10 * mib)
-	want("some is given back", 80*mib)
-	l.add(200 * mib)
-	want("the heap keeps a half", 50*mib)
-	debug.SetMemoryLimit(1000 * mib)
-	l.add(-20 * mib)
-	want("somebody has set another limit", 800*mib)
-	l.add(-200 * mib)
-	want("all is given back", 1000*mib)
+	for _, step := range []struct {
+		name             string
+		set, added, want int64 // set 0: the limit stays
+	}{
+		{"without a limit", math.MaxInt64, 10 * mib, math.MaxInt64},
+		{"with one, all that is outside counts", 100 * mib, 20 * mib, 70 * mib},
+		{"some is given back", 0, -10 * mib, 80 * mib},
+		{"the heap keeps a half", 0, 200 * mib, 50 * mib},
+		{"somebody has set another limit", 1000 * mib, -20 * mib, 800 * mib},
+		{"all is given back", 0, -200 * mib, 1000 * mib},
+	} {
+		debug.SetMemoryLimit(cmp.Or(step.set, -1))
+		l.add(int(step.added))
+		testkit.Equal(t, step.name, debug.SetMemoryLimit(-1), step.want)
+	}
 }
 
 func TestGiveBackLeavesALargeHeapAlone(t *testing.T) {
@@ -202,7 +195,5 @@ func TestGarbageCountsAsUnused(t *testing.T) {
 	const size = 64 << 20
 	garbage := make([]byte, size)
 	runtime.KeepAlive(garbage)
-	if got := unusedBytes(); got < size/2 {
-		t.Errorf("got %d bytes, want about the %d that have become garbage", got, size)
-	}
+	testkit.Between(t, "bytes that have become garbage", unusedBytes(), size/2, math.MaxUint64)
 }
