@@ -44,9 +44,8 @@ func TestListsThatAreNoThreatListsAreRefused(t *testing.T) {
 	} {
 		for _, name := range tc.names {
 			err := CheckThreatList(name, tc.google)
-			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("%s, Google %v: Expected %q, got %v", name, tc.google, tc.want, err)
-			}
+			testkit.Equal(t, fmt.Sprintf("%s, Google %v: taken", name, tc.google), err == nil, tc.want == "")
+			testkit.WantParts(t, fmt.Sprint(err), tc.want)
 		}
 	}
 }
@@ -80,9 +79,8 @@ func checkOrigin(t *testing.T, d *Dialect, address, name, schedule string, befor
 	})
 	got.Related = nil // a function
 	testkit.Equal(t, d, got, updater.Origin{Name: name, Schedule: schedule, Asker: "asker", Predecessors: before})
-	if of, by := SplitOrigin(name); of != address || by != d {
-		t.Errorf("%q is split into %q and %s", name, of, by)
-	}
+	of, by := SplitOrigin(name)
+	testkit.Equal(t, name, []any{of, by.Name}, []any{address, d.Name})
 }
 
 func TestServersOfGoogleSpeakOneServiceEach(t *testing.T) {

@@ -12,7 +12,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -27,42 +26,13 @@ import (
 
 var widths = []int{4, 8, 16, 32}
 
-// riceVector is a line of the file of vectors.
-type riceVector struct {
-	coded rice
-	want  []byte
-}
-
-func readRiceVectors(t *testing.T) (all []riceVector) {
+// parseRiceVector reads a line of the file of vectors.
+func parseRiceVector(t *testing.T, fields []string) (coded rice, want []byte) {
 	t.Helper()
-	for line := range strings.Lines(testkit.Read(t, "../../testdata/protocol/rice.txt")) {
-		text, _, _ := strings.Cut(line, "#")
-		if fields := strings.Fields(text); len(fields) > 0 {
-			all = append(all, parseRiceVector(t, fields))
-		}
-	}
-	if len(all) == 0 {
-		t.Fatal("no vectors")
-	}
-	return all
-}
-
-func parseRiceVector(t *testing.T, fields []string) riceVector {
-	t.Helper()
-	number := func(text string) int {
-		n, err := strconv.Atoi(text)
-		testkit.Must(t, err)
-		return n
-	}
-	v := riceVector{coded: rice{
-		width: number(fields[0]), first: limbs(unhex(t, fields[1])),
-		parameter: int32(number(fields[2])), count: int32(number(fields[3])),
-	}}
-	if fields[4] != "-" {
-		v.coded.data = unhex(t, fields[4])
-	}
-	v.want = unhex(t, strings.Join(fields[5:], ""))
-	return v
+	coded = rice{first: limbs(unhex(t, fields[1])), data: unhex(t, strings.TrimPrefix(fields[4], "-"))}
+	_, err := fmt.Sscan(strings.Join([]string{fields[0], fields[2], fields[3]}, " "), &coded.width, &coded.parameter, &coded.count)
+	testkit.Must(t, err)
+	return coded, unhex(t, strings.Join(fields[5:], ""))
 }
 
 func unhex(t testing.TB, text string) []byte {
@@ -90,26 +60,36 @@ func decodeRice(r rice) ([]byte, error) {
 	return io.ReadAll(r.reader())
 }
 
+// wantDecoded checks what a coding is decoded to.
+func wantDecoded(t *testing.T, what string, coded rice, want []byte) {
+	t.Helper()
+	got, err := decodeRice(coded)
+	testkit.Is(t, what, err, nil)
+	testkit.Equal(t, what, hex.EncodeToString(got), hex.EncodeToString(want))
+}
+
 func TestRiceDecodesThePublishedExamples(t *testing.T) {
-	for _, v := range readRiceVectors(t) {
-		if got, err := decodeRice(v.coded); err != nil || !bytes.Equal(got, v.want) {
-			t.Errorf("%d bytes, parameter %d, %d differences: got %x, %v, want %x", v.coded.width, v.coded.parameter, v.coded.count, got, err, v.want)
+	vectors := 0
+	for line := range strings.Lines(testkit.Read(t, "../../testdata/protocol/rice.txt")) {
+		text, _, _ := strings.Cut(line, "#")
+		if fields := strings.Fields(text); len(fields) > 0 {
+			coded, want := parseRiceVector(t, fields)
+			wantDecoded(t, text, coded, want)
+			vectors++
 		}
 	}
+	testkit.Between(t, "vectors", vectors, 1, 1000)
 }
 
 func TestRiceAcceptsParametersWithinBoundsOnly(t *testing.T) {
 	for _, width := range widths {
 		least, greatest := int32(8*width-29), int32(8*width-2)
-		for parameter, accepted := range map[int32]bool{
-			math.MinInt32: false, -1: false, 0: false, least - 1: false, least: true,
-			greatest: true, greatest + 1: false, int32(8 * width): false, math.MaxInt32: false,
+		for parameter, want := range map[int32]error{
+			math.MinInt32: updater.ErrMalformed, -1: updater.ErrMalformed, 0: updater.ErrMalformed, least - 1: updater.ErrMalformed, least: nil,
+			greatest: nil, greatest + 1: updater.ErrMalformed, int32(8 * width): updater.ErrMalformed, math.MaxInt32: updater.ErrMalformed,
 		} {
-			r := rice{width: width, parameter: parameter, count: 1, data: make([]byte, 64)}
-			_, err := decodeRice(r)
-			if accepted != (err == nil) || err != nil && !errors.Is(err, updater.ErrMalformed) {
-				t.Errorf("width %d, parameter %d: %v, want accepted: %t", width, parameter, err, accepted)
-			}
+			_, err := decodeRice(rice{width: width, parameter: parameter, count: 1, data: make([]byte, 64)})
+			testkit.Is(t, fmt.Sprintf("width %d, parameter %d", width, parameter), err, want)
 		}
 	}
 }
@@ -139,9 +119,8 @@ func TestRiceRejectsWhatCannotBe(t *testing.T) {
 		})
 	}
 	for name, coded := range tests {
-		if got, err := decodeRice(coded); !errors.Is(err, updater.ErrMalformed) {
-			t.Errorf("%s: got %x, %v, want it refused as malformed", name, got, err)
-		}
+		_, err := decodeRice(coded)
+		testkit.Is(t, name, err, updater.ErrMalformed)
 	}
 }
 
@@ -151,12 +130,9 @@ func TestRiceGivesUpALongRunOfOnesSoon(t *testing.T) {
 	for _, width := range widths {
 		r := rice{width: width, parameter: int32(8*width - 2), count: 1, data: bytes.Repeat([]byte{0xff}, 1<<20)}
 		reader := r.reader()
-		if _, err := io.ReadAll(reader); !errors.Is(err, updater.ErrMalformed) {
-			t.Errorf("width %d: %v", width, err)
-		}
-		if used := 1<<20 - len(reader.data); used > 16 {
-			t.Errorf("width %d: looked at %d bytes of ones", width, used)
-		}
+		_, err := io.ReadAll(reader)
+		testkit.Is(t, width, err, updater.ErrMalformed)
+		testkit.Between(t, fmt.Sprintf("width %d: bytes of ones that were looked at", width), 1<<20-len(reader.data), 0, 16)
 	}
 }
 
@@ -174,9 +150,7 @@ func TestRiceIgnoresWhatDoesNotMatter(t *testing.T) {
 		{"a large parameter for one integer", rice{width: 4, first: [4]uint64{10}, parameter: 1000}, one},
 		{"any data for one integer", rice{width: 4, first: [4]uint64{10}, parameter: 3, data: []byte{0xff, 0xff}}, one},
 	} {
-		if got, err := decodeRice(test.coded); err != nil || !bytes.Equal(got, test.want) {
-			t.Errorf("%s: got %x, %v, want %x", test.name, got, err, test.want)
-		}
+		wantDecoded(t, test.name, test.coded, test.want)
 	}
 }
 
@@ -266,9 +240,7 @@ func TestRiceDecodesEveryParameter(t *testing.T) {
 	for k := uint(3); k <= 30; k++ {
 		for range 5 {
 			coded, want := plainRice(rng.Uint32N(1<<20), k, randomDifferences(rng, k))
-			if got, err := decodeRice(coded); err != nil || !bytes.Equal(got, want) {
-				t.Fatalf("parameter %d: %d integers in one piece are decoded wrong, %v", k, len(want)/4, err)
-			}
+			wantDecoded(t, fmt.Sprint("in one piece, parameter ", k), coded, want)
 			if got, err := readOdd(coded.reader(), 4, rng); err != nil || !bytes.Equal(got, want) {
 				t.Fatalf("parameter %d: %d integers in pieces are decoded wrong, %v", k, len(want)/4, err)
 			}
@@ -386,17 +358,14 @@ func TestRiceEncodingRefusesEntriesOutOfOrder(t *testing.T) {
 			"descending": slices.Concat(high, low),
 			"equal":      slices.Concat(low, high, high),
 		} {
-			if _, err := PlanRice(width, runsOf(width, entries, rng)); !errors.Is(err, errOrder) {
-				t.Errorf("width %d, %s: %v, want %v", width, name, err, errOrder)
-			}
+			_, err := PlanRice(width, runsOf(width, entries, rng))
+			testkit.Is(t, fmt.Sprintf("width %d, %s", width, name), err, errOrder)
 		}
 	}
-	if _, err := PlanRice(5, runsOf(5, nil, rng)); err == nil {
-		t.Error("entries of five bytes are planned")
-	}
-	if _, err := PlanRice(4, func(yield func([]byte) bool) { yield(make([]byte, 6)) }); err == nil {
-		t.Error("one and a half entries are planned")
-	}
+	_, err := PlanRice(5, runsOf(5, nil, rng)) // there is no such list
+	testkit.WantError(t, err)
+	_, err = PlanRice(4, func(yield func([]byte) bool) { yield(make([]byte, 6)) }) // one and a half entries
+	testkit.WantError(t, err)
 }
 
 // No other allowed parameter makes a list of hashes smaller by more than half a percent.
@@ -420,9 +389,7 @@ func TestRiceParameterIsAsGoodAsTheBest(t *testing.T) {
 				best = other
 			}
 		}
-		if p.data*1000 > best.data*1005 {
-			t.Errorf("%d entries: %d bytes with parameter %d, %d bytes with %d", n, p.data, p.k, best.data, best.k)
-		}
+		testkit.Between(t, fmt.Sprintf("%d entries: thousandths of a byte with %d, the best is %d", n, p.k, best.k), p.data*1000, 0, best.data*1005)
 	}
 }
 
@@ -463,7 +430,5 @@ func TestRiceEncodingAllocatesLittleBesideItsOutput(t *testing.T) {
 		size = p.Size(4)
 		p.AppendField(make([]byte, 0, size), 4, whole)
 	})
-	if got > size+size/8 {
-		t.Errorf("%d bytes allocated for an output of %d", got, size)
-	}
+	testkit.Between(t, "bytes allocated", got, 0, size+size/8)
 }

@@ -18,7 +18,6 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -46,9 +45,9 @@ func TestOneNameServerThatWorksIsEnough(t *testing.T) {
 		for _, servers := range [][]string{{broken, nameServer(t, 0)}, {broken, nameServer(t, 0), broken}} {
 			r := Resolver(servers)
 			for i := range 20 {
-				if got, err := r.LookupHost(t.Context(), "sb.example"); err != nil || !slices.Equal(got, []string{"127.0.0.1"}) {
-					t.Fatalf("%s, look-up %d by %v: %v, %v", name, i, servers, got, err)
-				}
+				got, err := r.LookupHost(t.Context(), "sb.example")
+				testkit.Is(t, name, err, nil)
+				testkit.Equal(t, fmt.Sprintf("%s, look-up %d by %v", name, i, servers), got, []string{"127.0.0.1"})
 			}
 		}
 	}
@@ -87,29 +86,22 @@ func TestOnlyTheGivenAuthoritiesVouchForTheServer(t *testing.T) {
 	roots, err := parseCA(its)
 	only := x509.NewCertPool()
 	only.AddCert(server.Certificate())
-	if err != nil || !roots.Equal(only) {
-		t.Errorf("authorities besides the given ones, or %v", err)
-	}
-	if _, err := NewV5(Config{UserAgent: "test/1", CA: "none"}); err == nil {
-		t.Error("a text without a certificate is accepted")
-	}
+	testkit.Must(t, err)
+	testkit.Equal(t, "the given authorities are all", roots.Equal(only), true)
+	_, err = NewV5(Config{UserAgent: "test/1", CA: "none"})
+	testkit.WantError(t, err) // a text without a certificate
 }
 
 // The environment is read once in a process, so that another one is needed: this test binary.
 func TestHTTPSProxyIsHonoured(t *testing.T) {
 	const child = "SAFEBROWSING_TEST_CHILD"
 	if os.Getenv(child) != "" {
-		if fetchOnce(t.Context(), speaking(t, DialectV5, Config{Endpoint: "https://safebrowsing.example"})) == nil {
-			t.Error("fetched through a proxy that refuses")
-		}
+		testkit.WantError(t, fetchOnce(t.Context(), speaking(t, DialectV5, Config{Endpoint: "https://safebrowsing.example"}))) // the proxy refuses
 		return
 	}
-	asked := make(chan string, 1)
+	var asked atomic.Value
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case asked <- r.Method + " " + r.Host:
-		default:
-		}
+		asked.Store(r.Method + " " + r.Host)
 		w.WriteHeader(http.StatusForbidden)
 	}))
 	defer proxy.Close()
@@ -118,14 +110,7 @@ func TestHTTPSProxyIsHonoured(t *testing.T) {
 	if out, err := other.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	select {
-	case got := <-asked:
-		if want := "CONNECT safebrowsing.example:443"; got != want {
-			t.Errorf("the proxy was asked %q, want %q", got, want)
-		}
-	default:
-		t.Error("the proxy was not asked")
-	}
+	testkit.Equal(t, "what the proxy was asked", asked.Load(), any("CONNECT safebrowsing.example:443"))
 }
 
 // secretPrefix is what searches ask for; its base64 must be in no error.
@@ -135,14 +120,8 @@ const secretPrefix = lookup.Prefix("\xfb\xef\xfe\x00")
 // asked for.
 func checkSecrets(t *testing.T, err error) {
 	t.Helper()
-	for _, form := range []string{"%v", "%+v", "%q"} {
-		text := fmt.Sprintf(form, err)
-		for _, secret := range []string{testKey, url.QueryEscape(testKey), "://", "/v5/", "/v1/", "hashPrefix", "versionToken", "alt=proto", "--_-AA"} {
-			if strings.Contains(text, secret) {
-				t.Errorf("%q is in the error %s", secret, text)
-			}
-		}
-	}
+	text := fmt.Sprintf("%v %+v %q", err, err, err)
+	testkit.WantNone(t, text, testKey, url.QueryEscape(testKey), "://", "/v5/", "/v1/", "hashPrefix", "versionToken", "alt=proto", "--_-AA")
 }
 
 // fetchAll fetches a list of each width.
@@ -211,9 +190,7 @@ func TestEveryFaultIsAnErrorWithoutSecretsOverASocket(t *testing.T) {
 					defer cancel()
 				}
 				err := service.ask(ctx, speaking(t, service.dialect, Config{Endpoint: socket.URL, Key: testKey}))
-				if err == nil {
-					t.Error("no error")
-				}
+				testkit.WantError(t, err)
 				checkSecrets(t, err)
 			})
 		}
@@ -281,13 +258,9 @@ func TestAServerThatRepeatsTheKeyDoesNotGetItIntoErrors(t *testing.T) {
 func TestAnErrorWithoutTheKeyIsStillTheSame(t *testing.T) {
 	header := http.Header{"Content-Type": {"x-" + testKey + "/plain"}}
 	c := newClient(t, answering(func(r *http.Request) (*http.Response, error) { return response(r, 200, header, nil), nil }))
-	if err := searchOnce(t.Context(), c); !errors.Is(err, updater.ErrMalformed) {
-		t.Errorf("got %v", err)
-	}
+	testkit.Is(t, "the search", searchOnce(t.Context(), c), updater.ErrMalformed)
 	c.keys.Store(new(keys))
-	if err := searchOnce(t.Context(), c); !strings.Contains(fmt.Sprint(err), testKey) {
-		t.Errorf("got %v, want the type of the answer in it: there is no key to hide", err)
-	}
+	testkit.WantError(t, searchOnce(t.Context(), c), testKey) // there is no key to hide
 }
 
 // What is not HTTP is quoted by the transport.
@@ -306,9 +279,7 @@ func TestAServerThatRepeatsTheKeyInNoHTTP(t *testing.T) {
 			})
 			for _, c := range append(riskClients(t, Config{Key: testKey, Endpoint: endpoint}), clientOf(t, Config{Key: testKey, Endpoint: endpoint})) {
 				err := searchOnce(t.Context(), c)
-				if err == nil {
-					t.Error("no error")
-				}
+				testkit.WantError(t, err)
 				checkSecrets(t, err)
 			}
 		})
@@ -396,8 +367,8 @@ func TestARequestWithoutAConnectionWasNotSent(t *testing.T) {
 			if dns, ok := errors.AsType[*net.DNSError](err); ok != (test.cfg.Resolvers != nil) || ok && dns.Server != test.cfg.Resolvers[0] {
 				t.Errorf("%v, want to read which name server was asked, of %v", err, test.cfg.Resolvers)
 			}
-			if err := c.Reach(ctx); ok && !test.reached && !isNotSent(err) {
-				t.Errorf("without a request: %v", err)
+			if err := c.Reach(ctx); ok && !test.reached {
+				testkit.Equal(t, err, isNotSent(err), true)
 			}
 		})
 	}
@@ -421,9 +392,8 @@ func TestWhatAServerShowsIsFitForALogLine(t *testing.T) {
 		long.URL: "an answer of type ",
 	} {
 		err := searchOnce(t.Context(), clientOf(t, Config{Endpoint: endpoint, Resolvers: []string{nameServer(t, 0)}}))
-		if err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > maxErrorText {
-			t.Errorf("%s: %.2000q", endpoint, err)
-		}
+		testkit.WantError(t, err, want)
+		testkit.Between(t, endpoint+": bytes of the error", len(err.Error()), 0, maxErrorText)
 	}
 }
 
@@ -433,10 +403,8 @@ func TestAMadeConnectionIsReachable(t *testing.T) {
 	defer server.Close()
 	for _, host := range []string{"127.0.0.1", "bücher.example"} {
 		endpoint := strings.Replace(server.URL, "127.0.0.1", host, 1)
-		c := clientOf(t, Config{Endpoint: endpoint, Resolvers: []string{nameServer(t, 0)}})
-		if err := c.Reach(t.Context()); err != nil || asked.Load() != 0 {
-			t.Errorf("%s: %v, %d requests", host, err, asked.Load())
-		}
+		testkit.Is(t, host, clientOf(t, Config{Endpoint: endpoint, Resolvers: []string{nameServer(t, 0)}}).Reach(t.Context()), nil)
+		testkit.Equal(t, host+": requests", asked.Load(), 0)
 	}
 }
 
@@ -452,9 +420,7 @@ func TestAProxyThatDoesNotReachTheServerHasNotSent(t *testing.T) {
 	if unsent, ok := errors.AsType[*updater.NotSentError](err); !ok || !unsent.Reached {
 		t.Errorf("got %v", err)
 	}
-	if want := "no connection to sb.example: the proxy " + through.Host + " answers with status 502"; err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("got %v, want to read %q", err, want)
-	}
+	testkit.WantError(t, err, "no connection to sb.example: the proxy "+through.Host+" answers with status 502")
 }
 
 // gone is a transport without a network, for the hosts in it.
@@ -483,16 +449,9 @@ func TestARequestThatOneEndpointGotWasSent(t *testing.T) {
 				urls := []string{"http://a", "http://b"}
 				f := NewFailover(urls, []Client{clientOf(t, Config{Endpoint: urls[0], Transport: test.gone}), clientOf(t, Config{Endpoint: urls[1], Transport: test.gone})})
 				err := ask(t.Context(), f)
-				if isNotSent(err) != test.unsent {
-					t.Fatalf("%v: not sent: %t", err, isNotSent(err))
-				}
-				if _, sent := errors.AsType[*updater.StatusError](err); sent == test.unsent {
-					t.Errorf("%v: a status: %t", err, sent)
-				}
+				testkit.Equal(t, err, []bool{isNotSent(err), statusOf(err) == 0}, []bool{test.unsent, test.unsent})
 				if test.unsent { // an endpoint that was not reached has no back-off
-					if err := ask(t.Context(), f); !strings.Contains(err.Error(), "http://a: ") || !strings.Contains(err.Error(), "http://b: ") {
-						t.Errorf("the second time: %v", err)
-					}
+					testkit.WantError(t, ask(t.Context(), f), "http://a: ", "http://b: ")
 				}
 			})
 		}

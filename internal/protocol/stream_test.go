@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"slices"
@@ -73,8 +74,8 @@ func streamed(t testing.TB, inBatch bool, list io.Reader, old updater.List) (l u
 	} else {
 		readErr = readOne(t.Context(), list, -1, old.Name, take)
 	}
-	if readErr == nil && taken != 1 {
-		t.Errorf("%d updates taken, want 1", taken)
+	if readErr == nil {
+		testkit.Equal(t, "updates taken", taken, 1)
 	}
 	return l, u, errors.Join(readErr, err)
 }
@@ -158,9 +159,8 @@ func TestStreamedAnswersInAllOrders(t *testing.T) {
 		"fields without end":      bytes.Repeat(unknown, maxFields+1),
 	} {
 		for _, inBatch := range inBatchOrNot {
-			if l, _, err := streamed(t, inBatch, bytes.NewReader(answerAbout(inBatch, raw)), updater.List{Name: "se-4b"}); !errors.Is(err, updater.ErrMalformed) {
-				t.Errorf("%s, in a batch: %t: %v, %v", name, inBatch, l, err)
-			}
+			_, _, err := streamed(t, inBatch, bytes.NewReader(answerAbout(inBatch, raw)), updater.List{Name: "se-4b"})
+			testkit.Is(t, fmt.Sprint(name, ", in a batch: ", inBatch), err, updater.ErrMalformed)
 		}
 	}
 }
@@ -181,9 +181,8 @@ func TestAnswersThatBreakOff(t *testing.T) {
 				updater.ErrMalformed: bytes.NewReader(raw[:n]),
 				broken:               io.MultiReader(bytes.NewReader(raw[:n]), iotest.ErrReader(broken)),
 			} {
-				if l, _, err := streamed(t, inBatch, body, updater.List{Name: "se-4b"}); !errors.Is(err, want) {
-					t.Fatalf("in a batch: %t, cut at %d of %d: %v, %v, want %v", inBatch, n, len(raw), l, err, want)
-				}
+				_, _, err := streamed(t, inBatch, body, updater.List{Name: "se-4b"})
+				testkit.Is(t, fmt.Sprintf("in a batch: %t, cut at %d of %d", inBatch, n, len(raw)), err, want)
 			}
 		}
 	}
@@ -200,9 +199,9 @@ func TestListsBehindARefusedOne(t *testing.T) {
 		l, _, err := updater.Apply(updater.List{Name: []string{"se-4b", "mw-4b"}[i]}, u, 5000) // too few for the first one
 		got, errs = l, append(errs, err)
 	})
-	if err != nil || len(errs) != 2 || !errors.Is(errs[0], updater.ErrMalformed) || errs[1] != nil || !bytes.Equal(all(t, got), entries) {
-		t.Errorf("%v, of the lists %v", err, errs)
-	}
+	testkit.Must(t, err)
+	testkit.Is(t, "the first list", errs[0], updater.ErrMalformed)
+	testkit.Equal(t, "the second list", all(t, got), entries)
 }
 
 // What is decoded while it comes is what is decoded from the whole message.
@@ -267,9 +266,8 @@ func TestAShortAnswerTakesLittleMemory(t *testing.T) {
 			testkit.Must(t, readOne(t.Context(), bytes.NewReader(raw), int64(len(raw)), "se-4b", func(*updater.Update) { taken++ }))
 		}
 	})
-	if got/answers > most || taken != answers {
-		t.Errorf("an answer of %d bytes takes %d bytes of memory, want at most %d; %d of %d were taken", len(raw), got/answers, most, taken, answers)
-	}
+	testkit.Between(t, "bytes of memory that an answer takes", got/answers, 0, most)
+	testkit.Equal(t, "answers taken", taken, answers)
 }
 
 // The schemas promise the order. Google's client for Web Risk sorts all the same, and so do we:
@@ -288,14 +286,13 @@ func TestRawPrefixesAreSorted(t *testing.T) {
 		entries, err := rawEntries(t.Context(), test.size, []byte(test.raw))
 		testkit.Must(t, err)
 		got, err := io.ReadAll(entries.Reader)
-		if err != nil || string(got) != test.want || entries.Width != int(test.size) || entries.Count != len(test.want)/int(test.size) {
-			t.Errorf("%d bytes each, %q: got %q, %+v, %v, want %q", test.size, test.raw, got, entries, err, test.want)
-		}
+		testkit.Must(t, err)
+		want := []any{test.want, int(test.size), len(test.want) / int(test.size)}
+		testkit.Equal(t, test.raw+": entries, width and count", []any{string(got), entries.Width, entries.Count}, want)
 	}
 	for size, bytes := range map[int32]int{3: 12, 33: 66, 5: 12, 0: 0, -4: 12} {
-		if got, err := rawEntries(t.Context(), size, make([]byte, bytes)); !errors.Is(err, updater.ErrMalformed) {
-			t.Errorf("%d bytes of %d: got %+v, %v", bytes, size, got, err)
-		}
+		_, err := rawEntries(t.Context(), size, make([]byte, bytes))
+		testkit.Is(t, fmt.Sprintf("%d bytes of %d", bytes, size), err, updater.ErrMalformed)
 	}
 }
 
@@ -311,9 +308,7 @@ func TestRadixSortSortsAsTheLibraryDoes(t *testing.T) {
 			want := slices.Clone(numbers)
 			slices.Sort(want)
 			radixSort(numbers, 24)
-			if !slices.Equal(numbers, want) {
-				t.Errorf("%d numbers with the mask %#x are not sorted", size, mask)
-			}
+			testkit.Equal(t, fmt.Sprintf("%d numbers with the mask %#x are sorted", size, mask), slices.Equal(numbers, want), true)
 		}
 	}
 }
@@ -344,9 +339,8 @@ func TestLongerEntriesAreRead(t *testing.T) {
 			streamAll(t)
 		}
 		l, _, err := streamed(t, false, bytes.NewReader(raw), updater.List{Name: "se-4b"})
-		if err != nil || l.Set.Len() != 5 || !slices.Equal(l.Set.Widths(), []int{4, 5, 32}) {
-			t.Errorf("whole: %t: %+v, %v", whole, l, err)
-		}
+		testkit.Must(t, err)
+		testkit.Equal(t, "entries and widths", []any{l.Set.Len(), l.Set.Widths()}, []any{5, []int{4, 5, 32}})
 	}
 }
 
@@ -355,7 +349,6 @@ func TestBadLongerEntriesAreRefused(t *testing.T) {
 	for width := 5; width <= 32; width++ {
 		many[width] = nil
 	}
-	tooMany := AppendLonger(AppendLonger(nil, many), many)
 	for _, tc := range []struct {
 		name string
 		list string
@@ -367,7 +360,7 @@ func TestBadLongerEntriesAreRefused(t *testing.T) {
 		{"half an entry", "se-4b", AppendLonger(nil, map[int][]byte{5: []byte("aaaaab")})},
 		{"no name of a list", "se", AppendLonger(nil, map[int][]byte{5: []byte("aaaaa")})},
 		{"no message", "se-4b", protowire.AppendBytes(protowire.AppendTag(nil, fieldLonger, protowire.BytesType), []byte{0xff})},
-		{"too many sets", "se-4b", tooMany},
+		{"too many sets", "se-4b", AppendLonger(AppendLonger(nil, many), many)},
 	} {
 		u := withFields(t, tc.list, tc.raw)
 		if u.Err == nil || len(u.Additions) > 0 || tc.list != "se" && !errors.Is(u.Err, updater.ErrMalformed) {

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -280,25 +279,6 @@ func FuzzFullHashes(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		checkSearch(t, newV4(t, always(binaryForm, body), "se-4b"), lookup.Threats(0).With(lookup.SocialEngineering))
 	})
-}
-
-// A match whose types have names that the schema does not know is dropped, the rest
-// of the answer is used.
-func TestV4UnknownNamesInJSONDropTheirMatchOnly(t *testing.T) {
-	match := func(threat, platform, entry, hash string) string {
-		return `{"threatType":"` + threat + `","platformType":"` + platform + `","threatEntryType":"` + entry +
-			`","threat":{"hash":"` + strings.Repeat(hash, 42) + `A="},"cacheDuration":"300s"}`
-	}
-	body := `{"matches":[` + strings.Join([]string{
-		match("SOMETHING_NEW", "ANY_PLATFORM", "URL", "A"),
-		match("SOCIAL_ENGINEERING", "SOMETHING_NEW", "URL", "B"),
-		match("SOCIAL_ENGINEERING", "ANY_PLATFORM", "SOMETHING_NEW", "C"),
-		match("SOCIAL_ENGINEERING", "ANY_PLATFORM", "URL", "D"),
-	}, ",") + `],"negativeCacheDuration":"60s"}`
-	got, err := newV4(t, always(jsonForm, []byte(body)), "se-4b").Search(t.Context(), []lookup.Prefix{zeroPrefix})
-	if err != nil || len(got.Threats) != 1 || got.Threats[0].Hash[0] != 0x0c || got.TTL != time.Minute {
-		t.Errorf("got %+v, %v, want the last match only", got, err)
-	}
 }
 
 // Merging three million entries of 32 sets takes a second: whoever stops does not

@@ -244,14 +244,6 @@ func TestOnlyEnforceableThreatsAreKept(t *testing.T) {
 	}
 }
 
-// Attributes may be packed or not: a decoder must take both.
-func TestAttributesMayBeUnpacked(t *testing.T) {
-	raw := slices.Concat([]byte{0x0a, 0x28, 0x0a, 0x20}, make([]byte, 32), []byte{0x12, 0x04, 0x08, 0x02, 0x10, 0x02})
-	got, err := newClient(t, always(binaryForm, raw)).Search(t.Context(), []lookup.Prefix{zeroPrefix})
-	testkit.Must(t, err)
-	testkit.Equal(t, "threats", got.Threats, threatHashes(lookup.FullHash{}, nil, []lookup.Threat{lookup.SocialEngineering}))
-}
-
 // In JSON an enum value that the schema does not know has a name instead of a
 // number. It must not vanish: what is left would be a detail without attribute. Only
 // its detail does, the rest of the answer is used.
