@@ -3,6 +3,7 @@ package updater_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -63,9 +64,7 @@ func TestAFollowerJoinsTheListsThatItTakesOver(t *testing.T) {
 		holds("later", []byte{5}, []byte{4})
 		second.stop()
 		third := newRun(t, server, dir, "mw-4b", "se-4b")
-		if !third.updater.Load() || !third.database.Join() {
-			t.Error("Load leaves no lists apart: this test shows nothing")
-		}
+		testkit.Equal(t, "Load leaves lists apart, or this test shows nothing", third.updater.Load() && third.database.Join(), true)
 	})
 }
 
@@ -73,9 +72,7 @@ func TestFirstContactIsAtARandomTimeWithinAMinuteAfterStartAndWakeUp(t *testing.
 	var starts, wakes []time.Duration
 	for range 200 {
 		synctest.Test(t, func(t *testing.T) {
-			server := protocoltest.New(t)
-			server.Publish("se-4b", nil)
-			server.SetMinimumWait("se-4b", 5*time.Hour)
+			server := serverOf(t, 5*time.Hour, held{"se-4b": nil})
 			client, err := protocol.NewV5(protocol.Config{UserAgent: "wake/1", Transport: server})
 			must(t, err)
 			r := newRunOf(t, client, nil, "se-4b")
@@ -92,9 +89,6 @@ func TestFirstContactIsAtARandomTimeWithinAMinuteAfterStartAndWakeUp(t *testing.
 			time.Sleep(12 * time.Hour)
 			r.stop()
 			requests := server.Requests("update")
-			if len(requests) < 2 {
-				t.Fatalf("got %d requests, want at least 2", len(requests))
-			}
 			starts, wakes = append(starts, requests[0].Time.Sub(begun)), append(wakes, requests[1].Time.Sub(woken))
 		})
 	}
@@ -106,14 +100,13 @@ func TestFirstContactIsAtARandomTimeWithinAMinuteAfterStartAndWakeUp(t *testing.
 // the minute has its share of 200 with a probability beyond doubt.
 func wantSpread(t *testing.T, delays []time.Duration) {
 	t.Helper()
-	var sixths [6]int
+	sixths := make(map[time.Duration]int)
 	for _, d := range delays {
-		if d < 0 || d >= time.Minute {
-			t.Fatalf("first contact after %s, want less than a minute", d)
-		}
+		testkit.Between(t, "the first contact is after", d, 0, time.Minute-1)
 		sixths[d/(10*time.Second)]++
 	}
-	testkit.Between(t, "the fewest first contacts in a sixth of the minute", slices.Min(sixths[:]), 5, len(delays))
+	testkit.Equal(t, "sixths of the minute", len(sixths), 6)
+	testkit.Between(t, "the fewest first contacts in one", slices.Min(slices.Collect(maps.Values(sixths))), 5, len(delays))
 }
 
 func TestStoresOnOneFolder(t *testing.T) {
@@ -122,11 +115,7 @@ func TestStoresOnOneFolder(t *testing.T) {
 		dir := t.TempDir()
 		write := func(name string, change func([]byte) []byte) {
 			path := filepath.Join(dir, name)
-			raw, err := os.ReadFile(path)
-			if err == nil {
-				err = os.WriteFile(path, change(raw), 0o600)
-			}
-			must(t, err)
+			must(t, os.WriteFile(path, change([]byte(testkit.Read(t, path))), 0o600))
 		}
 		return storetest.Medium{
 			Process: func(int) *updater.Store { return openStore(t, dir, storetest.Origin) },
@@ -146,10 +135,7 @@ func inFolder(t *testing.T, f func(t *testing.T, server *protocoltest.Server, di
 	t.Helper()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		server := protocoltest.New(t)
-		server.Publish("se-4b", entriesOf(1, 2))
-		server.SetMinimumWait("se-4b", time.Hour)
-		f(t, server, dir)
+		f(t, serverOf(t, time.Hour, held{"se-4b": {1, 2}}), dir)
 	})
 }
 
@@ -160,38 +146,28 @@ func TestOnceFetchesWhatIsDueAndRefusesUntilThen(t *testing.T) {
 		begin := time.Now()
 		r := newRun(t, server, dir, "se-4b", "mw-4b")
 		must(t, r.updater.Once(t.Context()))
-		if got := r.reported(updater.ListUpdated); len(got) != 2 || got[0].Entries != 2 || time.Since(begin) >= time.Minute {
-			t.Errorf("after %s reported %+v, want an update of 2 entries in less than a minute", time.Since(begin), got)
-		}
+		testkit.Between(t, "it takes", time.Since(begin), 0, time.Minute-1)
+		got := r.reported(updater.ListUpdated)
+		testkit.Equal(t, "lists that are updated, and entries of the first", [2]int{len(got), got[0].Entries}, [2]int{2, 2})
 		all, err := updater.Status(dir)
-		if err != nil || len(all) != 2 {
-			t.Fatalf("got %+v, %v, want two lists", all, err)
-		}
-		for i, want := range []struct {
-			name    string
-			entries int
-			wait    time.Duration
-		}{{"mw-4b", 1, 2 * time.Hour}, {"se-4b", 2, time.Hour}} {
+		must(t, err)
+		testkit.Equal(t, "lists", len(all), 2)
+		for i, wait := range []time.Duration{2 * time.Hour, time.Hour} {
 			s := all[i]
-			if s.Name != want.name || s.Entries != want.entries || !slices.Equal(s.Widths, []int{4}) || s.Origin != "test" || s.Err != nil ||
-				len(s.Version) == 0 || s.Checksum == [32]byte{} || s.Bytes == 0 || s.Failures != 0 ||
-				!s.Updated.Equal(time.Now()) || !s.NotBefore.Equal(time.Now().Add(want.wait)) {
-				t.Errorf("got %+v, want %+v", s, want)
-			}
+			testkit.Equal(t, "list "+s.Name, []any{s.Name, s.Entries, s.Widths, s.Origin, s.Err, s.Failures, time.Since(s.Updated), time.Until(s.NotBefore)},
+				[]any{[]string{"mw-4b", "se-4b"}[i], 1 + i, []int{4}, "test", nil, 0, time.Duration(0), wait})
+			testkit.Equal(t, s.Name+" has no version, checksum or bytes", len(s.Version) == 0 || s.Checksum == [32]byte{} || s.Bytes == 0, false)
 		}
 		until := time.Now().Add(time.Hour)
 		server.ClientStarted()
 		r = newRun(t, server, dir, "se-4b", "mw-4b")
-		if notDue, ok := errors.AsType[*updater.NotDueError](r.updater.Once(t.Context())); !ok || !notDue.Until.Equal(until) {
-			t.Errorf("got %v, want that nothing is due until %s", notDue, until)
-		}
+		notDue, _ := errors.AsType[*updater.NotDueError](r.updater.Once(t.Context()))
+		testkit.Equal(t, "due late by", notDue.Until.Sub(until), 0)
 		r.checkHeld("though nothing is due", held{"se-4b": {1, 2}})
 		time.Sleep(time.Hour)
 		server.ClientStarted()
-		if err := r.updater.Once(t.Context()); err != nil || r.times(updater.ListUnchanged) != 1 {
-			t.Errorf("an hour later got %v, %+v, want that nothing has changed", err, r.reported(updater.ListUnchanged))
-		}
-		testkit.Equal(t, "requests", len(server.Requests("update")), 2)
+		must(t, r.updater.Once(t.Context()))
+		testkit.Equal(t, "unchanged lists, and requests", [2]int{r.times(updater.ListUnchanged), len(server.Requests("update"))}, [2]int{1, 2})
 	})
 }
 

@@ -9,16 +9,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 func TestAProcessWithoutFileDescriptorsWaitsForTheFolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := protocoltest.New(t)
-		server.Publish("se-4b", entriesOf(1))
-		server.SetMinimumWait("se-4b", 20*time.Minute)
+		server := serverOf(t, 20*time.Minute, held{"se-4b": {1}})
 		dir := t.TempDir()
 		first, second, third := newRun(t, server, dir, "se-4b"), newRun(t, server, dir, "se-4b"), newRun(t, server, dir, "se-4b")
 		first.start()
@@ -52,10 +49,7 @@ func TestWhatRootWritesInTheFolderOfAServiceIsTheServices(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.Chown(dir, service, service))
 	synctest.Test(t, func(t *testing.T) {
-		server := protocoltest.New(t)
-		server.Publish("se-4b", entriesOf(1))
-		r := newRun(t, server, dir, "se-4b")
-		r.start()
+		r := newRun(t, serverOf(t, 0, held{"se-4b": {1}}), dir, "se-4b").started()
 		time.Sleep(5 * time.Minute)
 		r.stop()
 	})

@@ -102,32 +102,12 @@ func TestPartialUpdatesLeadWhereFullOnesDo(t *testing.T) {
 				}
 				held = l
 				want := bytes.Join(entries, nil)
-				if raw := entriesIn(t, held); !bytes.Equal(raw, want) || held.Checksum != sha256.Sum256(want) {
-					t.Fatalf("round %d: %d bytes, want the %d of the full list", round, len(raw), len(want))
-				}
+				testkit.Equal(t, fmt.Sprint("the full list of round ", round), bytes.Equal(entriesIn(t, held), want), true)
+				testkit.Equal(t, fmt.Sprint("its checksum in round ", round), held.Checksum, sha256.Sum256(want))
 				time.Sleep(30 * time.Minute)
 			}
 			testkit.Between(t, "partial updates", partial, 70, 80)
 		})
-	}
-}
-
-// The checksum of a partial update is over the old entries as they were read, but their bits
-// may be copied: the set must hold what the checksum is over.
-func TestSetsHoldWhatTheirChecksumIsOver(t *testing.T) {
-	for _, n := range []int{1000, 100_000} {
-		prefixes := ascendingPrefixes(n)
-		full := answering(t, protocol.DialectV5, answerWith(t, false, nil, prefixes, bytesOf(prefixes)))
-		held := update(t, full, updater.List{Name: "se-4b"})
-		for _, changes := range []int{1, 10, 100, 1000} {
-			t.Run(fmt.Sprintf("%d changes of %d entries", changes, n), func(t *testing.T) {
-				removals, additions, result := changed(prefixes, changes)
-				part := answering(t, protocol.DialectV5, answerWith(t, true, removals, additions, bytesOf(result)))
-				l := update(t, part, held)
-				testkit.Equal(t, "the set holds what the checksum is over", bytes.Equal(entriesIn(t, l), bytesOf(result)), true)
-				testkit.Equal(t, "the old set is as before", bytes.Equal(entriesIn(t, held), bytesOf(prefixes)), true)
-			})
-		}
 	}
 }
 
@@ -136,20 +116,14 @@ func TestAListOfSevenMillionEntriesIsNoTrouble(t *testing.T) {
 	testkit.Long(t)
 	prefixes := ascendingPrefixes(7_000_000)
 	answer := answerWith(t, false, nil, prefixes, bytesOf(prefixes))
-	begun := time.Now()
 	l := update(t, answering(t, protocol.DialectV5, answer), updater.List{Name: "se-4b"})
-	applied := time.Now()
 	store := openStore(t, t.TempDir(), updater.Origin{Name: "test"})
 	must(t, store.SaveList(l))
-	saved := time.Now()
 	loaded, err := store.LoadList("se-4b")
 	must(t, err)
-	t.Logf("%d bytes on the wire; applied in %s, saved in %s, loaded in %s; %d bytes in memory",
-		len(answer), applied.Sub(begun), saved.Sub(applied), time.Since(saved), loaded.Set.Bytes())
 	testkit.Between(t, "bytes in memory for each entry", float64(loaded.Set.Bytes())/float64(len(prefixes)), 1, 2.2)
 	for i := 0; i < len(prefixes); i += 100_000 {
-		var hash [32]byte
-		binary.BigEndian.PutUint32(hash[:], prefixes[i])
+		hash := [32]byte(append(bytesOf(prefixes[i:i+1]), make([]byte, 28)...))
 		testkit.Equal(t, fmt.Sprintf("it contains %08x", prefixes[i]), loaded.Set.Contains(&hash), true)
 	}
 	testkit.Equal(t, "the checksum of the entries", sha256.Sum256(entriesIn(t, loaded)), l.Checksum)
@@ -297,7 +271,6 @@ func benchmarkUpdate(b *testing.B, client updater.Source, old updater.List, entr
 	}
 	took := b.Elapsed() / time.Duration(b.N)
 	b.ReportMetric(float64(took)/float64(sumTime(entries)), "x-SHA-256")
-	b.ReportMetric(float64(took.Nanoseconds())/float64(len(entries)/4), "ns/entry")
 }
 
 // sumTime is how long the SHA-256 of entries takes at best.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,10 +28,7 @@ func inEachVersion(t *testing.T, test func(t *testing.T, server *protocoltest.Se
 		t.Run(version, func(t *testing.T) {
 			dir := t.TempDir()
 			synctest.Test(t, func(t *testing.T) {
-				server := protocoltest.New(t)
-				server.SetMinimumWait("", time.Hour)
-				server.Publish("se-4b", entriesOf(1))
-				server.Publish("mw-4b", entriesOf(2))
+				server := serverOf(t, time.Hour, held{"se-4b": {1}, "mw-4b": {2}})
 				test(t, server, func() *run {
 					c, err := client(protocol.Config{UserAgent: "run/1", Transport: server})
 					must(t, err)
@@ -73,8 +71,8 @@ func TestAListThatTheServerDoesNotHaveTakesNoOtherDown(t *testing.T) {
 			if e.List != "pha-4b" || !ok || status.Code != http.StatusBadRequest || e.Due.Before(time.Now()) && i == len(refused)-1 {
 				t.Errorf("refusal %d: %+v", i, e)
 			}
-			if i > 0 && e.Due.Sub(refused[i-1].Due) < backoff {
-				t.Errorf("refusal %d: due %s after the one before, want at least %s", i, e.Due.Sub(refused[i-1].Due), backoff)
+			if i > 0 {
+				testkit.Between(t, fmt.Sprintf("refusal %d: due after the one before by", i), e.Due.Sub(refused[i-1].Due), backoff, 48*time.Hour)
 			}
 		}
 		r.stop()
@@ -104,11 +102,8 @@ func TestAListThatTheServerDoesNotHaveTakesNoOtherDown(t *testing.T) {
 // A relay may lack a list that its clients have, such as the list of likely safe hosts.
 func TestAListThatTheOperatorsServerDoesNotHaveDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := protocoltest.New(t)
+		server := serverOf(t, time.Hour, held{"se-4b": {1}, "mw-4b": {2}})
 		server.ActAsRelay()
-		server.SetMinimumWait("", time.Hour)
-		server.Publish("se-4b", entriesOf(1))
-		server.Publish("mw-4b", entriesOf(2))
 		c, err := protocol.NewV5(protocol.Config{Endpoint: "http://relay.example", UserAgent: "run/1", Transport: server})
 		must(t, err)
 		r := newRunOf(t, c, nil, "se-4b", "gc-32b", "mw-4b").started()
@@ -117,12 +112,8 @@ func TestAListThatTheOperatorsServerDoesNotHaveDelaysNoOther(t *testing.T) {
 		synctest.Wait()
 		r.checkHeld("in the first minute", held{"se-4b": {1}, "mw-4b": {2}})
 		testkit.Equal(t, "asked for", asked(server, 0), []string{"[se-4b gc-32b mw-4b]", "[se-4b]", "[gc-32b]", "[mw-4b]"})
-		if refused := r.reported(updater.ListRefused); len(refused) != 1 || refused[0].List != "gc-32b" {
-			t.Errorf("refused: %+v, want the one list that the server does not have", refused)
-		}
-		if failed := r.reported(updater.BatchRefused); len(failed) != 1 || failed[0].Err == nil {
-			t.Errorf("the refused batch is reported as %+v", failed)
-		}
+		testkit.Equal(t, "refused", r.only(updater.ListRefused).List, "gc-32b") // which the server does not have
+		testkit.WantError(t, r.only(updater.BatchRefused).Err)
 		time.Sleep(14*time.Minute - time.Second)
 		testkit.Equal(t, "asked for in the back-off of the list", asked(server, 4), nil)
 		server.Publish("mw-4b", entriesOf(2, 3))
@@ -143,11 +134,7 @@ func TestListsAreUpdatedFromAServerThatRefusesBatches(t *testing.T) {
 				for day := range 10 {
 					time.Sleep(24 * time.Hour)
 					for i, list := range []string{"se-4b", "mw-4b", "pha-4b"} {
-						if day == 0 {
-							r.checkHeld("a day later", held{list: {byte(i + 1)}})
-						} else {
-							r.checkHeld("a day later", held{list: {byte(i + 1), byte(10 * day)}})
-						}
+						r.checkHeld("a day later", held{list: []byte{byte(i + 1), byte(10 * day)}[:min(1+day, 2)]})
 						server.Publish(list, entriesOf(byte(i+1), byte(10*(day+1))))
 					}
 				}
@@ -182,30 +169,28 @@ func TestAMinimumWaitAboveADayIsObeyedAndTold(t *testing.T) {
 	testkit.Long(t)
 	inEachVersion(t, func(t *testing.T, server *protocoltest.Server, start func() *run) {
 		server.Publish("pha-4b", entriesOf(3))
-		for _, list := range []string{"se-4b", "pha-4b", "mw-4b"} {
-			server.SetMinimumWait(list, 24*time.Hour)
+		all := []string{"se-4b", "pha-4b", "mw-4b"}
+		setWaits := func(wait time.Duration) {
+			for _, list := range all {
+				server.SetMinimumWait(list, wait)
+			}
 		}
+		setWaits(24 * time.Hour)
 		r := start()
 		defer r.stop()
 		time.Sleep(25 * time.Hour)
 		testkit.Equal(t, "told of a day, which is not too long", r.times(updater.LongWait), 0)
 		const long = 40 * 24 * time.Hour
-		for _, list := range []string{"se-4b", "pha-4b", "mw-4b"} {
-			server.SetMinimumWait(list, long)
-		}
+		setWaits(long)
 		time.Sleep(24 * time.Hour)
 		n := len(asked(server, 0))
-		told := r.reported(updater.LongWait)
 		var lists []string
-		for _, e := range told {
+		for _, e := range r.reported(updater.LongWait) {
 			lists = append(lists, e.List)
-			if e.Wait != long || time.Until(e.Due) < long-25*time.Hour {
-				t.Errorf("%+v", e)
-			}
+			testkit.Equal(t, "the wait that is told", e.Wait, long)
+			testkit.Between(t, "due in", time.Until(e.Due), long-25*time.Hour, long)
 		}
-		if !slices.Equal(lists, []string{"se-4b", "pha-4b", "mw-4b"}) && !slices.Equal(lists, []string{"se-4b, pha-4b, mw-4b"}) {
-			t.Errorf("told of %q", lists)
-		}
+		testkit.Equal(t, "told of, at once or one by one", strings.Join(lists, ", "), strings.Join(all, ", "))
 		time.Sleep(long - 26*time.Hour)
 		testkit.Equal(t, "requests until the end of the wait", len(asked(server, 0)), n)
 		time.Sleep(26 * time.Hour)

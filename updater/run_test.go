@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -50,6 +50,16 @@ type run struct {
 	events []updater.Event
 }
 
+// serverOf returns a server of lists of these entries, with a minimum wait for each, and for lists that come later; 0: none.
+func serverOf(t *testing.T, wait time.Duration, lists held) *protocoltest.Server {
+	server := protocoltest.New(t)
+	server.SetMinimumWait("", wait)
+	for list, entries := range lists {
+		server.Publish(list, entriesOf(entries...))
+	}
+	return server
+}
+
 // newRun returns an updater of lists over a server, whose state is in dir.
 func newRun(t *testing.T, server *protocoltest.Server, dir string, lists ...string) *run {
 	t.Helper()
@@ -86,6 +96,16 @@ func (r *run) reported(kind updater.Kind) (found []updater.Event) {
 }
 
 func (r *run) times(kind updater.Kind) int { return len(r.reported(kind)) }
+
+// only returns the one event of a kind.
+func (r *run) only(kind updater.Kind) updater.Event {
+	r.t.Helper()
+	found := r.reported(kind)
+	if len(found) != 1 {
+		r.t.Fatalf("%d events of kind %d, want one: %+v", len(found), kind, found)
+	}
+	return found[0]
+}
 
 func (r *run) forget() {
 	r.mu.Lock()
@@ -149,36 +169,26 @@ func waitForFault(t *testing.T, server *protocoltest.Server, n int) {
 // checkTold fails unless the events since the last forget say what went wrong: with each list, or with the whole request.
 func (r *run) checkTold(lists ...string) {
 	r.t.Helper()
-	fetched := r.reported(updater.Fetched)
-	if len(fetched) != 1 {
-		r.t.Fatalf("%d fetches, want one: %v", len(fetched), fetched)
-	}
-	kind := updater.ListRejected
-	if fetched[0].Err != nil {
+	fetched, kind := r.only(updater.Fetched), updater.ListRejected
+	if fetched.Err != nil {
 		kind = updater.ListWaiting
 	}
-	told := r.reported(kind)
-	if len(told) != len(lists) {
-		r.t.Fatalf("%d lists told of, want %q: %v", len(told), lists, told)
-	}
-	for i, e := range told {
+	var told []string
+	for _, e := range r.reported(kind) {
+		told = append(told, e.List)
 		content := errors.Is(e.Err, updater.ErrMalformed) || errors.Is(e.Err, updater.ErrChecksum)
-		if e.List != lists[i] || content == (fetched[0].Err != nil) || e.Due.Before(time.Now().Add(9*time.Minute)) {
-			r.t.Errorf("event %+v of list %s, fetch %v", e, lists[i], fetched[0].Err)
-		}
+		testkit.Equal(r.t, e.List+": its content is bad, or the fetch failed", content, fetched.Err == nil)
+		testkit.Between(r.t, e.List+" is due in", time.Until(e.Due), 9*time.Minute, math.MaxInt64)
 	}
-	if n := r.times(updater.ListUpdated) + r.times(updater.ListUnchanged); n != 0 {
-		r.t.Errorf("%d lists are told to be well", n)
-	}
+	testkit.Equal(r.t, "lists that are told of", told, lists)
+	testkit.Equal(r.t, "lists that are told to be well", r.times(updater.ListUpdated)+r.times(updater.ListUnchanged), 0)
 }
 
 func TestListsSurviveEveryFaultOfTheFirstAnswerAndOfAPartialUpdate(t *testing.T) {
 	for name, f := range protocoltest.ListFaults() {
 		dir := t.TempDir()
 		inBubble(t, name, func(t *testing.T) {
-			server := protocoltest.New(t)
-			server.Publish("se-4b", entriesOf(1, 2))
-			server.Publish("mw-4b", entriesOf(3, 4, 5))
+			server := serverOf(t, 0, held{"se-4b": {1, 2}, "mw-4b": {3, 4, 5}})
 			server.Break("update", 1, f)
 			r := newRun(t, server, dir, "se-4b", "mw-4b")
 			testkit.Equal(t, "an empty folder has all lists", r.start(), false)
@@ -216,12 +226,8 @@ func TestListsSurviveEveryFaultOfTheFirstAnswerAndOfAPartialUpdate(t *testing.T)
 
 func TestABrokenListDoesNotHoldTheOthersBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := protocoltest.New(t)
 		lists := []string{"se-4b", "mw-4b", "uws-4b"}
-		for _, list := range lists {
-			server.Publish(list, entriesOf(1, 2))
-			server.SetMinimumWait(list, 10*time.Minute)
-		}
+		server := serverOf(t, 10*time.Minute, held{"se-4b": {1, 2}, "mw-4b": {1, 2}, "uws-4b": {1, 2}})
 		r := newRun(t, server, t.TempDir(), lists...).started()
 		time.Sleep(2 * time.Minute)
 		for _, list := range lists {
@@ -230,10 +236,9 @@ func TestABrokenListDoesNotHoldTheOthersBack(t *testing.T) {
 		server.Break("update", 1, protocoltest.Fault{WrongChecksum: true, List: "mw-4b"})
 		waitForFault(t, server, 1)
 		r.checkHeld("after the fault", held{"se-4b": {2, 3}, "mw-4b": {1, 2}, "uws-4b": {2, 3}})
-		rejected := r.reported(updater.ListRejected)
-		if len(rejected) != 1 || rejected[0].List != "mw-4b" || !errors.Is(rejected[0].Err, updater.ErrChecksum) || rejected[0].Entries != 2 {
-			t.Errorf("rejected: %+v", rejected)
-		}
+		rejected := r.only(updater.ListRejected)
+		testkit.Equal(t, "rejected, and its entries", []any{rejected.List, rejected.Entries}, []any{"mw-4b", 2})
+		testkit.Is(t, "rejected for", rejected.Err, updater.ErrChecksum)
 		time.Sleep(35 * time.Minute)
 		r.checkHeld("after the repair", held{"mw-4b": {2, 3}})
 		last := server.Requests("update")
@@ -248,9 +253,7 @@ func TestABrokenListDoesNotHoldTheOthersBack(t *testing.T) {
 // The one that fetches may have been started before the key was replaced.
 func TestAFollowerWithAnotherKeyHasTheListsOfTheFolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := protocoltest.New(t)
-		server.Publish("se-4b", entriesOf(1))
-		server.SetMinimumWait("se-4b", 20*time.Minute)
+		server := serverOf(t, 20*time.Minute, held{"se-4b": {1}})
 		client, err := protocol.NewV5(protocol.Config{Key: "key", UserAgent: "run/1", Transport: server})
 		must(t, err)
 		dir := t.TempDir()
@@ -262,9 +265,8 @@ func TestAFollowerWithAnotherKeyHasTheListsOfTheFolder(t *testing.T) {
 			time.Sleep(25 * time.Minute)
 			second.checkHeld("after an update of the other one", held{"se-4b": {b}})
 		}
-		if told := second.reported(updater.Followed); len(told) == 0 || time.Since(told[len(told)-1].Updated) > 25*time.Minute {
-			t.Errorf("told %+v", told)
-		}
+		told := second.reported(updater.Followed)
+		testkit.Between(t, "the age of the last list that it took over", time.Since(told[len(told)-1].Updated), 0, 25*time.Minute)
 		second.stop() // while it waits for the folder
 		first.stop()
 	})
@@ -272,15 +274,10 @@ func TestAFollowerWithAnotherKeyHasTheListsOfTheFolder(t *testing.T) {
 
 func TestOnADiskThatCannotBeWrittenListsAreStillInForce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := protocoltest.New(t)
-		server.Publish("se-4b", entriesOf(1, 2))
-		server.SetMinimumWait("se-4b", time.Hour)
+		server := serverOf(t, time.Hour, held{"se-4b": {1, 2}})
 		dir := filepath.Join(t.TempDir(), "lists")
 		r := newRun(t, server, dir, "se-4b")
-		must(t, os.Remove(dir))
-		if err := os.WriteFile(dir, nil, 0o600); err != nil { // stops even root
-			t.Fatal(err)
-		}
+		must(t, errors.Join(os.Remove(dir), os.WriteFile(dir, nil, 0o600))) // stops even root
 		r.start()
 		time.Sleep(time.Minute)
 		r.checkHeld("after the first contact", held{"se-4b": {1, 2}})
@@ -288,16 +285,14 @@ func TestOnADiskThatCannotBeWrittenListsAreStillInForce(t *testing.T) {
 		time.Sleep(time.Hour)
 		r.checkHeld("after the minimum wait", held{"se-4b": {2}})
 		failed := r.reported(updater.StoreFailed)
+		testkit.Between(t, "reports of trouble with the disk", len(failed), 5, 100)
 		named := slices.ContainsFunc(failed, func(e updater.Event) bool { return e.List == "se-4b" && e.Err != nil })
-		if len(failed) < 5 || !named {
-			t.Errorf("trouble with the disk was reported as %v", failed)
-		}
-		must(t, os.Remove(dir))
-		must(t, os.Mkdir(dir, 0o750))
+		testkit.Equal(t, "one is of the list", named, true)
+		must(t, errors.Join(os.Remove(dir), os.Mkdir(dir, 0o750)))
 		time.Sleep(time.Hour) // the answer changes nothing
-		if saved, err := updater.Status(dir); err != nil || len(saved) != 1 || saved[0].Entries != 1 {
-			t.Errorf("when the folder can be written again it has %+v, %v", saved, err)
-		}
+		saved, err := updater.Status(dir)
+		must(t, err)
+		testkit.Equal(t, "lists that are saved when it can be written, and entries of the first", [2]int{len(saved), saved[0].Entries}, [2]int{1, 1})
 		r.stop()
 	})
 }
@@ -305,18 +300,15 @@ func TestOnADiskThatCannotBeWrittenListsAreStillInForce(t *testing.T) {
 // A fetch that ends because the server is shut down is no failure: after the restart it is done again soon.
 func TestAShutdownDuringAFetchCallsForNoBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := protocoltest.New(t)
-		server.Publish("se-4b", entriesOf(1))
-		server.SetMinimumWait("se-4b", time.Hour)
+		server := serverOf(t, time.Hour, held{"se-4b": {1}})
 		server.Break("update", 1, protocoltest.Fault{Delay: 4 * time.Minute})
 		dir := t.TempDir()
 		r := newRun(t, server, dir, "se-4b").started()
 		time.Sleep(2 * time.Minute)
 		r.stop()
 		requests := server.Requests("")
-		if len(requests) != 1 || !requests[0].Cancelled || r.times(updater.Fetched) != 0 || r.times(updater.FirstContact) != 0 {
-			t.Fatalf("requests %+v, events %v", requests, r.events)
-		}
+		testkit.Equal(t, "requests, fetches, first contacts", []int{len(requests), r.times(updater.Fetched), r.times(updater.FirstContact)}, []int{1, 0, 0})
+		testkit.Equal(t, "it was cancelled", requests[0].Cancelled, true)
 		server.ClientStarted()
 		r = newRun(t, server, dir, "se-4b").started()
 		time.Sleep(2 * time.Minute)
@@ -368,9 +360,7 @@ func TestASourceThatPanicsHasFailed(t *testing.T) {
 		r.start()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if fetched := r.reported(updater.Fetched); len(fetched) != 1 || fetched[0].Err == nil || !strings.Contains(fetched[0].Err.Error(), "oh") {
-			t.Errorf("got %v", fetched)
-		}
+		testkit.WantError(t, r.only(updater.Fetched).Err, "oh")
 		testkit.Equal(t, "asked after", asked, 59*time.Second)
 		r.stop()
 	})
@@ -402,9 +392,8 @@ func TestWithoutListsOnlyTheScheduleIsKept(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 48*time.Hour)
 		defer cancel()
 		testkit.Is(t, "the end of Run", r.updater.Run(ctx), context.DeadlineExceeded)
-		if len(r.events) != 2 || r.events[0].Kind != updater.Started || r.events[1].Kind != updater.FirstContact {
-			t.Errorf("got events %v, want that nothing is to be waited for", r.events)
-		}
+		testkit.Equal(t, "events", []updater.Kind{r.events[0].Kind, r.events[1].Kind}, []updater.Kind{updater.Started, updater.FirstContact})
+		testkit.Equal(t, "how many", len(r.events), 2)
 	})
 }
 
@@ -413,8 +402,7 @@ func TestAWaitOfADayEndsOnARouterThatIsRestartedDaily(t *testing.T) {
 	const up, behind, day = 20 * time.Hour, 5 * 24 * time.Hour, 24 * time.Hour
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		server := protocoltest.New(t)
-		server.Publish("mw-4b", entriesOf(1))
+		server := serverOf(t, 0, held{"mw-4b": {1}})
 		server.Break("", 2, protocoltest.Fault{Status: http.StatusTooManyRequests, RetryAfter: day})
 		for boot := range 3 {
 			client, err := protocol.NewV5(protocol.Config{Key: "key", UserAgent: "run/1", Transport: server})
@@ -429,11 +417,8 @@ func TestAWaitOfADayEndsOnARouterThatIsRestartedDaily(t *testing.T) {
 			}
 			time.Sleep(up)
 			synctest.Wait() // a request of this very moment ends before the shutdown
-			if left := time.Until(r.schedule.SearchHold().Until); boot == 0 && left != day-up {
-				t.Errorf("searches wait for %s after %s", left, up)
-			} else if boot > 0 && left > 0 {
-				t.Errorf("boot %d: searches still wait for %s", boot, left)
-			}
+			left := max(0, time.Until(r.schedule.SearchHold().Until))
+			testkit.Equal(t, fmt.Sprintf("boot %d: searches wait for", boot), left, []time.Duration{day - up, 0, 0}[boot])
 			r.stop()
 			r.schedule.Flush()
 			must(t, updater.SetClock(dir, -behind))

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -165,9 +164,9 @@ func TestANewVersionOfAnUnchangedListSurvivesARestart(t *testing.T) {
 				time.Sleep(time.Minute + time.Duration(len(test.answers)-1)*time.Hour)
 				source.last(t, len(test.answers))
 				r.stop()
-				if l, err := openStore(t, dir, updater.Origin{Name: "test"}).ReadList("se-4b"); err != nil || string(l.Version) != test.want {
-					t.Errorf("version %q is saved, %v, want %q", l.Version, err, test.want)
-				}
+				l, err := openStore(t, dir, updater.Origin{Name: "test"}).ReadList("se-4b")
+				must(t, err)
+				testkit.Equal(t, "the version that is saved", string(l.Version), test.want)
 			})
 		})
 	}
@@ -190,17 +189,14 @@ func TestUpdatesMayComeInAnyOrderButMustAllCome(t *testing.T) {
 			r := newRunOf(t, source, nil, "se-4b", "mw-4b", "uws-4b").started()
 			time.Sleep(time.Minute)
 			synctest.Wait()
-			fetched := r.reported(updater.Fetched)
-			if len(fetched) != 1 || test.good != (fetched[0].Err == nil) || len(test.take) < 3 && !errors.Is(fetched[0].Err, updater.ErrMalformed) {
-				t.Fatalf("fetched %+v, want success: %t", fetched, test.good)
+			fetched, want := r.only(updater.Fetched), held{"se-4b": nil, "mw-4b": nil, "uws-4b": nil}
+			testkit.Equal(t, "success", fetched.Err == nil, test.good)
+			if test.good {
+				want = held{"se-4b": {0}, "mw-4b": {1}, "uws-4b": {2}}
+			} else if len(test.take) < 3 {
+				testkit.Is(t, "fetched", fetched.Err, updater.ErrMalformed)
 			}
-			for i, list := range []string{"se-4b", "mw-4b", "uws-4b"} {
-				if test.good {
-					r.checkHeld("in the end", held{list: {byte(i)}})
-				} else {
-					r.checkHeld("in the end", held{list: nil})
-				}
-			}
+			r.checkHeld("in the end", want)
 			r.stop()
 		})
 	}
@@ -240,9 +236,9 @@ func TestListsOfOneByOneThatAreAnsweredCountWhateverComesLater(t *testing.T) {
 		testkit.Equal(t, "asked for", source.order(0), []string{"se-4b", "mw-4b"})
 		r.checkHeld("answered before the failure", held{"se-4b": {1}})
 		r.checkHeld("failed", held{"mw-4b": nil})
-		if got := r.reported(updater.Fetched); len(got) != 2 || got[0].Err != nil || got[1].Err == nil || got[0].List != "se-4b" || got[1].List != "mw-4b" {
-			t.Errorf("reported %+v, want one request that was answered and one that failed", got)
-		}
+		got := r.reported(updater.Fetched)
+		testkit.Equal(t, "fetches, and their lists", []any{len(got), got[0].List, got[1].List}, []any{2, "se-4b", "mw-4b"})
+		testkit.Equal(t, "they failed", []bool{got[0].Err != nil, got[1].Err != nil}, []bool{false, true})
 		time.Sleep(13 * time.Minute)
 		synctest.Wait()
 		testkit.Equal(t, "asked for in the back-off", source.order(2), nil)

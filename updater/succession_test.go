@@ -73,16 +73,13 @@ func TestListsOfThePredecessorAreTakenOver(t *testing.T) {
 			store := openStore(t, dir, test.by)
 			for range 2 { // it stays as it is
 				l, err := store.LoadList(test.list)
-				if !errors.Is(err, test.want) || errors.Is(err, updater.ErrDamaged) {
-					t.Fatalf("got %v, want %v", err, test.want)
-				}
+				testkit.Is(t, "the error", err, test.want)
 				if err != nil {
 					testkit.Is(t, "for its own server", errOf(openStore(t, dir, test.from).LoadList(test.list)), nil)
 					continue
 				}
-				if l.TakenOver != test.takenOver || string(l.Version) != test.version || l.Set.Len() != len(test.entries) {
-					t.Errorf("got %+v, want it taken over: %t", l, test.takenOver)
-				}
+				testkit.Equal(t, "taken over, its version, entries", []any{l.TakenOver, string(l.Version), l.Set.Len()},
+					[]any{test.takenOver, test.version, len(test.entries)})
 			}
 		})
 	}
@@ -102,13 +99,11 @@ func TestThePredecessorsClocksAreStartsAnew(t *testing.T) {
 		time.Sleep(time.Minute)
 		testkit.Equal(t, "asked for", second.last(t, 1).versions, map[string]string{"se-4b": "a state"})
 		r.stop()
-		all, err := updater.Status(dir)
-		if err != nil || len(all) != 1 || !all[0].Updated.Equal(second.last(t, 1).at) || all[0].Failures != 0 {
-			t.Errorf("status %+v, %v, want the times of the schedule that was saved last", all, err)
-		}
-		if names := updater.NamesIn(t, dir); !slices.Contains(names, older.Schedule) || !slices.Contains(names, "schedule.json") {
-			t.Errorf("files %q, want a schedule each", names)
-		}
+		all, err := updater.Status(dir) // by the schedule that was saved last
+		must(t, err)
+		testkit.Equal(t, "lists, updated late by, failures", []any{len(all), all[0].Updated.Sub(second.last(t, 1).at), all[0].Failures}, []any{1, time.Duration(0), 0})
+		names := updater.NamesIn(t, dir)
+		testkit.Equal(t, "each has a schedule", slices.Contains(names, older.Schedule) && slices.Contains(names, "schedule.json"), true)
 		r = newRunOf(t, first, openStore(t, dir, older), "se-4b") // back again
 		r.start()
 		time.Sleep(11 * time.Hour)
@@ -124,15 +119,15 @@ func TestAServerThatRefusesAStateIsAskedForTheWholeList(t *testing.T) {
 	tests := []struct {
 		name    string
 		err     error
-		se, mw  string // versions that are sent after it; of them se-4b was taken over
-		sent    int    // requests that they are sent in
+		se      string // its version that is sent after it; it was taken over
+		sent    int    // requests that both versions are sent in
 		restart bool
 	}{
-		{"status 400", refusal(http.StatusBadRequest), "", "own", 2, false},
-		{"status 400, and a restart", refusal(http.StatusBadRequest), "", "own", 2, true},
-		{"status 403", refusal(http.StatusForbidden), "a state", "own", 1, false},
-		{"status 503", refusal(http.StatusServiceUnavailable), "a state", "own", 1, false},
-		{"no connection", errors.New("connection refused"), "a state", "own", 1, false},
+		{"status 400", refusal(http.StatusBadRequest), "", 2, false},
+		{"status 400, and a restart", refusal(http.StatusBadRequest), "", 2, true},
+		{"status 403", refusal(http.StatusForbidden), "a state", 1, false},
+		{"status 503", refusal(http.StatusServiceUnavailable), "a state", 1, false},
+		{"no connection", errors.New("connection refused"), "a state", 1, false},
 	}
 	for _, test := range tests {
 		dir := t.TempDir()
@@ -155,7 +150,7 @@ func TestAServerThatRefusesAStateIsAskedForTheWholeList(t *testing.T) {
 			for _, q := range source.questions()[1:] {
 				maps.Copy(got, q.versions)
 			}
-			testkit.Equal(t, "then asked for", got, map[string]string{"se-4b": test.se, "mw-4b": test.mw})
+			testkit.Equal(t, "then asked for", got, map[string]string{"se-4b": test.se, "mw-4b": "own"})
 			r.checkHeld("after the update", held{"se-4b": {3}})
 			time.Sleep(12 * time.Hour)
 			testkit.Equal(t, "at last asked for", source.last(t, 2+test.sent).versions, map[string]string{"se-4b": "1", "mw-4b": "1"})
@@ -179,12 +174,9 @@ func TestAScheduleInMemorySucceedsThePredecessors(t *testing.T) {
 		r.schedule.Succeed(old.schedule, nil, true)
 		testkit.Equal(t, "all lists are taken over", r.start(), true)
 		r.checkHeld("at once", held{"se-4b": {1}})
-		if lists := r.database.Lists(); len(lists) != 2 || lists[1].Set.Len() != 2 || lists[1].Version != nil {
-			t.Errorf("lists %+v, want the old one in force without its state", lists)
-		}
-		if e := r.reported(updater.StartsAnew); len(e) != 1 || e[0].List != "mw-4b" {
-			t.Errorf("reported %+v, want that mw-4b starts anew", e)
-		}
+		lists := r.database.Lists()
+		testkit.Equal(t, "lists, entries of the last, its state is kept", []any{len(lists), lists[1].Set.Len(), lists[1].Version != nil}, []any{2, 2, false})
+		testkit.Equal(t, "starts anew", r.only(updater.StartsAnew).List, "mw-4b")
 		time.Sleep(5 * time.Minute)
 		testkit.Equal(t, "asked before its turn", second.questions(), nil)
 		old.stop()
@@ -214,9 +206,7 @@ func TestAScheduleSucceedsOneWithoutLists(t *testing.T) {
 			source := &scripted{answers: []func(string) *updater.Update{full("1", prefix(5))}, wait: time.Hour}
 			r := newRunOf(t, source, nil, "se-4b")
 			r.schedule.Succeed(old.schedule, nil, true)
-			if r.start() || r.times(updater.Loaded) != 0 {
-				t.Error("a list was there from the start")
-			}
+			testkit.Equal(t, "a list was there from the start", r.start() || r.times(updater.Loaded) != 0, false)
 			time.Sleep(time.Minute)
 			source.last(t, 1)
 			r.checkHeld("in the end", held{"se-4b": {5}})
@@ -231,9 +221,10 @@ func TestADamagedScheduleOfSeveralIsTold(t *testing.T) {
 	for _, damaged := range []string{"schedule.json", older.Schedule} {
 		file := filepath.Join(dir, damaged)
 		must(t, os.WriteFile(file, []byte("{"), 0o600))
-		if all, err := updater.Status(dir); !errors.Is(err, updater.ErrDamaged) || len(all) != 1 || !strings.Contains(err.Error(), file) {
-			t.Errorf("%s: got %+v, %v, want the list and ErrDamaged", damaged, all, err)
-		}
+		all, err := updater.Status(dir)
+		testkit.Is(t, damaged, err, updater.ErrDamaged)
+		testkit.WantError(t, err, file)
+		testkit.Equal(t, damaged+": lists", len(all), 1)
 		must(t, os.Remove(file))
 	}
 }
