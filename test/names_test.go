@@ -1,7 +1,6 @@
 package test
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -86,14 +85,12 @@ func TestHostileNamesAreEscapedEverywhere(t *testing.T) {
 				wantEscaped(t, "the status page about "+kind, get(t, page+"?host="+url.QueryEscape(label+"."+mark+"."+zone)), true)
 			}
 			wantEscaped(t, "the status page", get(t, page), true)
-			wantNoNamesInMetrics(t)
+			testkit.WantNone(t, gathered(t), marked, "forged")
 			for range n {
 				testkit.Until(t, "a frame", func() bool { return len(extras) > 0 })
 				extra := <-extras
 				wantEscaped(t, "dnstap", extra, false)
-				if !strings.Contains(extra, "se-4b") && !strings.Contains(extra, "own.txt") {
-					t.Errorf("Expected the metadata to have the list, got %q", extra)
-				}
+				testkit.Equal(t, extra+": it has the list", strings.Contains(extra, "se-4b") || strings.Contains(extra, "own.txt"), true)
 			}
 			for _, line := range lines.About("") {
 				wantEscaped(t, "the log", strings.TrimSuffix(line, "\n"), false)
@@ -112,9 +109,7 @@ func (w *world) askHostile(t *testing.T, kind, name string) {
 		}
 		answer := w.exchange("udp", m)
 		text, blocked := ede(answer)
-		if !blocked {
-			t.Errorf("%s: %s is not blocked: %v", kind, name, answer)
-		}
+		testkit.Equal(t, kind+": "+name+" is blocked", blocked, true)
 		wantEscaped(t, "the Extended DNS Error for "+kind, text, false)
 		if structured && !json.Valid([]byte(text)) {
 			t.Errorf("%s: the structured error is no JSON: %s", kind, text)
@@ -133,24 +128,19 @@ func (w *world) askHostile(t *testing.T, kind, name string) {
 	}
 }
 
-// wantEscaped fails if a text has something that only a name of hostileLabels can have
-// brought there: control characters, bytes that are no UTF-8, markup. Only pages have more
-// than ASCII, and lines.
+// wantEscaped fails if a text has something that only a name of hostileLabels can have brought there: control characters,
+// bytes that are no UTF-8, markup. Only pages have more than ASCII, and lines.
 func wantEscaped(t *testing.T, where, text string, page bool) {
 	t.Helper()
-	if !utf8.ValidString(text) {
-		t.Errorf("%s is no UTF-8: %q", where, text)
+	testkit.Equal(t, where+" is UTF-8", utf8.ValidString(text), true)
+	bad := func(r rune) bool {
+		return !unicode.IsGraphic(r) && !(page && r == '\n') || r > unicode.MaxASCII && !page
 	}
-	for _, r := range text {
-		if !unicode.IsGraphic(r) && !(page && r == '\n') || r > unicode.MaxASCII && !page {
-			t.Errorf("%s has %q: %q", where, r, text)
-			return
-		}
+	if i := strings.IndexFunc(text, bad); i >= 0 {
+		t.Errorf("%s has a wrong character at byte %d: %q", where, i, text)
 	}
-	for _, markup := range []string{"<script", "<img", "onerror=forged()>"} {
-		if page && strings.Contains(text, markup) {
-			t.Errorf("%s has %s: %s", where, markup, text)
-		}
+	if page {
+		testkit.WantNone(t, where+": "+text, "<script", "<img", "onerror=forged()>")
 	}
 }
 
@@ -166,26 +156,16 @@ func (w *world) wantLogged(t *testing.T, lines *testkit.Lines, form, mark, name 
 		w.ask(name, dns.TypeA)
 	}
 	about := lines.About(mark)
-	if len(about) == 0 {
-		t.Errorf("Expected a line about %s", name)
-	}
+	testkit.Equal(t, name+": there is a line", len(about) > 0, true)
 	for _, line := range about {
 		var fields map[string]any
 		switch {
 		case strings.Contains(line, "] plugin/safebrowsing: "): // in json, a WARNING about a name that is asked for often
-			if !ownLine.MatchString(line) {
-				t.Errorf("A name began the line %q", line)
-			}
+			testkit.Equal(t, line+"is a line of ours", ownLine.MatchString(line), true)
 		case json.Unmarshal([]byte(line), &fields) != nil || fields["event"] != "blocked" || fields["verdict"] == "forged" || fields["x"] != nil:
 			t.Errorf("Expected JSON with our fields only, got %q", line)
 		}
 	}
-}
-
-// wantNoNamesInMetrics fails if a metric knows the name of a client's query.
-func wantNoNamesInMetrics(t *testing.T) {
-	t.Helper()
-	testkit.WantNone(t, gathered(t), marked, "forged")
 }
 
 // dnstapExtras listens for dnstap at the address that it returns, for the extra fields of answers that block.
@@ -260,13 +240,9 @@ func TestAKeyIsOnNoPageInNoMetricAndInNoLog(t *testing.T) {
 	testkit.Until(w.t, "the failure of the list", func() bool { return len(lines.About("cannot be updated")) > 0 })
 	writeFile(t, filepath.Dir(key), "key", "'"+testkit.Token+"'")
 	testkit.Until(w.t, "the refusal of the new key", func() bool { return len(lines.About("Cannot replace the API key")) > 0 })
-	for what, text := range map[string]string{
-		"the page": get(t, url), "the page of a name": get(t, url+"?name=evil.example.com"), "a metric": gathered(t), "the log": fmt.Sprint(lines.About("")),
-	} {
+	for _, text := range []string{get(t, url), get(t, url+"?name=evil.example.com"), gathered(t), lines.String()} {
 		for _, secret := range []string{testkit.Key, testkit.Token} {
-			if testkit.Leaks(text, secret) {
-				t.Errorf("%s has the secret:\n%s", what, text)
-			}
+			testkit.Equal(t, "a secret is in\n"+text, testkit.Leaks(text, secret), false)
 		}
 	}
 }
@@ -275,29 +251,14 @@ func TestAKeyIsOnNoPageInNoMetricAndInNoLog(t *testing.T) {
 // the process: the key, if it likes.
 func TestTheKeyIsNotInWhatAServerSendsUnasked(t *testing.T) {
 	lines := testkit.Capture(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	testkit.Must(t, err)
-	defer l.Close()
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				for from := bufio.NewReader(conn); ; {
-					r, err := http.ReadRequest(from)
-					if err != nil {
-						return
-					}
-					fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nthe \"key\" is %s", r.Header.Get("X-Goog-Api-Key"))
-				}
-			}()
-		}
-	}()
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		conn, _, _ := http.NewResponseController(rw).Hijack()
+		t.Cleanup(func() { conn.Close() })
+		fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nthe \"key\" is %s", r.Header.Get("X-Goog-Api-Key"))
+	}))
+	defer server.Close()
 	w := newWorld(t)
-	w.endpoint, w.db = "http://"+l.Addr().String(), "off"
+	w.endpoint, w.db = server.URL, "off"
 	w.start(w.corefile("api_key made-for-this-test", "mode nostorage"))
 	w.ask("www.example.org.", dns.TypeA)
 	testkit.Until(t, "the line of net/http", func() bool { return len(lines.About("Unsolicited response")) > 0 })

@@ -34,33 +34,26 @@ garden.example CNAME walled.example.
 pass.example CNAME rpz-passthru.
 local-zone: "refused.example." always_refuse
 `)
-	for _, test := range []struct {
-		name, Mode string
-		rcodes     map[string]int
-	}{
-		{"none", "", map[string]int{
-			"nx.example.": dns.RcodeNameError, "www.nx.example.": dns.RcodeSuccess, "nodata.example.": dns.RcodeSuccess, "local.example.": dns.RcodeNameError,
-			"garden.example.": dns.RcodeNameError, "x.refused.example.": dns.RcodeRefused,
-		}},
-		{"nxdomain", "respond nxdomain", map[string]int{"www.nx.example.": dns.RcodeNameError, "nodata.example.": dns.RcodeNameError, "refused.example.": dns.RcodeNameError}},
-		{"refused", "respond refused", map[string]int{"nx.example.": dns.RcodeRefused, "nodata.example.": dns.RcodeRefused, "local.example.": dns.RcodeRefused}},
-		{"sinkhole", "respond sinkhole 192.0.2.99", map[string]int{"nx.example.": dns.RcodeSuccess, "nodata.example.": dns.RcodeSuccess}},
+	for respond, rcodes := range map[string]map[string]int{
+		"": {"nx.example.": dns.RcodeNameError, "www.nx.example.": dns.RcodeSuccess, "nodata.example.": dns.RcodeSuccess,
+			"local.example.": dns.RcodeNameError, "garden.example.": dns.RcodeNameError, "x.refused.example.": dns.RcodeRefused},
+		"respond nxdomain":            {"www.nx.example.": dns.RcodeNameError, "nodata.example.": dns.RcodeNameError, "refused.example.": dns.RcodeNameError},
+		"respond refused":             {"nx.example.": dns.RcodeRefused, "nodata.example.": dns.RcodeRefused, "local.example.": dns.RcodeRefused},
+		"respond sinkhole 192.0.2.99": {"nx.example.": dns.RcodeSuccess, "nodata.example.": dns.RcodeSuccess},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			all := transports(t, "block "+zone+"\n"+test.Mode)
+		t.Run("with "+respond, func(t *testing.T) {
+			all := transports(t, "block "+zone+"\n"+respond)
 			ask := func(name string) *dns.Msg {
 				answer, err := all["tcp"](query(name, dns.TypeA))
 				testkit.Must(t, err)
 				return answer
 			}
-			for name, rcode := range test.rcodes {
+			for name, rcode := range rcodes {
 				m := ask(name)
 				if _, blocked := ede(m); !blocked || m.Rcode != rcode {
 					t.Errorf("%s: Expected %s and to be blocked, got\n%v", name, dns.RcodeToString[rcode], m)
 				}
-				if sinks := strings.HasPrefix(test.Mode, "respond sinkhole"); sinks != (len(m.Answer) == 1) {
-					t.Errorf("%s: got the records %v", name, m.Answer)
-				}
+				testkit.Equal(t, name+": it has a record", len(m.Answer) == 1, strings.HasPrefix(respond, "respond sinkhole"))
 			}
 			testkit.Equal(t, "passthru", ask("pass.example.").Rcode, dns.RcodeSuccess)
 		})
@@ -88,10 +81,10 @@ func TestANameThatAPolicyZoneDropsGetsNoAnswer(t *testing.T) {
 		})
 	}
 	asked.Wait()
-	for transport, exchange := range all {
-		if m, err := exchange(new(dns.Msg).SetQuestion("www.drop.example.", dns.TypeA)); err != nil || m.Rcode != dns.RcodeSuccess {
-			t.Errorf("%s: Expected the server to go on, got %v\n%v", transport, err, m)
-		}
+	for transport, exchange := range all { // the server goes on
+		m, err := exchange(new(dns.Msg).SetQuestion("www.drop.example.", dns.TypeA))
+		testkit.Must(t, err)
+		testkit.Equal(t, transport+": another name", m.Rcode, dns.RcodeSuccess)
 	}
 	testkit.Equal(t, "names counted as blocked", testkit.Metric(t, "blocked_total", "list", zone)-counted, float64(len(all)))
 	over := transports(t, "respond nodata\nblock "+zone)
@@ -102,14 +95,12 @@ func TestANameThatAPolicyZoneDropsGetsNoAnswer(t *testing.T) {
 
 // Over QUIC each query has a stream, and a client has 256 of them at once.
 func TestNamesThatAreDroppedLeaveNoStreamsOpen(t *testing.T) {
-	w := newWorld(t)
-	ask := w.overQUIC("block " + writeFile(t, t.TempDir(), "drop.rpz", "drop.example CNAME rpz-drop.\n"))
+	ask := newWorld(t).overQUIC("block " + writeFile(t, t.TempDir(), "drop.rpz", "drop.example CNAME rpz-drop.\n"))
 	var dropped sync.WaitGroup
 	for range 300 {
 		dropped.Go(func() {
-			if m, err := ask("drop.example."); !errors.Is(err, io.EOF) {
-				t.Errorf("Expected the end of the stream and no answer, got %v, %v", m, err)
-			}
+			_, err := ask("drop.example.")
+			testkit.Is(t, "the end of the stream and no answer", err, io.EOF)
 		})
 	}
 	dropped.Wait()
@@ -159,25 +150,21 @@ func TestAPathThatIsNotUTF8(t *testing.T) {
 	w.db = "{$DB}"
 	w.start(w.corefile("block {$LIST}"))
 	testkit.Equal(t, "blocked", isBlocked(w.ask("bad.example.", dns.TypeA)), true)
-	for _, metric := range []string{"blocked_total", "own_list_entries"} {
-		label := map[bool]string{true: "list", false: "file"}[metric == "blocked_total"]
-		testkit.Equal(t, metric, testkit.Metric(t, metric, label, dir+"/l%E9.txt"), 1)
-	}
+	testkit.Equal(t, "counted", testkit.Metric(t, "blocked_total", "list", dir+"/l%E9.txt"), 1)
+	testkit.Equal(t, "entries", testkit.Metric(t, "own_list_entries", "file", dir+"/l%E9.txt"), 1)
 	testkit.Equal(t, "lists of that db", testkit.CountSamples(t, "list_entries", "db", dir+"/d%E9"), 3)
 }
 
 type listServer struct {
 	*httptest.Server
-	content  atomic.Pointer[string]
 	requests atomic.Int32
 }
 
 func newListServer(t *testing.T, content string) *listServer {
 	s := new(listServer)
-	s.content.Store(&content)
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.requests.Add(1)
-		fmt.Fprint(w, *s.content.Load())
+		fmt.Fprint(w, content)
 	}))
 	t.Cleanup(s.Close)
 	return s
@@ -192,11 +179,10 @@ func TestAListByURLBlocksAndAllows(t *testing.T) {
 	testkit.Until(w.t, "the lists", func() bool {
 		return isBlocked(w.ask("a.tree.example.", dns.TypeA)) && !isBlocked(w.ask("good.tree.example.", dns.TypeA))
 	})
-	if m := w.ask("bad.example.", dns.TypeA); !isBlocked(m) {
-		t.Errorf("Expected to be blocked, got\n%v", m)
-	} else if text, _ := ede(m); !strings.HasPrefix(text, "blocklist new.txt#") {
-		t.Errorf("Expected the name of the list, got %q", text)
-	}
+	m := w.ask("bad.example.", dns.TypeA)
+	text, _ := ede(m)
+	testkit.Equal(t, "blocked", isBlocked(m), true)
+	testkit.WantStart(t, text, "blocklist new.txt#")
 	testkit.Until(w.t, "the line about the list, which follows it", func() bool { return len(lines.About("/new.txt")) > 0 })
 	line := lines.Only(t, "/new.txt")
 	testkit.WantParts(t, line, "[INFO]", "List "+block.URL+"/new.txt#", "is in force with 2 names")
@@ -209,9 +195,7 @@ func TestAListByURLBlocksAndAllows(t *testing.T) {
 		return len(files) == 4 && len(ownlist.URLStates()) == 2 && !slices.ContainsFunc(ownlist.URLStates(), func(s ownlist.URLState) bool { return s.Checked.IsZero() })
 	})
 	for _, file := range files {
-		if raw, err := os.ReadFile(file); err != nil || strings.Contains(file+string(raw), "s3cret") {
-			t.Errorf("%s: Expected no secret, got %v\n%s", file, err, raw)
-		}
+		testkit.WantNone(t, file+testkit.Read(t, file), "s3cret")
 	}
 }
 
@@ -243,7 +227,6 @@ func TestAListByURLThatCannotBeUsedIsToldAndMeasured(t *testing.T) {
 	w.run("block " + list.URL + "/l.txt")
 	w.wantPassed("any.example.", dns.TypeA)
 	testkit.Until(t, "the line", func() bool { return len(lines.About("line 1 blocks every name")) > 0 })
-	for metric, want := range map[string]float64{"failing": 1, "last_success_timestamp_seconds": 0} {
-		testkit.Equal(t, metric, testkit.Metric(t, "own_list_"+metric, "file", list.URL+"/l.txt"), want)
-	}
+	testkit.Equal(t, "failing", testkit.Metric(t, "own_list_failing", "file", list.URL+"/l.txt"), 1)
+	testkit.Equal(t, "the last success", testkit.Metric(t, "own_list_last_success_timestamp_seconds", "file", list.URL+"/l.txt"), 0)
 }
