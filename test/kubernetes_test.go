@@ -2,6 +2,7 @@ package test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -68,22 +69,17 @@ func documentsOf(t *testing.T, name string) (all []any) {
 	t.Helper()
 	for text := range strings.SplitSeq(file(t, manifests+name), "\n---\n") {
 		var kind metav1.TypeMeta
-		if err := yaml.Unmarshal([]byte(text), &kind); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
+		testkit.Must(t, yaml.Unmarshal([]byte(text), &kind))
 		make := kinds[kind.APIVersion+" "+kind.Kind]
 		if make == nil {
 			t.Fatalf("%s: unknown kind %s %s", name, kind.APIVersion, kind.Kind)
 		}
 		o := make()
 		raw, err := yaml.YAMLToJSONStrict([]byte(text))
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
+		testkit.Must(t, err)
 		// As the API server does, and unlike encoding/json: a field in other letters is unknown.
-		if strict, err := k8sjson.UnmarshalStrict(raw, o); err != nil || len(strict) > 0 {
-			t.Fatalf("%s: %v %v", name, err, strict)
-		}
+		strict, err := k8sjson.UnmarshalStrict(raw, o)
+		testkit.Must(t, errors.Join(append(strict, err)...))
 		all = append(all, o)
 	}
 	return all
@@ -92,10 +88,9 @@ func documentsOf(t *testing.T, name string) (all []any) {
 // of returns an object of the manifests.
 func of[T any](t *testing.T, all map[string]any, name string) *T {
 	t.Helper()
-	key := strings.TrimPrefix(fmt.Sprintf("%T", new(T)), "*v1.") + " " + name
-	o, ok := all[key].(*T)
+	o, ok := all[strings.TrimPrefix(fmt.Sprintf("%T", new(T)), "*v1.")+" "+name].(*T)
 	if !ok {
-		t.Fatalf("Expected a %s, got %q", key, slices.Collect(maps.Keys(all)))
+		t.Fatalf("Expected a %T named %s in %q", o, name, slices.Collect(maps.Keys(all)))
 	}
 	return o
 }
@@ -112,9 +107,7 @@ func TestTheCorefileOfTheManifestsWorks(t *testing.T) {
 	w.threaten("evil.example.com/")
 	free := map[string]string{}
 	for _, p := range c.Ports {
-		if p.Name != "dns" && p.Name != "dns-tcp" {
-			free[p.Name] = testkit.FreeAddress(t, w.host)
-		}
+		free[p.Name] = testkit.FreeAddress(t, w.host)
 	}
 	replaced := []string{
 		".:1053 {", ".:0 {\n\tbind " + w.host,
@@ -151,25 +144,18 @@ func mountOf(t *testing.T, c corev1.Container, volume string) string {
 // A Service with publishNotReadyAddresses leads clients to a pod that ends until it is gone (k8s.io/endpointslice, podToEndpoint),
 // so that -lameduck would be in vain. One relay needs it: its clients have no other.
 func TestTheServiceOfTwoRelaysLeadsNobodyToOneThatEnds(t *testing.T) {
-	name := of[corev1.Service](t, objects(t), "safebrowsing-relay").Name
+	var patch string
 	for _, p := range documentsOf(t, "../kubernetes-redis/kustomization.yaml")[0].(*kustomization).Patches {
-		if p.Target.Kind != "Service" || p.Target.Name != name {
-			continue
-		}
-		var operations []struct{ Op, Path string }
-		testkit.Must(t, yaml.Unmarshal([]byte(p.Patch), &operations))
-		if slices.Contains(operations, struct{ Op, Path string }{"remove", "/spec/publishNotReadyAddresses"}) {
-			return
+		if p.Target.Kind == "Service" && p.Target.Name == of[corev1.Service](t, objects(t), "safebrowsing-relay").Name {
+			patch += p.Patch
 		}
 	}
-	t.Error("Expected the Service of two relays without publishNotReadyAddresses")
+	testkit.WantParts(t, patch, "- op: remove\n  path: /spec/publishNotReadyAddresses")
 }
 
 // Whoever has a Redis leaves valkey.yaml out, and loses nothing of the relays.
 func TestTheFileOfValkeyHasNothingOfTheRelays(t *testing.T) {
 	for _, o := range documentsOf(t, "../kubernetes-redis/valkey.yaml") {
-		if o := o.(metav1.Object); o.GetLabels()["app.kubernetes.io/component"] != "valkey" {
-			t.Errorf("Expected %s in another file", o.GetName())
-		}
+		testkit.Equal(t, "part of the fleet", o.(metav1.Object).GetLabels()["app.kubernetes.io/component"], "valkey")
 	}
 }

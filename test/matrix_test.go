@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/coredns/caddy"
 	"github.com/coredns/coredns/core/dnsserver"
+	"github.com/coredns/coredns/plugin/pkg/doh"
 
 	_ "github.com/coredns/coredns/plugin/any"
 	_ "github.com/coredns/coredns/plugin/bufsize"
@@ -44,16 +44,9 @@ import (
 // each but QUIC.
 func transports(t *testing.T, stanza string) map[string]func(*dns.Msg) (*dns.Msg, error) {
 	t.Helper()
-	_, asks := transportsAt(t, stanza)
-	return asks
-}
-
-// transportsAt is transports, and returns the host.
-func transportsAt(t *testing.T, stanza string) (host string, asks map[string]func(*dns.Msg) (*dns.Msg, error)) {
-	t.Helper()
-	host = ownHost()
+	host := ownHost()
 	startInstance(t, overAll(t, host, "safebrowsing {\n"+stanza+"\n}\nwhoami"))
-	return host, asksOf(t, host, patience)
+	return asksOf(t, host, patience)
 }
 
 // startInstance starts a CoreDNS that is no world's, until the test ends.
@@ -95,17 +88,11 @@ func askHTTP3(_ context.Context, address string, trust *tls.Config, m *dns.Msg) 
 		return nil, err
 	}
 	client := &http.Client{Transport: over, Timeout: 10 * time.Second}
-	r, err := client.Post("https://"+address+"/dns-query", "application/dns-message", bytes.NewReader(raw))
+	r, err := client.Post("https://"+address+doh.Path, doh.MimeType, bytes.NewReader(raw))
 	if err != nil {
 		return nil, err
 	}
-	defer r.Body.Close()
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return nil, err
-	}
-	answer := new(dns.Msg)
-	return answer, answer.Unpack(body)
+	return doh.ResponseToMsg(r)
 }
 
 // ednses are the kinds of clients.
@@ -138,9 +125,7 @@ func TestEveryModeTypeClientAndTransport(t *testing.T) {
 							if err != nil {
 								t.Fatalf("%s %s: %v", transport, edns, err)
 							}
-							if problem := problemOf(mode, m, answer); problem != "" {
-								t.Errorf("%s, %s, %s: %s in\n%v", transport, edns, dns.TypeToString[qtype], problem, answer)
-							}
+							wantReply(t, transport+", "+edns+", "+dns.TypeToString[qtype], mode, m, answer)
 						}
 					}
 				}
@@ -149,64 +134,40 @@ func TestEveryModeTypeClientAndTransport(t *testing.T) {
 	}
 }
 
-// problemOf returns what is wrong with an answer to a blocked query, or "".
-func problemOf(mode string, q, m *dns.Msg) string {
+// wantReply fails unless an answer to a blocked query is the one of the mode.
+func wantReply(t *testing.T, where, mode string, q, m *dns.Msg) {
+	t.Helper()
 	question := q.Question[0]
-	wantRcode := map[string]int{"nxdomain": dns.RcodeNameError, "refused": dns.RcodeRefused}[mode]
-	var wantAnswer []string
-	if strings.HasPrefix(mode, "sinkhole") {
-		if question.Qtype == dns.TypeA || question.Qtype == dns.TypeANY {
-			wantAnswer = append(wantAnswer, "192.0.2.66")
-		}
-		if strings.Contains(mode, ":") && (question.Qtype == dns.TypeAAAA || question.Qtype == dns.TypeANY) {
-			wantAnswer = append(wantAnswer, "2001:db8::66")
+	header := dns.MsgHdr{Id: q.Id, Response: true, RecursionDesired: true, RecursionAvailable: true, CheckingDisabled: q.CheckingDisabled}
+	header.Rcode = map[string]int{"nxdomain": dns.RcodeNameError, "refused": dns.RcodeRefused}[mode]
+	testkit.Equal(t, where+": header", m.MsgHdr, header)
+	testkit.Equal(t, where+": question", m.Question, q.Question)
+	var answers, want []string
+	for i, address := range strings.Fields(mode)[1:] {
+		if qtype := []uint16{dns.TypeA, dns.TypeAAAA}[i]; question.Qtype == qtype || question.Qtype == dns.TypeANY {
+			want = append(want, fmt.Sprintf("%s\t77\tIN\t%s\t%s", question.Name, dns.TypeToString[qtype], address))
 		}
 	}
-	var answers []string
 	for _, rr := range m.Answer {
-		answers = append(answers, strings.Fields(rr.String())[4])
-		if h := rr.Header(); h.Ttl != 77 || h.Name != question.Name {
-			return "TTL or owner of an answer"
-		}
+		answers = append(answers, rr.String())
 	}
-	negative := len(wantAnswer) == 0 && mode != "refused"
-	switch {
-	case m.Rcode != wantRcode || !slices.Equal(answers, wantAnswer):
-		return fmt.Sprintf("rcode or answers, want %s and %v", dns.RcodeToString[wantRcode], wantAnswer)
-	case m.Id != q.Id || !m.Response || !m.RecursionDesired || !m.RecursionAvailable || m.Truncated || m.AuthenticatedData || m.CheckingDisabled != q.CheckingDisabled:
-		return "bits"
-	case len(m.Question) != 1 || m.Question[0] != question:
-		return "question"
-	case negative != (len(m.Ns) == 1):
-		return "SOA"
-	case negative && (m.Ns[0].Header().Ttl != 77 || m.Ns[0].(*dns.SOA).Minttl != 77 || !dns.IsSubDomain(m.Ns[0].Header().Name, question.Name)):
-		return "SOA that does not make the answer cacheable for the TTL"
+	testkit.Equal(t, where+": answers", answers, want)
+	negative := len(want) == 0 && mode != "refused"
+	testkit.Equal(t, where+": there is a SOA", len(m.Ns) == 1, negative)
+	if negative && len(m.Ns) == 1 { // by which the answer is cacheable for the TTL
+		soa := m.Ns[0].(*dns.SOA)
+		testkit.Equal(t, where+": TTL and minimum of the SOA", [2]uint32{soa.Hdr.Ttl, soa.Minttl}, [2]uint32{77, 77})
+		testkit.Equal(t, where+": the SOA of "+soa.Hdr.Name, dns.IsSubDomain(soa.Hdr.Name, question.Name), true)
 	}
-	return problemOfEDNS(q, m)
-}
-
-func problemOfEDNS(q, m *dns.Msg) string {
 	asked, got := q.IsEdns0(), m.IsEdns0()
-	if asked == nil {
-		if got != nil {
-			return "EDNS to a client without"
-		}
-		return ""
+	if asked == nil || got == nil {
+		testkit.Equal(t, where+": EDNS", got, asked)
+		return
 	}
-	if got == nil || got.Do() != asked.Do() || got.Version() != 0 || got.UDPSize() != asked.UDPSize() {
-		return "EDNS"
-	}
-	if text, blocked := ede(m); !blocked || text != byOwn {
-		return "EDE"
-	}
-	options := 1
-	if len(m.Answer) > 0 { // Forged Answer, too
-		options = 2
-	}
-	if len(got.Option) != options {
-		return "options"
-	}
-	return ""
+	testkit.Equal(t, where+": EDNS", [3]any{got.Do(), got.Version(), got.UDPSize()}, [3]any{asked.Do(), uint8(0), asked.UDPSize()})
+	text, blocked := ede(m)
+	testkit.Equal(t, where+": EDE", [2]any{text, blocked}, [2]any{byOwn, true})
+	testkit.Equal(t, where+": options, with Forged Answer", len(got.Option), 1+min(len(answers), 1))
 }
 
 func TestAnswersThatWouldNotFitLoseWordsNotRecords(t *testing.T) {
@@ -219,9 +180,9 @@ func TestAnswersThatWouldNotFitLoseWordsNotRecords(t *testing.T) {
 	testkit.Must(t, err)
 	text, blocked := ede(answer)
 	answer.Compress = true // as it was on the wire
-	if !blocked || answer.Truncated || len(answer.Ns) != 1 || answer.Len() > 512 || !strings.HasPrefix(text, "blocklist long-") {
-		t.Errorf("Expected an answer of 512 bytes with as much text as fits, got %d bytes and %q", answer.Len(), text)
-	}
+	testkit.Equal(t, "blocked, truncated, records", [3]any{blocked, answer.Truncated, len(answer.Ns)}, [3]any{true, false, 1})
+	testkit.Between(t, "bytes over UDP", answer.Len(), 1, 512)
+	testkit.WantStart(t, text, "blocklist long-")
 	answer, err = asks["tcp"](m)
 	testkit.Must(t, err)
 	text, _ = ede(answer)

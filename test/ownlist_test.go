@@ -67,7 +67,8 @@ func TestANameThatAPolicyZoneDropsGetsNoAnswer(t *testing.T) {
 	}
 	zone := writeFile(t, t.TempDir(), "drop.rpz", "drop.example CNAME rpz-drop.\n")
 	counted := testkit.Metric(t, "blocked_total", "list", zone)
-	host, all := transportsAt(t, "block "+zone)
+	host := ownHost()
+	startInstance(t, overAll(t, host, "safebrowsing {\nblock "+zone+"\n}\nwhoami"))
 	var asked sync.WaitGroup
 	for transport, exchange := range asksOf(t, host, 2*time.Second) {
 		asked.Go(func() {
@@ -81,6 +82,7 @@ func TestANameThatAPolicyZoneDropsGetsNoAnswer(t *testing.T) {
 		})
 	}
 	asked.Wait()
+	all := asksOf(t, host, patience)
 	for transport, exchange := range all { // the server goes on
 		m, err := exchange(new(dns.Msg).SetQuestion("www.drop.example.", dns.TypeA))
 		testkit.Must(t, err)

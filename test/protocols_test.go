@@ -3,8 +3,6 @@ package test
 import (
 	"crypto/sha256"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -24,17 +22,7 @@ type move struct {
 }
 
 func (m move) String() string {
-	way, db, key := "reload", "db", "same key"
-	if m.restart {
-		way = "restart"
-	}
-	if m.memory {
-		db = "db off"
-	}
-	if m.otherKey {
-		key = "other key"
-	}
-	return fmt.Sprintf("%s to %s, %s, %s, %s", m.from, m.to, way, db, key)
+	return fmt.Sprintf("%s to %s, restart %t, db off %t, other key %t", m.from, m.to, m.restart, m.memory, m.otherKey)
 }
 
 // moves returns all moves that lists can survive: with db off they end with the process.
@@ -84,16 +72,13 @@ func (m move) make(t *testing.T, w *world) {
 		w.google.ClientStarted() // it has no version any more
 	}
 	corefile := w.corefile("api_key " + key)
-	if m.restart {
-		w.stop()
-		w.start(corefile)
+	if !m.restart {
+		testkit.Must(t, w.reload(corefile))
 		return
 	}
-	testkit.Must(t, w.reload(corefile))
+	w.stop()
+	w.start(corefile)
 }
-
-// requests returns how many requests for lists the first protocol takes.
-func (m move) requests() int { return (&world{protocol: m.from}).perUpdate(3) }
 
 func TestListsOfTheOtherProtocolTakeTheirPlace(t *testing.T) {
 	t.Parallel()
@@ -101,18 +86,18 @@ func TestListsOfTheOtherProtocolTakeTheirPlace(t *testing.T) {
 		t.Run(m.String(), func(t *testing.T) {
 			t.Parallel()
 			w := m.begin(t)
+			before := w.perUpdate(3)
 			w.threaten("evil.example.com/", "new.example.com/")
 			m.make(t, w)
 			testkit.Until(w.t, "the lists of the other protocol", func() bool {
 				w.wantBlocked("evil.example.com.", dns.TypeA, w.blames("social engineering"))
 				return isBlocked(w.ask("new.example.com.", dns.TypeA))
 			})
-			w.updated(m.requests() + w.perUpdate(3))
+			w.updated(before + w.perUpdate(3))
 			for i, r := range w.fetches() {
 				// The first protocol has none, and the other one continues from its lists if it knows them. Those in memory are a key's own.
-				if known := m.to.Continues(m.from) && i >= m.requests() && !(m.memory && m.otherKey); known == (len(r.Versions) == 0) {
-					t.Errorf("Request %d, %s: Expected versions: %t, got %x", i, r.Method, known, r.Versions)
-				}
+				known := m.to.Continues(m.from) && i >= before && !(m.memory && m.otherKey)
+				testkit.Equal(t, fmt.Sprintf("request %d, %s, has versions", i, r.Method), len(r.Versions) > 0, known)
 			}
 		})
 	}
@@ -129,8 +114,9 @@ func TestWaitsOfAProtocolHoldWhenItComesBack(t *testing.T) {
 		}
 		t.Run(m.String(), func(t *testing.T) {
 			w := m.begin(t)
+			before := w.perUpdate(3)
 			m.make(t, w)
-			w.updated(m.requests() + w.perUpdate(3))
+			w.updated(before + w.perUpdate(3))
 			asked := len(w.fetches())
 			m.from, m.to = m.to, m.from
 			m.make(t, w)
@@ -146,8 +132,8 @@ func firstContact(t *testing.T, d time.Duration) {
 	t.Cleanup(func() { engines.SetFirstContact(before) })
 }
 
-func newRiskWorld(t *testing.T) *world {
-	w := newWorld(t)
+func newRiskWorld(t *testing.T, expressions ...string) *world {
+	w := threatened(t, expressions...)
 	w.protocol = protocol.DialectWebRisk
 	return w
 }
@@ -175,9 +161,7 @@ func TestFourBytesAreSentHoweverLongAnEntryIs(t *testing.T) {
 				w.restart(w.corefile())
 			}
 			for _, r := range w.searches() {
-				if len(r.Prefixes) != 1 || len(r.Prefixes[0]) != 4 {
-					t.Errorf("Expected four bytes, got %x", r.Prefixes)
-				}
+				testkit.Equal(t, "prefixes, bytes of the first", [2]int{len(r.Prefixes), len(r.Prefixes[0])}, [2]int{1, 4})
 			}
 		})
 	}
@@ -187,8 +171,7 @@ func TestFourBytesAreSentHoweverLongAnEntryIs(t *testing.T) {
 // for se-4b.
 func TestMonitorTellsExtendedCoverageApart(t *testing.T) {
 	lines := testkit.Capture(t)
-	w := newRiskWorld(t)
-	w.threaten("sure.example.com/")
+	w := newRiskWorld(t, "sure.example.com/")
 	w.publish("se-ext-4b", "maybe.example.com/")
 	w.google.SetMinimumWait("se-ext-4b", time.Hour)
 	w.google.AddExtendedThreat("maybe.example.com/")
@@ -209,8 +192,7 @@ func TestTheNamesThatCostMostAreShown(t *testing.T) {
 	}
 	testkit.SameDay(t)
 	lines := testkit.Capture(t)
-	w := newRiskWorld(t)
-	w.threaten("evil.example.com/")
+	w := newRiskWorld(t, "evil.example.com/")
 	w.run("status 127.0.0.1:0 names", "budget 100")
 	w.wantBlocked("evil.example.com.", dns.TypeA, w.blames("social engineering"))
 	url := w.pageURL(lines)
@@ -238,9 +220,11 @@ func (w *world) askFrom(address, name string) *dns.Msg {
 	return answer
 }
 
-func (w *world) left() int {
+// wantSpent fails unless so many searches were made, and so many are left of the day's budget.
+func (w *world) wantSpent(when string, searches, left int) {
 	w.t.Helper()
-	return int(testkit.Metric(w.t, "budget_remaining", "endpoint", w.endpoint))
+	got := [2]int{len(w.searches()), int(testkit.Metric(w.t, "budget_remaining", "endpoint", w.endpoint))}
+	testkit.Equal(w.t, when+": searches, and what is left", got, [2]int{searches, left})
 }
 
 // A day's budget is spent once, whatever is reloaded or restarted.
@@ -256,20 +240,17 @@ func TestABudgetHoldsOverReloadsAndRestarts(t *testing.T) {
 			w.google.SetBudget(5, time.Now().Add(-time.Hour))
 			const five = "budget 5 100%"
 			w.run(five, "explain")
-			w.wantBlocked("known.example.", dns.TypeA, "suspected social engineering ("+d.Service+")")
+			w.wantBlocked("known.example.", dns.TypeA, w.blames("social engineering"))
 			for _, name := range names[:4] {
 				w.wantPassed(name, dns.TypeA)
 			}
-			if until := testkit.Metric(t, "search_not_before_timestamp_seconds", "endpoint", w.endpoint); until < float64(time.Now().Unix()) {
-				t.Errorf("Expected the gauge to say that confirmations are paused, got %v", until)
-			}
-			if got := w.left(); got != 0 || len(w.searches()) != 5 {
-				t.Fatalf("Expected the budget to be spent, got %d left after %d searches", got, len(w.searches()))
-			}
+			until := testkit.Metric(t, "search_not_before_timestamp_seconds", "endpoint", w.endpoint)
+			testkit.Between(t, "the gauge of paused confirmations", until, float64(time.Now().Unix()), float64(time.Now().Unix()+90_000))
+			w.wantSpent("five names", 5, 0)
 			if m := w.ask(names[4], dns.TypeA); m.Rcode != dns.RcodeSuccess || m.Answer[0].Header().Ttl > 5 {
 				t.Errorf("Expected to pass with a short TTL, got\n%v", m)
 			}
-			w.wantBlocked("known.example.", dns.TypeA, "suspected social engineering ("+d.Service+")") // the answer is cached
+			w.wantBlocked("known.example.", dns.TypeA, w.blames("social engineering")) // the answer is cached
 			testkit.WantParts(t, w.why(strings.TrimSuffix(names[5], ".")), "passes for now", "the day's budget of 5 searches is spent")
 			lines.Only(t, "4 of the day's 5 searches are spent")
 			lines.Only(t, "budget of 5 searches is spent")
@@ -278,9 +259,7 @@ func TestABudgetHoldsOverReloadsAndRestarts(t *testing.T) {
 			w.stop()
 			w.run(five, "explain")
 			w.wantPassed(names[7], dns.TypeA)
-			if got := len(w.searches()); got != 5 || w.left() != 0 {
-				t.Errorf("Expected no more searches after a reload and a restart, got %d", got)
-			}
+			w.wantSpent("after a reload and a restart", 5, 0)
 			testkit.Until(w.t, "the line of the second start", func() bool { return len(lines.About("0 left today")) > 0 })
 			testkit.WantParts(t, strings.Join(lines.About(d.Title+" is on"), "\n"), "budget of 5 searches a day, 5 left today",
 				"[WARNING] plugin/safebrowsing: "+d.Title, "budget of 5 searches a day, 0 left today; confirmations are paused until ", " (the day's budget of 5 searches is spent)")
@@ -294,32 +273,23 @@ func TestABudgetHoldsOverReloadsAndRestarts(t *testing.T) {
 	}
 }
 
-// usedBefore writes a count with nothing spent today, after a day on which clients needed their shares.
-func (w *world) usedBefore(clients, kept int) {
-	w.t.Helper()
-	now := time.Now()
-	today, yesterday := now.Format(time.DateOnly), now.AddDate(0, 0, -1).Format(time.DateOnly)
-	raw := fmt.Sprintf(`{"day":%q,"spent":{%q:0},"uses":[{"date":%q,"clients":%d,"kept":%d}]}`, today, today, yesterday, clients, kept)
-	testkit.Must(w.t, os.WriteFile(filepath.Join(w.db, "budget-webrisk.json"), []byte(raw), 0o600))
-}
-
 // One client cannot spend what the others need.
 func TestAClientSpendsItsShareOfTheBudget(t *testing.T) {
 	testkit.SameDay(t)
 	lines := testkit.Capture(t)
-	w := newWorld(t)
-	w.protocol = protocol.DialectWebRisk
+	w := newRiskWorld(t)
 	names := w.suspicious(20)
-	w.usedBefore(10, 30)
+	today, yesterday := time.Now().Format(time.DateOnly), time.Now().AddDate(0, 0, -1).Format(time.DateOnly) // when clients needed their shares
+	raw := fmt.Sprintf(`{"day":%q,"spent":{%q:0},"uses":[{"date":%q,"clients":10,"kept":30}]}`, today, today, yesterday)
+	writeFile(t, w.db, "budget-webrisk.json", raw)
 	w.run("budget 20 15%", "limit off")
 	before := testkit.Metric(t, "verdicts_total", "decided_by", "budget")
 	for _, name := range names[:10] {
 		w.askFrom("127.0.0.2", name)
 	}
-	testkit.Equal(t, "searches for one client, 15 % of 20", len(w.searches()), 3)
+	w.wantSpent("one client, 15 % of 20", 3, 17)
 	testkit.Equal(t, "names that the budget decides", testkit.Metric(t, "verdicts_total", "decided_by", "budget")-before, 7)
 	testkit.WantParts(t, lines.Only(t, "has spent its share"), "[WARNING]", "In part: client 127.0.0.2 ", "(3 of 20)", "at midnight at the latest", `If it forwards for others, write "budget 20 100%"`)
 	w.askFrom("127.0.0.3", names[10])
-	testkit.Equal(t, "searches, with one for another client", len(w.searches()), 4)
-	testkit.Equal(t, "left", w.left(), 16)
+	w.wantSpent("another client", 4, 16)
 }
