@@ -77,12 +77,8 @@ func TestQueriesThatWaitAreBounded(t *testing.T) {
 				c.ask(tc.client(n), fmt.Sprintf("n%d.evil.example.com.", n))
 			}
 			synctest.Wait()
-			if waiting, short := c.waiting.Load(), c.short.Load(); waiting != tc.waiting || short != tc.shortened {
-				t.Errorf("Expected %d queries to wait, and %d to pass with a short TTL, got %d and %d", tc.waiting, tc.shortened, waiting, short)
-			}
-			if got := runtime.NumGoroutine() - before; got > 2_048+100 {
-				t.Errorf("Expected a goroutine for each query that waits, got %d", got)
-			}
+			testkit.Equal(t, "queries that wait, and that pass with a short TTL", [2]int32{c.waiting.Load(), c.short.Load()}, [2]int32{tc.waiting, tc.shortened})
+			testkit.Between(t, "goroutines", runtime.NumGoroutine()-before, 0, 2_048+100)
 			if leave, ok := c.plugin.waiting.Take(netip.MustParseAddr("192.0.2.1"), "name"); ok {
 				leave()
 			} else {
@@ -91,9 +87,8 @@ func TestQueriesThatWaitAreBounded(t *testing.T) {
 			c.all.Wait()
 			time.Sleep(2 * time.Second) // confirmations in monitor mode outlive their queries
 			c.plugin.detached.end()
-			if _, ok := c.plugin.waiting.Take(network.Addr(), ""); !ok {
-				t.Error("Expected places to be free again")
-			}
+			_, ok := c.plugin.waiting.Take(network.Addr(), "")
+			testkit.Equal(t, "a place is free again", ok, true)
 		})
 	}
 }
@@ -125,9 +120,7 @@ func TestAFloodOfOneNetworkLeavesRoomForOthers(t *testing.T) {
 		begun := time.Now()
 		c.plugin.ServeDNS(t.Context(), w, aboutEvil.Copy())
 		w.want(t, dns.RcodeNameError)
-		if took := time.Since(begun); took > 3*time.Second {
-			t.Errorf("Expected the search to begin after at most two others, took %s", took)
-		}
+		testkit.Between(t, "the search begins after at most two others, and takes", time.Since(begun), 0, 3*time.Second)
 		c.all.Wait()
 		for n := range 512 { // again as before
 			if _, ok := c.plugin.searching.Take(siteOf(netip.MustParseAddr("2001:db8::"), n), ""); !ok {

@@ -104,9 +104,8 @@ func TestOnlyMetadataWaitsForADecisionInMonitorMode(t *testing.T) {
 				ctx = metadata.ContextWithMetadata(ctx)
 			}
 			s.ServeDNS(ctx, w, aboutEvil.Copy())
-			if took := time.Since(begun); took != wait || len(w.msgs) != 1 || w.msgs[0].Rcode != dns.RcodeSuccess {
-				t.Errorf("Expected to pass after %s, took %s and got %v", wait, took, w.msgs)
-			}
+			testkit.Equal(t, "it passes after", time.Since(begun), wait)
+			w.want(t, dns.RcodeSuccess)
 			s.detached.end()
 		})
 	}
@@ -120,9 +119,8 @@ func TestCleanNameAllocatesAtMostOnce(t *testing.T) {
 		end := s.block.LookBack()
 		m := new(dns.Msg).SetQuestion("www.static.example.com.", dns.TypeA)
 		w := clientAt("192.0.2.20")
-		if n := testing.AllocsPerRun(100, func() { s.ServeDNS(t.Context(), w, m) }); n > 1 {
-			t.Errorf("Expected at most one allocation with look-back of %s, got %v", keep, n)
-		}
+		n := testing.AllocsPerRun(100, func() { s.ServeDNS(t.Context(), w, m) })
+		testkit.Between(t, fmt.Sprint("allocations with look-back of ", keep), n, 0, 1)
 		end()
 	}
 }
@@ -226,9 +224,8 @@ func TestLogOfNamesIsBoundedAndSaysWhatItLeavesOut(t *testing.T) {
 func TestAnAnswerThatHasExpiredRemainsForNoTime(t *testing.T) {
 	now := time.Now() // -time.Minute: expired between the decision and its explanation
 	for until, want := range map[time.Duration]string{time.Minute: "remaining=1m0s", 0: "remaining=0s", -time.Minute: "remaining=0s"} {
-		if got := txtStrings((&status.Answer{Verdict: status.VerdictBlocked, Expires: now.Add(until)}).Words(now)); !slices.Contains(got, want) {
-			t.Errorf("%s: got %q, want %q", until, got, want)
-		}
+		words := txtStrings((&status.Answer{Verdict: status.VerdictBlocked, Expires: now.Add(until)}).Words(now))
+		testkit.Equal(t, fmt.Sprintf("%q has %s", words, want), slices.Contains(words, want), true)
 	}
 }
 
@@ -262,9 +259,7 @@ func TestWhyOfANameThatIsNotConfirmed(t *testing.T) {
 			b.google.Break("search", 1<<30, protocoltest.Fault{Status: 429})
 			b.ask("192.0.2.1", "evil.example.")
 			for name, want := range map[string]string{"evil.example.": want, "clean.example.": "no threat list has it, but not all lists are here"} {
-				if got := b.plugin.block.Why(lookup.FromQname(name)); !strings.HasPrefix(got.Note, want) {
-					t.Errorf("%s: Expected %q, got %+v", name, want, got)
-				}
+				testkit.WantStart(t, b.plugin.block.Why(lookup.FromQname(name)).Note, want)
 			}
 		})
 	}

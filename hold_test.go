@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -155,9 +154,8 @@ func TestNextPluginKeepsItsResultAndItsCallsInOrder(t *testing.T) {
 			})
 			w := new(recorder)
 			rcode, err := s.ServeDNS(t.Context(), w, aboutEvil.Copy())
-			if rcode != tc.rcode || !errors.Is(err, tc.err) || !slices.Equal(w.calls, tc.want) {
-				t.Errorf("Expected %d, %v and calls %q, got %d, %v and %q", tc.rcode, tc.err, tc.want, rcode, err, w.calls)
-			}
+			testkit.Is(t, "the error", err, tc.err)
+			testkit.Equal(t, "the response code and the calls", []any{rcode, w.calls}, []any{tc.rcode, tc.want})
 		})
 	}
 }
@@ -197,9 +195,8 @@ func TestQueryThatIsBlockedEndsBeforeTheNextPluginDoes(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		rcode, err := s.ServeDNS(ctx, w, aboutEvil.Copy())
 		cancel()
-		if took := time.Since(begun); took != time.Second || rcode != dns.RcodeSuccess || err != nil {
-			t.Errorf("Expected an end after the second that the confirmation takes, got %s, %d, %v", took, rcode, err)
-		}
+		got := []any{time.Since(begun), rcode, err}
+		testkit.Equal(t, "the end after the second that the confirmation takes", got, []any{time.Second, dns.RcodeSuccess, nil})
 		<-ended
 		synctest.Wait()
 		w.want(t, dns.RcodeNameError)
@@ -217,9 +214,8 @@ func TestNextPluginEndsWithItsClient(t *testing.T) {
 		defer cancel()
 		begun := time.Now()
 		_, err := s.ServeDNS(ctx, new(recorder), aboutEvil.Copy())
-		if took := time.Since(begun); took != 3*time.Second || err == nil {
-			t.Errorf("Expected an end after 3 s, got %s and %v", took, err)
-		}
+		testkit.Equal(t, "it ends after", time.Since(begun), 3*time.Second)
+		testkit.WantError(t, err)
 	})
 }
 
@@ -286,10 +282,13 @@ func (w *readsMetadata) WriteMsg(m *dns.Msg) error {
 }
 
 func TestMetadataOfTheNextPluginIsReadWhenItIsBack(t *testing.T) {
-	for name, threat := range map[string]bool{"passed": false, "blocked": true} {
+	for name, tc := range map[string]struct {
+		threat         bool
+		upstream, says string
+	}{"passed": {false, "192.0.2.53", "safe"}, "blocked": {true, "", "unsafe"}} {
 		subtest(t, name, func(t *testing.T) {
 			var writes atomic.Int64
-			s := suspecting(t, threat, func(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
+			s := suspecting(t, tc.threat, func(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
 				testkit.Equal(t, "metadata of a plugin before", metadata.ValueFunc(ctx, "client/group")(), "kids")
 				for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond) {
 					metadata.SetValueFunc(ctx, "next/upstream", func() string { return "192.0.2.53" })
@@ -302,12 +301,10 @@ func TestMetadataOfTheNextPluginIsReadWhenItIsBack(t *testing.T) {
 			metadata.SetValueFunc(ctx, "client/group", func() string { return "kids" })
 			w := &readsMetadata{ctx: ctx}
 			s.ServeDNS(ctx, w, aboutEvil.Copy())
-			want := map[bool]string{false: "192.0.2.53", true: ""}[threat]
-			testkit.Equal(t, "next/upstream", w.seen, want)
+			testkit.Equal(t, "next/upstream", w.seen, tc.upstream)
 			s.detached.end()
-			if verdict := metadata.ValueFunc(ctx, "safebrowsing/verdict")(); verdict != map[bool]string{false: "safe", true: "unsafe"}[threat] || writes.Load() == 0 {
-				t.Errorf("Got verdict %q after %d writes of the next plugin", verdict, writes.Load())
-			}
+			testkit.Equal(t, "the verdict", metadata.ValueFunc(ctx, "safebrowsing/verdict")(), tc.says)
+			testkit.Between(t, "writes of the next plugin", writes.Load(), 1, 1500)
 		})
 	}
 }
@@ -357,9 +354,8 @@ func TestAliasOfASuspectedName(t *testing.T) {
 			before := block.ThisProcess().Report().Today
 			s.asked(t.Context()).want(t, tc.rcode)
 			after := block.ThisProcess().Report().Today
-			if after.Blocked != before.Blocked+tc.blocked || after.Threats != before.Threats {
-				t.Errorf("Expected %d queries more that were blocked, got %+v after %+v", tc.blocked, after, before)
-			}
+			got := []any{after.Blocked - before.Blocked, after.Threats}
+			testkit.Equal(t, "queries more that were blocked, and threats", got, []any{tc.blocked, before.Threats})
 		})
 		testkit.Equal(t, name+": lines about names that were blocked", len(lines.About("Blocked evil.example.com.")), tc.blocked)
 	}
@@ -392,9 +388,7 @@ func TestRawAnswers(t *testing.T) {
 		subtest(t, tc.name, func(t *testing.T) {
 			s := suspecting(t, false, func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
 				b, err := tc.Reply(r).Pack()
-				if err != nil {
-					t.Error(err)
-				}
+				testkit.Is(t, "packing", err, nil)
 				w.Write(b)
 				clear(b) // they are the plugin's own again
 				return dns.RcodeSuccess, nil
@@ -421,9 +415,7 @@ func TestRawBytesThatAreNoMessagePass(t *testing.T) {
 			for _, qname := range []string{"evil.example.com.", "www.example."} {
 				s := suspecting(t, false, func(_ context.Context, w dns.ResponseWriter, _ *dns.Msg) (int, error) {
 					n, err := w.Write([]byte("no message"))
-					if n != len("no message") || err != nil {
-						t.Errorf("Expected all to be written, got %d and %v", n, err)
-					}
+					testkit.Equal(t, "written", []any{n, err}, []any{len("no message"), nil})
 					return dns.RcodeSuccess, nil
 				})
 				s.block.Config.Inspect, s.block.Config.ConfirmTimeout = inspect, time.Millisecond
@@ -447,12 +439,10 @@ func TestShortenedLeavesAllButTTLsAlone(t *testing.T) {
 		m.Answer = append(m.Answer, rr)
 	}
 	got := shortened(m, 5)
-	if sig := got.Answer[1].(*dns.RRSIG); sig.Hdr.Ttl != 5 || sig.OrigTtl != 300 || sig.Signature != "AAAA" {
-		t.Errorf("Expected the signature with a TTL of 5 and its original TTL of 300, got %v", sig)
-	}
-	if got.Answer[0].Header().Ttl != 5 || !got.IsEdns0().Do() || got.IsEdns0().UDPSize() != 1232 {
-		t.Errorf("Expected a TTL of 5 and EDNS as it was, got\n%v", got)
-	}
+	sig, edns := got.Answer[1].(*dns.RRSIG), got.IsEdns0()
+	testkit.Equal(t, "the TTL and the original TTL of the signature", [2]uint32{sig.Hdr.Ttl, sig.OrigTtl}, [2]uint32{5, 300})
+	testkit.Equal(t, "the signature", sig.Signature, "AAAA")
+	testkit.Equal(t, "the TTL, and EDNS", []any{got.Answer[0].Header().Ttl, edns.Do(), edns.UDPSize()}, []any{uint32(5), true, uint16(1232)})
 	testkit.Equal(t, "the message of the next plugin, which may be in a cache", m.Answer[0].Header().Ttl, 300)
 }
 

@@ -120,7 +120,7 @@ func TestFindLine(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "list")
 	write(t, path, "# a list\n||example.com^\n@@||example.com^\n0.0.0.0 a.example  www.example.com # both\r\n"+
 		strings.Repeat("x", 5000)+"\n*.ended.example # until 2000-01-01\nwww.example.com\n192.0.2.1 sunk.example\n192.0.2.9 sunk.example\n")
-	tests := []struct {
+	for _, tt := range []struct {
 		host  string
 		allow bool
 		line  int
@@ -135,15 +135,13 @@ func TestFindLine(t *testing.T) {
 		{"sunk.example", false, 9, "192.0.2.9 sunk.example"},
 		{"sunk.example", true, 8, "192.0.2.1 sunk.example"},
 		{"example.net", false, 0, ""},
-	}
-	for _, tt := range tests {
+	} {
 		line, text, ok, err := FindLine(Config{Path: path, Allow: tt.allow, IPv4: netip.MustParseAddr("192.0.2.9")}, host(t, tt.host), "")
 		must(t, err)
 		testkit.Equal(t, tt.host, []any{line, text, ok}, []any{tt.line, tt.text, tt.line > 0})
 	}
-	if _, _, ok, err := FindLine(Config{Path: path + ".none"}, host(t, "a.example"), ""); ok || err == nil {
-		t.Error("a line of a file that does not exist")
-	}
+	_, _, ok, err := FindLine(Config{Path: path + ".none"}, host(t, "a.example"), "")
+	testkit.Equal(t, "a file that does not exist has a line, and no error", [2]bool{ok, err == nil}, [2]bool{})
 }
 
 // Lines that need not be parsed are counted all the same, in files of many blocks, with the name in the first, the last and other lines.
@@ -617,7 +615,7 @@ func TestCloseDoesNotWaitForADiskThatHangs(t *testing.T) {
 func TestALargeListIsReadInTheMemoryThatItTakes(t *testing.T) {
 	testkit.Long(t)
 	const lines = 300_000
-	text := string(generated(lines, "%s"))
+	text := generated(lines)
 	for name, test := range map[string]struct {
 		text    string
 		perName float64 // the most bytes that may be allocated in all
@@ -642,7 +640,7 @@ func TestLinesAreCountedOnlyToPredict(t *testing.T) {
 	for _, lines := range []int{1, 3*predictAfter/2 + 1} { // much less, and much more, than there are
 		b := newBuilder()
 		b.lines = lines
-		must(t, scan(strings.NewReader(string(generated(2*predictAfter, "%s"))), Config{}, &b.content.summary, b.add))
+		must(t, scan(strings.NewReader(generated(2*predictAfter)), Config{}, &b.content.summary, b.add))
 		testkit.Equal(t, "entries", b.build().summary.Entries, 2*predictAfter)
 	}
 }

@@ -192,9 +192,8 @@ func TestAListThatHasComeAtTheEndIsSaved(t *testing.T) {
 		return &http.Response{StatusCode: http.StatusOK, Header: make(http.Header), ContentLength: -1, Body: atEnd{strings.NewReader("a.example\n"), end}}, nil
 	})
 	f.source.attempt(ctx, func() {})
-	if s, err := readURLState("", f.source.path); err != nil || s.Changed.IsZero() || f.inForce() != 1 || ctx.Err() == nil {
-		t.Errorf("%+v, %v, %d names, %v", s, err, f.inForce(), ctx.Err())
-	}
+	s, err := readURLState("", f.source.path)
+	testkit.Equal(t, fmt.Sprintf("%+v", s), []any{err, s.Changed.IsZero(), f.inForce(), ctx.Err()}, []any{nil, false, 1, context.Canceled})
 }
 
 // dripping is a body that brings some bytes a second until ctx ends.

@@ -62,9 +62,8 @@ func TestWhatIsMaskedInANameEndsWithTheName(t *testing.T) {
 		text, err := json.Marshal(map[string]string{"a": name, "b": "192.0.2.1"})
 		testkit.Must(t, err)
 		var got map[string]string
-		if err := json.Unmarshal([]byte(Masked(string(text))), &got); err != nil || got["b"] != "192.0.2.1" || got["a"] == name {
-			t.Errorf("%s became %s: %v", text, Masked(string(text)), err)
-		}
+		testkit.Must(t, json.Unmarshal([]byte(Masked(string(text))), &got))
+		testkit.Equal(t, Masked(string(text))+": what follows, and the name itself", []any{got["b"], got["a"] == name}, []any{"192.0.2.1", false})
 		if line := Masked("Blocked " + name + " A for 192.0.2.1"); !strings.HasSuffix(line, " for 192.0.2.1") {
 			t.Errorf("%s became %s", name, line)
 		}
@@ -73,47 +72,34 @@ func TestWhatIsMaskedInANameEndsWithTheName(t *testing.T) {
 
 func TestAMaskedErrorIsStillTheErrorItWas(t *testing.T) {
 	err := MaskedError(fmt.Errorf("open %s: %w", aKey, fs.ErrNotExist))
-	if strings.Contains(err.Error(), aKey) || !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("got %v", err)
-	}
+	testkit.WantNone(t, err.Error(), aKey)
+	testkit.Is(t, "the error", err, fs.ErrNotExist)
 	if plain := errors.New("plain"); MaskedError(plain) != plain || MaskedError(nil) != nil {
 		t.Error("an error without a secret changed")
 	}
 }
 
-func TestEachLevelOfTheLogAndEachWriteIsMasked(t *testing.T) {
-	lines := testkit.Capture(t)
-	l := NewLog(clog.NewWithPlugin(Plugin))
-	l.Info(aKey)
-	l.Infof("%s", aKey)
-	l.Warning(aKey)
-	l.Warningf("%s", aKey)
-	l.Errorf("%s", aKey)
-	l.JSON(map[string]string{"a": aKey})
-	if got := lines.About("(the key)"); len(got) != 6 || !strings.HasPrefix(got[5], "{") || len(lines.About(aKey)) != 0 {
-		t.Errorf("got %q", lines.About(""))
-	}
-	var b strings.Builder
-	n, err := fmt.Fprintf(MaskedWriter{&b}, "a %s b", aKey)
-	testkit.Equal(t, "written", fmt.Sprint(n-len(aKey), err, b.String()), "4 <nil>a (the key) b")
-}
-
 // What others have written, such as the name in a certificate, makes no line of its own, and moves nothing on a terminal.
-func TestALineOfTheLogIsOneLine(t *testing.T) {
+func TestEachLineOfTheLogAndEachWriteIsMaskedAndALineIsOneLine(t *testing.T) {
 	lines := testkit.Capture(t)
-	l, text := NewLog(clog.NewWithPlugin(Plugin)), "a\n[ERROR]\tb\x1b[2J\u202e\u009b\xff é"
+	l, text := NewLog(clog.NewWithPlugin(Plugin)), aKey+"\n[ERROR]\tb\x1b[2J\u202e\u009b\xff é"
 	l.Info(text)
 	l.Infof("%s", text)
 	l.Warning(text)
 	l.Warningf("%s", text)
 	l.Errorf("%s", text)
-	if all, got := lines.About(""), lines.About(": a; [ERROR] b%1B[2J%E2%80%AE%C2%9B%FF é\n"); len(all) != 5 || len(got) != 5 {
-		t.Errorf("got %q", all)
-	}
+	all, masked := lines.About(""), lines.About(": (the key); [ERROR] b%1B[2J%E2%80%AE%C2%9B%FF é\n")
+	testkit.Equal(t, fmt.Sprintf("lines, and masked ones, of %q", all), [2]int{len(all), len(masked)}, [2]int{5, 5})
+	lines.Forget()
+	l.JSON(map[string]string{"a": aKey})
+	testkit.Equal(t, "a line of JSON", lines.String(), `{"a":"(the key)"}`+"\n")
 	lines.Forget()
 	if l.Errorf("of Redis: %s", strings.Repeat("é", 500_000)); len(lines.String()) > maxLine+100 || !strings.HasSuffix(lines.String(), "é…\n") {
 		t.Errorf("a line of %d bytes", len(lines.String()))
 	}
+	var b strings.Builder
+	n, err := fmt.Fprintf(MaskedWriter{&b}, "a %s b", aKey)
+	testkit.Equal(t, "written", fmt.Sprint(n-len(aKey), err, b.String()), "4 <nil>a (the key) b")
 }
 
 func TestALineWithoutASecretCostsNoAllocation(t *testing.T) {
@@ -148,9 +134,8 @@ func TestWordCountsEdits(t *testing.T) {
 		{"", "ttl", 3},
 		{"xyz", "ttl", 3},
 	} {
-		if got, edits := Nearest(tc.word, known); got != tc.want || edits != tc.edits {
-			t.Errorf("%q: Expected %q by %d edits, got %q by %d", tc.word, tc.want, tc.edits, got, edits)
-		}
+		got, edits := Nearest(tc.word, known)
+		testkit.Equal(t, tc.word, []any{got, edits}, []any{tc.want, tc.edits})
 	}
 }
 
@@ -174,9 +159,8 @@ func TestATroubleIsSaidOnceAndItsEndOnce(t *testing.T) {
 		{nil, false, false}, {full, true, false}, {full, false, false}, {broken, true, false}, {full, true, false},
 		{nil, false, true}, {nil, false, false}, {full, true, false},
 	} {
-		if began, ended := trouble.Note(step.err); began != step.began || ended != step.ended || trouble.Lasts() != (step.err != nil) {
-			t.Errorf("step %d, %v: began %t, ended %t, lasts %t", i, step.err, began, ended, trouble.Lasts())
-		}
+		began, ended := trouble.Note(step.err)
+		testkit.Equal(t, fmt.Sprint(i, step.err, ": began, ended, lasts"), [3]bool{began, ended, trouble.Lasts()}, [3]bool{step.began, step.ended, step.err != nil})
 	}
 }
 
@@ -238,21 +222,16 @@ func TestNotifyTellsTheServiceManager(t *testing.T) {
 		testkit.Must(t, Notify("READY=1", "STATUS=Protected"))
 		buffer := make([]byte, 100)
 		n, err := conn.Read(buffer)
-		if got := string(buffer[:n]); err != nil || got != "READY=1\nSTATUS=Protected" {
-			t.Errorf("%s heard %q, %v", name, got, err)
-		}
+		testkit.Equal(t, name+" heard", []any{string(buffer[:n]), err}, []any{"READY=1\nSTATUS=Protected", nil})
 	}
 }
 
 func TestNotifyDoesNothingWithoutAServiceManager(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", "")
-	if err := Notify("READY=1"); err != nil || Managed() {
-		t.Error(err)
-	}
+	testkit.Must(t, Notify("READY=1"))
+	testkit.Equal(t, "there is a manager", Managed(), false)
 	t.Setenv("NOTIFY_SOCKET", filepath.Join(t.TempDir(), "nobody"))
-	if err := Notify("READY=1"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("A socket that is not there: %v", err)
-	}
+	testkit.Is(t, "a socket that is not there", Notify("READY=1"), os.ErrNotExist)
 }
 
 // Unix keeps a few messages for a manager that hangs, and then makes the sender wait.
@@ -261,9 +240,7 @@ func TestNotifyDoesNotWaitForAServiceManagerThatHangs(t *testing.T) {
 	manager(t, filepath.Join(t.TempDir(), "notify"))
 	for range 100_000 {
 		if err := Notify("READY=1"); err != nil {
-			if !errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Error(err)
-			}
+			testkit.Is(t, "a manager that hangs", err, os.ErrDeadlineExceeded)
 			return
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -61,9 +60,7 @@ func (s *server) count() int {
 
 func (s *server) mustBeAsked(t testing.TB, n int) {
 	t.Helper()
-	if got := s.count(); got != n {
-		t.Errorf("Expected %d searches, got %d", n, got)
-	}
+	testkit.Equal(t, "searches", s.count(), n)
 }
 
 // threatening returns a server that knows one threat.
@@ -99,13 +96,14 @@ func TestASecondRelayAsksRedisNotTheServer(t *testing.T) {
 	srv, bad := threatening(5 * time.Minute)
 	good := hashOf("good.example/").Prefix(4)
 	first, second := answersOn(t, s, srv), answersOn(t, s, srv)
+	var told []time.Duration
+	second.Clock = func(ahead time.Duration) { told = append(told, ahead) }
 	before := time.Now()
-	if got := search(t, first, bad, good); len(got.Earlier) != 0 || len(got.Threats) != 1 {
-		t.Fatalf("Expected an answer of the server, got %+v", got)
-	}
+	got := search(t, first, bad, good)
+	testkit.Equal(t, "earlier answers, and threats of the server", [2]int{len(got.Earlier), len(got.Threats)}, [2]int{0, 1})
 	after := time.Now()
 	key := stored(t, s, bad)
-	got := search(t, second, bad, good)
+	got = search(t, second, bad, good)
 	for p, threats := range map[lookup.Prefix]int{bad: 1, good: 0} {
 		e, ok := got.Earlier[p]
 		// The clocks of Redis and of a value are in whole milliseconds.
@@ -114,13 +112,10 @@ func TestASecondRelayAsksRedisNotTheServer(t *testing.T) {
 		}
 	}
 	srv.mustBeAsked(t, 1)
-	var left int
-	if _, err := fmt.Sscanf(s.Do("PTTL", key), ":%d", &left); err != nil || left > 300_000 || left < 240_000 {
-		t.Errorf("Expected that Redis forgets the answer within 5 minutes, got %d ms", left)
-	}
-	if got := s.Do("KEYS", "*:claim:*"); got != "*0" {
-		t.Errorf("Expected no claim that has outlived its search, got %q", got)
-	}
+	testkit.Between(t, "Redis forgets the answer in", life(s, key), 4*time.Minute, 5*time.Minute)
+	testkit.Equal(t, "claims that have outlived their search", s.Do("KEYS", "*:claim:*"), "*0")
+	// One machine: Redis answers between two looks at one clock.
+	testkit.Equal(t, "how far the clock is ahead", told, []time.Duration{0})
 }
 
 func TestAValueThatCannotBeUsedIsAMiss(t *testing.T) {
@@ -151,11 +146,8 @@ func TestAValueThatCannotBeUsedIsAMiss(t *testing.T) {
 			s.Do("SET", key, tt.value)
 			search(t, a, p)
 			srv.mustBeAsked(t, tt.asked)
-			if !tt.kept {
-				testkit.Until(t, "that the value is deleted", func() bool { return s.Do("EXISTS", key) == ":0" })
-			} else if got := s.Do("EXISTS", key); got != ":1" {
-				t.Errorf("Expected that the value stays, got %s", got)
-			}
+			want := map[bool]string{true: ":1", false: ":0"}[tt.kept]
+			testkit.Until(t, "that the value is there, or deleted: "+want, func() bool { return s.Do("EXISTS", key) == want })
 		})
 	}
 }
@@ -192,11 +184,13 @@ func TestAnOlderAnswerDoesNotReplaceAYoungerOne(t *testing.T) {
 	key := stored(t, s, bad)
 	young := s.Do("GET", key)
 	a.writeAt(bad, lookup.Answer{TTL: time.Hour}, now, now.Add(-time.Second), now)
-	a.writeAt("done", lookup.Answer{TTL: time.Hour}, now, now, now) // after the one before
+	ofNewer, newer := a.keysOf([]lookup.Prefix{"newer"})[0], newerValue("newer")
+	s.Do("SET", ofNewer, newer, "PX", "60000")
+	a.writeAt("newer", srv.answer, now, now, now)
+	a.writeAt("done", lookup.Answer{TTL: time.Hour}, now, now, now) // after those before
 	stored(t, s, "done")
-	if got := s.Do("GET", key); got != young {
-		t.Errorf("Expected the younger answer, got %q", got)
-	}
+	testkit.Equal(t, "the younger answer", s.Do("GET", key), young)
+	testkit.Equal(t, "what a relay of a newer version has written", s.Do("GET", ofNewer), fmt.Sprintf("$%d %s", len(newer), newer))
 	a.writeAt("jump", srv.answer, now, now.Add(24*time.Hour), now) // the clock of Redis jumps ahead and comes back
 	ahead := s.Do("GET", stored(t, s, "jump"))
 	a.writeAt("jump", srv.answer, now, now, now)
@@ -231,9 +225,8 @@ func TestTheYoungerAnswerStaysInAnyLocale(t *testing.T) {
 		for _, p := range []lookup.Prefix{lookup.Prefix(fmt.Sprintf("old%c", i)), lookup.Prefix(fmt.Sprintf("new%c", i))} {
 			v, err := a.client.Do(t.Context(), "read", "GET", a.keysOf([]lookup.Prefix{p})[:1])
 			testkit.Must(t, err)
-			if got, ok, _ := decode(p, v.Bytes()); !ok || got.byRedis.UnixMilli() != now.UnixMilli() {
-				t.Errorf("Expected the younger answer about %q, got one that is %s older", p, now.Sub(got.byRedis))
-			}
+			got, ok, _ := decode(p, v.Bytes())
+			testkit.Equal(t, "an answer about "+string(p)+", and when it came", []any{ok, got.byRedis.UnixMilli()}, []any{true, now.UnixMilli()})
 		}
 	}
 }
@@ -253,9 +246,8 @@ func TestSearchesAreMergedAcrossRelays(t *testing.T) {
 	for _, a := range relays {
 		wg.Go(func() {
 			answer, err := a.Search(t.Context(), []lookup.Prefix{bad})
-			if err != nil || len(answer.Threats)+len(answer.Earlier[bad].Threats) != 1 {
-				t.Errorf("Expected the threat, got %+v, %v", answer, err)
-			}
+			testkit.Is(t, "a search", err, nil)
+			testkit.Equal(t, "threats", len(answer.Threats)+len(answer.Earlier[bad].Threats), 1)
 		})
 	}
 	wg.Wait()
@@ -269,13 +261,11 @@ func TestASearchThatFailedIsNotWaitedFor(t *testing.T) {
 	broken, bad := threatening(time.Minute)
 	broken.err = errors.New("broken")
 	broken.during = func() { // the claim does not end by itself
-		if got := s.Do("PEXPIRE", fmt.Sprintf("safebrowsing:1:{test}:claim:%x", string(bad)), "3600000"); got != ":1" {
-			t.Errorf("Expected a claim during the search, got %s", got)
-		}
+		claim := fmt.Sprintf("safebrowsing:1:{test}:claim:%x", string(bad))
+		testkit.Equal(t, "claims during the search", s.Do("PEXPIRE", claim, "3600000"), ":1")
 	}
-	if _, err := NewAnswers(openRedis(t, s.URL()), broken).Search(t.Context(), []lookup.Prefix{bad}); !errors.Is(err, broken.err) {
-		t.Fatalf("Expected %v, got %v", broken.err, err)
-	}
+	_, err := NewAnswers(openRedis(t, s.URL()), broken).Search(t.Context(), []lookup.Prefix{bad})
+	testkit.Is(t, "the search", err, broken.err)
 	testkit.Until(t, "that the claim has ended", func() bool { return s.Do("KEYS", "*:claim:*") == "*0" })
 }
 
@@ -290,9 +280,8 @@ func TestARelayThatDiedIsWaitedForOnce(t *testing.T) {
 	dead.LeastPatience = time.Minute // so that its claim lasts on a busy machine
 	dead.look([]lookup.Prefix{bad})  // it has the claim, and never asks
 	answer := search(t, a, bad, good)
-	if srv.count() != 2 || len(answer.Threats) == 0 || len(answer.Earlier) != 0 {
-		t.Errorf("Expected two searches, one of them late, got %d with %+v", srv.count(), answer)
-	}
+	got := []int{srv.count(), len(answer.Threats), len(answer.Earlier)}
+	testkit.Equal(t, "searches, of which one is late, their threats and earlier answers", got, []int{2, 2, 0})
 	for _, p := range []lookup.Prefix{bad, good} {
 		stored(t, s, p)
 	}
@@ -311,9 +300,7 @@ func TestARedisThatIsLateOnceEndsNoWait(t *testing.T) {
 	a.LeastPatience = time.Minute
 	s.Do("CLIENT", "PAUSE", "300", "ALL")
 	got := a.await(t.Context(), map[lookup.Prefix]time.Duration{bad: 0})
-	if len(got.known[bad].Threats) != 1 || len(got.mine) != 0 {
-		t.Errorf("Expected the answer that Redis has, got %+v", got)
-	}
+	testkit.Equal(t, "threats that Redis has, and prefixes to ask the server for", [2]int{len(got.known[bad].Threats), len(got.mine)}, [2]int{1, 0})
 }
 
 func TestPatienceIsThatOfASearch(t *testing.T) {
@@ -324,9 +311,7 @@ func TestPatienceIsThatOfASearch(t *testing.T) {
 		for range 100 {
 			a.learn(tt.took)
 		}
-		if got := a.patience(); got < tt.want-tt.want/100 || got > tt.want+tt.want/100 {
-			t.Errorf("Expected a patience of %s after searches of %s, got %s", tt.want, tt.took, got)
-		}
+		testkit.Between(t, fmt.Sprint("patience after searches of ", tt.took), a.patience(), tt.want-tt.want/100, tt.want+tt.want/100)
 	}
 }
 
@@ -337,9 +322,8 @@ func TestWithoutRedisARelayAsksTheServer(t *testing.T) {
 	srv, bad := threatening(time.Minute)
 	c, _ := open(t, s.URL(), nil)
 	a := NewAnswers(c, srv)
-	if got := search(t, a, bad); len(got.Threats) != 1 || srv.count() != 1 {
-		t.Errorf("Expected an answer of the server, got %+v", got)
-	}
+	testkit.Equal(t, "threats of the server", len(search(t, a, bad).Threats), 1)
+	srv.mustBeAsked(t, 1)
 }
 
 func TestAClusterKeepsAnswersToo(t *testing.T) {
@@ -351,9 +335,7 @@ func TestAClusterKeepsAnswersToo(t *testing.T) {
 	testkit.Until(t, "the answer", func() bool { return len(search(t, a, bad).Earlier) == 1 })
 	l := NewLimits(openRedis(t, "redis+cluster://"+nodes[1].Addr), Rule{Bucket: lookup.LeakyBucket{Rate: 0.001, Capacity: 1}}, walled(1))
 	testkit.Must(t, l.admits("192.0.2.1"))
-	if err := NewLimits(a.client, l.rule, walled(1)).admits("192.0.2.1"); !errors.Is(err, lookup.ErrLimited) {
-		t.Errorf("Expected %v, got %v", lookup.ErrLimited, err)
-	}
+	testkit.Is(t, "a second search by another node", NewLimits(a.client, l.rule, walled(1)).admits("192.0.2.1"), lookup.ErrLimited)
 }
 
 // However old an answer in Redis is, a threat ends 30 minutes after the server told it, and a client has 10 seconds to get it.
@@ -385,9 +367,7 @@ func TestWhatRedisLearns(t *testing.T) {
 	stored(t, s, bad)
 	keys := s.Do("KEYS", "*")
 	testkit.WantParts(t, keys, ":answer:", ":bucket:", ":share:")
-	if strings.Contains(keys, "192.0.2.77") || strings.Contains(keys, "example") {
-		t.Errorf("Expected no address and no name, got %q", keys)
-	}
+	testkit.WantNone(t, keys, "192.0.2.77", "example")
 }
 
 // An answer holds for what was asked: relays that search for other threats do not share it, and
@@ -406,33 +386,14 @@ func TestAnAnswerIsForTheThreatsThatWereAskedFor(t *testing.T) {
 	testkit.Until(t, "a value in Redis", func() bool { return s.Do("KEYS", "*:answer:malware:*") != "*0" })
 	for scope, want := range map[string]int{"malware": 0, "all": 1, "": 1} {
 		srv, _ := threatening(0)
-		if got := search(t, relay(scope, srv), bad); srv.count() != want || len(got.Threats) != want {
-			t.Errorf("Scope %q: expected %d searches, got %d with %+v", scope, want, srv.count(), got)
-		}
+		got := search(t, relay(scope, srv), bad)
+		testkit.Equal(t, "searches and threats for scope "+scope, [2]int{srv.count(), len(got.Threats)}, [2]int{want, want})
 	}
 	search(t, relay("", nothing), bad) // as relays of an earlier version do
 	stored(t, s, bad)
 	srv, _ := threatening(0)
-	if got := search(t, relay("all", srv), bad); srv.count() != 1 || len(got.Threats) != 1 {
-		t.Errorf("Expected a search in spite of an old answer, got %d with %+v", srv.count(), got)
-	}
-}
-
-// What relays of a newer version have written stays for them.
-func TestAnOlderFormatDoesNotReplaceANewerOne(t *testing.T) {
-	t.Parallel()
-	s := testkit.StartRedis(t)
-	srv, bad := threatening(time.Minute)
-	a := answersOn(t, s, srv)
-	key := a.keysOf([]lookup.Prefix{bad})[0]
-	newer := newerValue(bad)
-	s.Do("SET", key, newer, "PX", "60000")
-	search(t, a, bad)
-	search(t, a, "done") // written after the one before
-	stored(t, s, "done")
-	if got := s.Do("GET", key); !strings.HasSuffix(got, newer) {
-		t.Errorf("Expected the newer value, got %q", got)
-	}
+	got := search(t, relay("all", srv), bad)
+	testkit.Equal(t, "searches and threats in spite of an old answer", [2]int{srv.count(), len(got.Threats)}, [2]int{1, 1})
 }
 
 // The call took from at to back: what Redis said was right at some moment between.
@@ -448,21 +409,7 @@ func TestAClockDiffersByWhatASlowRedisDoesNotExplain(t *testing.T) {
 		"behind":           {time.Hour, 0, -time.Hour},
 		"behind, and slow": {time.Minute, 10 * time.Second, -50 * time.Second},
 	} {
-		if got := ahead(at.Add(test.redis), at, at.Add(test.took)); got != test.want {
-			t.Errorf("%s: got %s, want %s", name, got, test.want)
-		}
-	}
-}
-
-func TestEachAnswerOfRedisTellsHowFarTheClockIsAhead(t *testing.T) {
-	redis := testkit.StartRedis(t)
-	s, p := threatening(time.Minute)
-	a := NewAnswers(openRedis(t, redis.URL()), s)
-	var told []time.Duration
-	a.Clock = func(ahead time.Duration) { told = append(told, ahead) }
-	search(t, a, p)
-	if len(told) != 1 || told[0] != 0 { // one machine: Redis answers between two looks at one clock
-		t.Errorf("told %s", told)
+		testkit.Equal(t, name, ahead(at.Add(test.redis), at, at.Add(test.took)), test.want)
 	}
 }
 
@@ -480,9 +427,7 @@ func TestAValueIsReadAsItWasWritten(t *testing.T) {
 	p, want := sample()
 	for _, want := range []answer{want, {byRedis: want.byRedis, byWriter: want.byWriter, ttl: time.Hour}} {
 		got, ok, newer := decode(p, want.encode(p))
-		if !ok || newer || !reflect.DeepEqual(got, want) {
-			t.Errorf("Expected %+v, got %+v, %t, %t", want, got, ok, newer)
-		}
+		testkit.Equal(t, "read, an answer, of a newer format", []any{got, ok, newer}, []any{want, true, false})
 	}
 }
 
@@ -501,9 +446,8 @@ func TestADamagedValueIsNotBelieved(t *testing.T) {
 			t.Fatalf("Expected no answer in the first %d bytes", i)
 		}
 	}
-	if _, ok, _ := decode(hashOf("other.example/").Prefix(4), value); ok {
-		t.Error("Expected no answer in the value of another prefix")
-	}
+	_, ok, _ := decode(hashOf("other.example/").Prefix(4), value)
+	testkit.Equal(t, "an answer in the value of another prefix", ok, false)
 }
 
 // A value that is valid may still be absurd.
@@ -511,9 +455,8 @@ func TestBoundsOfAValue(t *testing.T) {
 	p, content := sample()
 	for n, want := range map[int]bool{maxThreats: true, maxThreats + 1: false} {
 		content.threats = make([]lookup.ThreatHash, n)
-		if _, ok, newer := decode(p, content.encode(p)); ok != want || newer {
-			t.Errorf("%d threats: an answer: %t, of a newer format: %t, want %t", n, ok, newer, want)
-		}
+		_, ok, newer := decode(p, content.encode(p))
+		testkit.Equal(t, fmt.Sprint(n, " threats: an answer, of a newer format"), [2]bool{ok, newer}, [2]bool{want, false})
 	}
 	for _, tt := range []struct{ ttl, want time.Duration }{{-time.Hour, 0}, {1 << 62, 24 * time.Hour}} {
 		got, ok, _ := decode(p, answer{ttl: tt.ttl, threats: []lookup.ThreatHash{{TTL: tt.ttl}}}.encode(p))
@@ -543,9 +486,8 @@ func TestLifeAndAge(t *testing.T) {
 		{"received in the future: Redis is on this machine, whose clock was set back", answer{}, -time.Hour, -time.Hour, 0, maxLife},
 	} {
 		tt.a.byRedis, tt.a.byWriter = at, at
-		if life, age := tt.a.life(), tt.a.age(at.Add(tt.redis), at.Add(tt.now)); life != tt.life || age != tt.wantedAge {
-			t.Errorf("%s: expected a life of %s and an age of %s, got %s and %s", tt.name, tt.life, tt.wantedAge, life, age)
-		}
+		got := [2]time.Duration{tt.a.life(), tt.a.age(at.Add(tt.redis), at.Add(tt.now))}
+		testkit.Equal(t, tt.name+": life and age", got, [2]time.Duration{tt.life, tt.wantedAge})
 	}
 }
 
@@ -612,9 +554,7 @@ func TestNoOrderOfAnswersOverRedisTurnsAKnownThreatIntoAPass(t *testing.T) {
 			}
 		}
 	}
-	if known < 20 {
-		t.Errorf("%d decisions about a threat in Redis", known)
-	}
+	testkit.Between(t, "decisions about a threat in Redis", known, 20, 30*12)
 }
 
 // A server hangs. What Redis knows about a name is used at once: in the same search, and of a prefix that
@@ -647,9 +587,7 @@ func TestAThreatThatRedisKnowsDoesNotWaitForAServerThatHangs(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // the search ends after 10
 			defer cancel()
 			d := c.Confirm(candidates, nil).Wait(ctx)
-			if d.Verdict != lookup.Unsafe || d.By != lookup.ByServer || d.Expression != "bad.example/" {
-				t.Errorf("a threat that Redis knows is %s by %s (%v)", d.Verdict, d.By, d.Err)
-			}
+			testkit.Equal(t, fmt.Sprint("the decision, ", d.Err), []any{d.Verdict, d.By, d.Expression}, []any{lookup.Unsafe, lookup.ByServer, "bad.example/"})
 		})
 	}
 }

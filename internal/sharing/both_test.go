@@ -9,6 +9,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -169,12 +170,8 @@ func TestTrafficOfLists(t *testing.T) {
 	size := all[0].Lists()[0].Set.Bytes()
 	t.Logf("%d relays, %d entries (%d bytes): Redis sent %d bytes for the first content, %d bytes for the second; peak of its memory %d bytes",
 		relays, s.entries, size, full, change, info(t, server, "memory", "used_memory_peak"))
-	if full < (relays-1)*size {
-		t.Errorf("Expected at least %d bytes for the first content, got %d: the test measures nothing", (relays-1)*size, full)
-	}
-	if change > full/4 {
-		t.Errorf("Expected a small part of %d bytes for a change of 0.1 %%, got %d", full, change)
-	}
+	testkit.Between(t, "bytes for the first content, or the test measures nothing", full, (relays-1)*size, math.MaxInt)
+	testkit.Between(t, "bytes for a change of 0.1 %", change, 0, full/4)
 }
 
 // A list that no relay keeps any more has no publisher: its head goes, and no turn ends for it.
@@ -195,9 +192,7 @@ func TestAHeadWithoutPartsOfAListThatNobodyKeepsEndsNoTurn(t *testing.T) {
 	for range 3 { // each would find the list missing
 		r.another(t)
 	}
-	if held.Err() != nil || r.events.count(Repaired) != 0 {
-		t.Errorf("Expected a turn that does not end, got %v, events %v", held.Err(), r.events.list())
-	}
+	testkit.Equal(t, fmt.Sprint("the end of the turn, and repairs of ", r.events.list()), []any{held.Err(), r.events.count(Repaired)}, []any{nil, 0})
 }
 
 // another waits for another beat that begins after the call: the next one to end may have begun before.
@@ -222,19 +217,14 @@ func TestHeadsThatComeAndGoTakeNoMemory(t *testing.T) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.mirror.missing) != 1 || !r.damaged() {
-		t.Errorf("Expected se-4b alone to be missing, got %v", r.mirror.missing)
-	}
+	testkit.Equal(t, "missing lists, damaged", []any{len(r.mirror.missing), r.damaged()}, []any{1, true})
 }
 
 // A fleet that goes back to an older version works again some leases after the newer one has ended.
 func TestTheFormatExpiresWithItsWriters(t *testing.T) {
 	long(t)
 	server, r := leader(t, func(c *StoreConfig) { c.Lease = time.Second })
-	var left int
-	if _, err := fmt.Sscanf(server.Do("PTTL", key("format")), ":%d", &left); err != nil || left < 1 || left > keepFormat*1000 {
-		t.Fatalf("Expected a format for %d leases at most, got %d ms", keepFormat, left)
-	}
+	testkit.Between(t, "the format lives for", life(server, key("format")), 1, keepFormat*time.Second)
 	server.Do("SET", key("format"), fmt.Sprint(format+1, " 99.0"))
 	testkit.Until(t, "that the newer format is seen", func() bool { return r.events.count(Newer) == 1 })
 	server.Do("PEXPIRE", key("format"), "300")
@@ -251,9 +241,7 @@ func TestAKeyThatIsFoundTwiceIsOneList(t *testing.T) {
 	for range 2 {
 		testkit.Must(t, see(t.Context(), c, fleets, key("heads:schedule.json")))
 	}
-	if got := fleets[origin.Asker].Lists; len(got) != 1 {
-		t.Errorf("Expected one list, got %+v", got)
-	}
+	testkit.Equal(t, "lists", len(fleets[origin.Asker].Lists), 1)
 }
 
 // After a new key the news of others arrive at once, not with the next beat.
@@ -291,18 +279,10 @@ func TestValuesThatAreTooLargeAreRemoved(t *testing.T) {
 	r := openStore(t, server.URL(), nil)
 	r.lead(t)
 	server.Do("SET", key(document), large) // between two beats
-	if err := put(r.Leased(), document, "mine"); err != nil {
-		t.Error(err)
-	}
-	if got := server.Do("GET", key(document)); got != "$4 mine" {
-		t.Errorf("Expected the document of the relay, got %.40s", got)
-	}
-	if got := server.Do("HLEN", key("heads:schedule.json")); got != ":0" {
-		t.Errorf("Expected no heads, got %s", got)
-	}
-	if got := r.events.list(); r.events.count(Lost) > 0 {
-		t.Errorf("Expected that Redis is not lost for its values, got %v", got)
-	}
+	testkit.Must(t, put(r.Leased(), document, "mine"))
+	testkit.Equal(t, "the document of the relay", server.Do("GETRANGE", key(document), "0", "40"), "$4 mine")
+	testkit.Equal(t, "heads", server.Do("HLEN", key("heads:schedule.json")), ":0")
+	testkit.Equal(t, fmt.Sprintf("losses of Redis in %v", r.events.list()), r.events.count(Lost), 0)
 }
 
 // seen waits for the first beat of a relay.
@@ -348,9 +328,8 @@ func TestAWallClockThatIsSetBetweenTwoBeatsEndsNoSharedWait(t *testing.T) {
 				read, _ := relayB.Read(kind)
 				return len(written) > 0 && string(written) == string(read)
 			})
-			if _, err := b.Search(t.Context(), []lookup.Prefix{"abcd"}); first.count() != 1 || second.count() != 0 || err == nil {
-				t.Errorf("Expected that nobody asks the server for half an hour, got %d and %d searches, %v", first.count(), second.count(), err)
-			}
+			_, err := b.Search(t.Context(), []lookup.Prefix{"abcd"})
+			testkit.Equal(t, "searches in half an hour, and an error", []any{first.count(), second.count(), err != nil}, []any{1, 0, true})
 		})
 	}
 }
@@ -368,13 +347,9 @@ func TestTheClockOfRedisGoesOnDuringASuspend(t *testing.T) {
 	})
 	r.seen(t)
 	now := func() time.Time { latest, _ := r.Now(); return latest }
-	if got := time.Until(now()); got.Abs() > time.Minute {
-		t.Errorf("Expected the clock of Redis, got one that is %s ahead", got)
-	}
+	testkit.Between(t, "the clock is ahead by", time.Until(now()), -time.Minute, time.Minute)
 	suspended.Store(int64(time.Hour))
-	if got := time.Until(now()); (got - time.Hour).Abs() > time.Minute {
-		t.Errorf("Expected a clock that is an hour ahead of the one that stood still, got %s", got)
-	}
+	testkit.Between(t, "the clock is ahead of one that stood still by", time.Until(now()), 59*time.Minute, 61*time.Minute)
 }
 
 // On a busy machine an answer is late, or its call was. What is written by the clock is then not too early

@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -117,9 +116,8 @@ func use(t testing.TB, c *Client) {
 	t.Helper()
 	key := c.Key("n")
 	v, err := c.Fast("increment", increment, []string{key}, "2")
-	if n, ok := v.Int(); err != nil || !ok || n != 2 {
-		t.Fatalf("Expected 2, got %d, %v, %v", n, ok, err)
-	}
+	n, ok := v.Int()
+	testkit.Equal(t, "the sum", []any{n, ok, err}, []any{int64(2), true, nil})
 	c.Later("increment", increment, []string{key}, "3")
 	testkit.Until(t, "the write of Later", func() bool {
 		v, err := c.Do(t.Context(), "read", "GET", []string{key})
@@ -129,12 +127,10 @@ func use(t testing.TB, c *Client) {
 	if all := v.Array(); err != nil || len(all) != 2 || string(all[0].Bytes()) != "5" || !all[1].IsNil() {
 		t.Fatalf("Expected 5 and nil, got %v, %v", all, err)
 	}
-	if v, err := c.Do(t.Context(), "read", "GET", []string{c.Key("none")}); err != nil || !v.IsNil() {
-		t.Fatalf("Expected nil without an error, got %v, %v", v, err)
-	}
-	if _, err := c.Eval(t.Context(), "increment", increment, []string{key}, "x"); err == nil {
-		t.Fatal("Expected an error of a script")
-	}
+	v, err = c.Do(t.Context(), "read", "GET", []string{c.Key("none")})
+	testkit.Equal(t, "no value, and no error", []any{v.IsNil(), err}, []any{true, nil})
+	_, err = c.Eval(t.Context(), "increment", increment, []string{key}, "x")
+	testkit.WantError(t, err)
 }
 
 // works opens a client and calls it in each way.
@@ -153,9 +149,7 @@ func TestOneServer(t *testing.T) {
 	testkit.Until(t, "three increments, and the last one failed", func() bool { // one is noted after its answer
 		return w.count("increment", true) == 2 && w.count("increment", false) == 1
 	})
-	if got := s.Do("DBSIZE"); got != ":0" {
-		t.Errorf("Expected an empty database 0, got %s entries", got)
-	}
+	testkit.Equal(t, "entries of database 0", s.Do("DBSIZE"), ":0")
 }
 
 // Sentinels have a password of their own, and the master's may change.
@@ -183,15 +177,11 @@ func TestPasswordOfAFileThatChanges(t *testing.T) {
 		t.Errorf("Expected the reason in the error, got %v", err)
 	}
 	testkit.Must(t, os.WriteFile(file, []byte("first\n"), 0o600))
-	if got := w.wait(t, 2); got[1] != "up" {
-		t.Errorf("Expected a Redis that is up, got %q", got)
-	}
+	testkit.Equal(t, "the second state", w.wait(t, 2)[1], "up")
 	testkit.Must(t, os.Remove(file)) // the connections that there are need none
 	before := w.count("probe", true)
 	testkit.Until(t, "the next probe", func() bool { return w.count("probe", true) > before || len(w.seen()) > 2 })
-	if got := w.seen(); len(got) != 2 {
-		t.Errorf("Expected that Redis stays in use, got %q", got)
-	}
+	testkit.Equal(t, "Redis stays in use: states", len(w.seen()), 2)
 }
 
 // No end waits for a disk that hangs; this test would not end.
@@ -211,9 +201,8 @@ func TestFilesOfRedisAreRegular(t *testing.T) {
 	target, err := Parse("rediss://127.0.0.1")
 	testkit.Must(t, err)
 	for _, cfg := range []Config{{Target: target, PasswordFile: pipe}, {Target: target, CAFile: pipe}} {
-		if _, err := Open(cfg); !errors.Is(err, files.ErrIrregular) {
-			t.Errorf("Expected %v, got %v", files.ErrIrregular, err)
-		}
+		_, err := Open(cfg)
+		testkit.Is(t, "a pipe", err, files.ErrIrregular)
 	}
 }
 
@@ -244,14 +233,11 @@ func TestTLS(t *testing.T) {
 	s, ca := testkit.StartRedisTLS(t)
 	url := strings.Replace(s.URL(), "redis://", "rediss://", 1)
 	_, w := open(t, url, nil)
-	if got := w.wait(t, 1); !strings.Contains(got[0], "certificate") {
-		t.Errorf("Expected an error about a certificate that nobody has signed, got %q", got)
-	}
+	testkit.WantParts(t, w.wait(t, 1)[0], "certificate") // that nobody has signed
 	works(t, url, func(cfg *Config) { cfg.CAFile = ca })
 	target, _ := Parse(url)
-	if _, err := Open(Config{Target: target, CAFile: "missing.pem"}); err == nil || !strings.Contains(err.Error(), "missing.pem") {
-		t.Errorf("Expected an error about the file of the CA, got %v", err)
-	}
+	_, err := Open(Config{Target: target, CAFile: "missing.pem"})
+	testkit.WantError(t, err, "missing.pem")
 }
 
 // The name of Redis is looked up by the resolver of the configuration: the system's may be the CoreDNS that waits for this relay.
@@ -274,29 +260,20 @@ func TestRedisThatComesAndGoes(t *testing.T) {
 	s.Kill()
 	c, w := open(t, s.URL(), nil)
 	w.wait(t, 1)
-	if err := c.add(); !errors.Is(err, ErrAway) {
-		t.Fatalf("Expected %v, got %v", ErrAway, err)
-	}
+	testkit.Is(t, "a call before Redis runs", c.add(), ErrAway)
 	s.Restart()
 	w.wait(t, 2)
 	use(t, c)
 	s.Kill()
 	for range maxFailures {
-		if c.add() == nil {
-			t.Fatal("Expected an error of a Redis that is dead")
-		}
+		testkit.WantError(t, c.add()) // Redis is dead
 	}
-	if err := c.add(); !errors.Is(err, ErrAway) {
-		t.Fatalf("Expected that Redis is left alone after %d failures, got %v", maxFailures, err)
-	}
+	testkit.Is(t, "a call after many failures", c.add(), ErrAway)
 	c.Later("increment", increment, []string{"n"}, "1")
-	if w.dropped != 1 {
-		t.Errorf("Expected a write that was dropped, got %d", w.dropped)
-	}
+	testkit.Equal(t, "writes that were dropped", w.dropped, 1)
 	s.Restart()
-	if got := w.wait(t, 4); got[1] != "up" || got[2] == "up" || got[3] != "up" || len(got) != 4 {
-		t.Errorf("Expected away, up, away, up, got %q", got)
-	}
+	got := w.wait(t, 4)
+	testkit.Equal(t, "up after away, away again, up again, states", []any{got[1], got[2] == "up", got[3], len(got)}, []any{"up", false, "up", 4})
 	use(t, c)
 }
 
@@ -315,14 +292,10 @@ func TestRedisThatHangs(t *testing.T) {
 			t.Fatal("Expected an error of a Redis that hangs")
 		}
 	}
-	if took := time.Since(begin); took > calls*deadline/4 {
-		t.Errorf("Expected that %d calls wait for %d deadlines, took %s", calls, maxFailures, took)
-	}
+	testkit.Between(t, fmt.Sprintf("%d calls wait for %d deadlines", calls, maxFailures), time.Since(begin), 0, calls*deadline/4)
 	states := len(w.seen())
 	s.Continue()
-	if got := w.wait(t, states+1); got[states] != "up" {
-		t.Errorf("Expected a Redis that is up, got %q", got)
-	}
+	testkit.Equal(t, "the next state", w.wait(t, states+1)[states], "up")
 }
 
 // Close does not wait for a Redis that hangs.
@@ -333,24 +306,18 @@ func TestClose(t *testing.T) {
 	c, _ := open(t, s.URL(), nil)
 	begin := time.Now()
 	c.Close()
-	if took := time.Since(begin); took > 3*time.Second {
-		t.Errorf("Expected an end at once, took %s", took)
-	}
+	testkit.Between(t, "the end takes", time.Since(begin), 0, 3*time.Second)
 }
 
 func TestPauses(t *testing.T) {
 	var p pauses
 	now := time.Now()
 	for _, want := range []time.Duration{1, 2, 4, 8, 16, 30, 30} {
-		if got := p.next(now); got != want*time.Second {
-			t.Errorf("Expected %d s, got %s", want, got)
-		}
+		testkit.Equal(t, "a pause", p.next(now), want*time.Second)
 	}
 	for health, want := range map[time.Duration]time.Duration{maxPause: maxPause, maxPause + 1: minPause} {
 		p := pauses{last: maxPause, closed: now}
-		if got := p.next(now.Add(health)); got != want {
-			t.Errorf("Expected %s after %s of health, got %s", want, health, got)
-		}
+		testkit.Equal(t, fmt.Sprintf("the pause after %s of health", health), p.next(now.Add(health)), want)
 	}
 }
 
@@ -383,9 +350,8 @@ func TestParse(t *testing.T) {
 		{"Sentinels", "redis+sentinel://a,b:7000/main/2", Target{Kind: Sentinel, Addresses: []string{"a:26379", "b:7000"}, Master: "main", DB: 2}, "master main of the Sentinels a:26379, b:7000"},
 		{"a cluster", "rediss+cluster://a,b:7000", Target{Kind: Cluster, TLS: true, Addresses: []string{"a:6379", "b:7000"}}, "cluster a:6379, b:7000"},
 	} {
-		if got, err := Parse(tt.url); err != nil || !reflect.DeepEqual(got, tt.want) || got.String() != tt.text {
-			t.Errorf("%s: Expected %+v (%s), got %+v (%s), %v", tt.name, tt.want, tt.text, got, got, err)
-		}
+		got, err := Parse(tt.url)
+		testkit.Equal(t, tt.name, []any{got, got.String(), err}, []any{tt.want, tt.text, nil})
 	}
 }
 

@@ -2,7 +2,6 @@ package sharing
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -191,16 +190,13 @@ func TestALieIsToldInsteadOfTheEndThatFollows(t *testing.T) {
 	c, theirs := opened()
 	go func() { _, _ = io.WriteString(theirs, "HTTP/1.1 400 Bad Request\r\n") }() // ends with c
 	_, _ = c.Read(make([]byte, 100))
-	if _, err := c.Write([]byte("*1\r\n$4\r\nPING\r\n")); !errors.Is(err, errLies) {
-		t.Errorf("Expected %v, got %v", errLies, err)
-	}
+	_, err := c.Write([]byte("*1\r\n$4\r\nPING\r\n"))
+	testkit.Is(t, "a write after a lie", err, errLies)
 	c, _ = opened()
 	read := make(chan error, 1)
 	go func() { _, err := c.Read(make([]byte, 100)); read <- err }()
 	_, _ = c.Write([]byte("*2\r\n$5\r\nHELLO\r\n$1\r\n2\r\n"))
-	if err := <-read; !errors.Is(err, errRESP2) {
-		t.Errorf("Expected %v, got %v", errRESP2, err)
-	}
+	testkit.Is(t, "a read", <-read, errRESP2)
 }
 
 // A cluster whose nodes redirect to themselves gets a bounded number of calls, and is left alone.
@@ -216,25 +212,18 @@ func TestARedirectToItselfIsFollowedAFewTimes(t *testing.T) {
 			n := w.up(t)
 			lie := strings.ReplaceAll(tt.kind, "ADDRESS", l.Addr)
 			l.lie(map[string]string{"GET": lie, "EVALSHA": lie})
-			if _, err := c.Do(t.Context(), "read", "GET", []string{c.Key("n")}); err == nil {
-				t.Error("Expected an error")
-			}
-			if got := l.count("GET"); got > 1+maxRedirects {
-				t.Errorf("Expected at most %d redirects, got %d calls", maxRedirects, got)
-			}
+			_, err := c.Do(t.Context(), "read", "GET", []string{c.Key("n")})
+			testkit.WantError(t, err)
+			testkit.Between(t, "calls", l.count("GET"), 1, 1+maxRedirects)
 			for range maxFailures {
 				_ = c.add() // it fails
 			}
-			if got := w.wait(t, n+1); !strings.Contains(got[n], strings.Fields(tt.want)[0]) {
-				t.Errorf("Expected that Redis is left alone because of %s, got %q", tt.want, got)
-			}
+			testkit.WantParts(t, w.wait(t, n+1)[n], strings.Fields(tt.want)[0]) // why Redis is left alone
 			if err := c.add(); err != ErrAway {
 				t.Errorf("Expected no call of a Redis that is left alone, got %v", err)
 			}
 			l.lie(nil)
-			if got := w.wait(t, n+2); got[n+1] != "up" {
-				t.Errorf("Expected a Redis that is up again, got %q", got)
-			}
+			testkit.Equal(t, "the state after that", w.wait(t, n+2)[n+1], "up")
 		})
 	}
 }
@@ -273,9 +262,7 @@ func TestARedisWithoutRESP3IsRefused(t *testing.T) {
 			l := startLiar(t)
 			l.lie(map[string]string{"HELLO": hello})
 			_, w := open(t, "redis://"+l.Addr, nil)
-			if got := w.wait(t, 1); !strings.Contains(got[0], "does not speak RESP3") {
-				t.Errorf("Expected a reason, got %q", got)
-			}
+			testkit.WantParts(t, w.wait(t, 1)[0], "does not speak RESP3")
 		})
 	}
 }

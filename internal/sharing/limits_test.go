@@ -1,7 +1,6 @@
 package sharing
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -82,9 +81,7 @@ func TestTheScriptDecidesAsLookup(t *testing.T) {
 	}
 	for _, kind := range []string{"bucket:", "ema:"} {
 		for _, why := range []error{nil, lookup.ErrLimited, lookup.ErrShare} {
-			if decisions[fmt.Sprint(kind, why)] < 100 {
-				t.Errorf("Expected many decisions of each kind, got %v", decisions)
-			}
+			testkit.Between(t, fmt.Sprint("decisions of ", kind, why), decisions[fmt.Sprint(kind, why)], 100, 120*40)
 		}
 	}
 }
@@ -100,9 +97,8 @@ func TestABucketLeaksThoughTheClockOfRedisWasSetBack(t *testing.T) {
 		admitted int
 	}{{0, 1}, {-time.Hour, 0}, {-time.Hour + 90*time.Second, 1}} {
 		v, err := c.Eval(t.Context(), "admit", admitAt, []string{c.Key("b"), c.Key("s")}, "1", "1", "1", "0", "100000", "0", "0", strconv.FormatInt(now.Add(tt.at).Unix(), 10), "0")
-		if got, _, _ := admittedOf(v.Array()); err != nil || got != tt.admitted {
-			t.Errorf("%s: expected %d, got %d, %v", tt.at, tt.admitted, got, err)
-		}
+		got, _, _ := admittedOf(v.Array())
+		testkit.Equal(t, tt.at, []any{got, err}, []any{tt.admitted, nil})
 	}
 }
 
@@ -154,16 +150,12 @@ func TestLimitsHoldOverAllRelays(t *testing.T) {
 				testkit.Must(t, l.admits("2001:db8::1"))
 			}
 			for _, l := range []*Limits{one, two} {
-				if err := l.admits("2001:db8:0:ff::9"); !errors.Is(err, tt.want) { // of the same site
-					t.Errorf("Expected %v, got %v", tt.want, err)
-				}
+				testkit.Is(t, "a search of the same site", l.admits("2001:db8:0:ff::9"), tt.want)
 				testkit.Must(t, l.admits("192.0.2.1"))
 			}
 		})
 	}
-	if NewLimits(nil, Rule{}, walled(0)).Admit(addr("192.0.2.1")) != nil {
-		t.Error("Expected no admission where there is no limit")
-	}
+	testkit.Equal(t, "no admission where there is no limit", NewLimits(nil, Rule{}, walled(0)).Admit(addr("192.0.2.1")) == nil, true)
 }
 
 func TestASearchThatIsNotSentIsGivenBackToAllRelays(t *testing.T) {
@@ -173,14 +165,10 @@ func TestASearchThatIsNotSentIsGivenBackToAllRelays(t *testing.T) {
 	one, two := pairOf(t, s, Rule{}, 2)
 	_, refund, err := one.Admit(addr("192.0.2.1"))(2)
 	testkit.Must(t, err)
-	if err := two.admits("192.0.2.1"); !errors.Is(err, lookup.ErrShare) {
-		t.Fatalf("Expected %v, got %v", lookup.ErrShare, err)
-	}
+	testkit.Is(t, "a third search", two.admits("192.0.2.1"), lookup.ErrShare)
 	refund()
 	testkit.Until(t, "one search more", func() bool { return two.admits("192.0.2.1") == nil })
-	if err := two.admits("192.0.2.1"); !errors.Is(err, lookup.ErrShare) {
-		t.Errorf("Expected one search more only, got %v", err)
-	}
+	testkit.Is(t, "a second search more", two.admits("192.0.2.1"), lookup.ErrShare)
 }
 
 // Without Redis a relay continues from what it has admitted itself.
@@ -201,9 +189,7 @@ func TestWithoutRedisEachRelayHasItsOwnLimits(t *testing.T) {
 		}
 		return n
 	}
-	if a, b := admits(one), admits(two); a != 1 || b != 2 {
-		t.Errorf("Expected 1 and 2 searches more, got %d and %d", a, b)
-	}
+	testkit.Equal(t, "searches more", [2]int{admits(one), admits(two)}, [2]int{1, 2})
 }
 
 // BenchmarkAddedLatency prints what Redis adds to a request about a prefix that is not in the cache: its admission and its search, at

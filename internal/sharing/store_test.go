@@ -146,9 +146,8 @@ func TestOneRelayAtATimeHasTheLease(t *testing.T) {
 	server, a := leader(t, nil)
 	b, held := openStore(t, server.URL(), nil), a.turn(t)
 	b.mustNotLead(t)
-	if a.Unlock(); held.Err() == nil {
-		t.Error("Expected the context to end with the lease")
-	}
+	a.Unlock()
+	testkit.Equal(t, "the turn ends with the lease", held.Err() != nil, true)
 	b.lead(t)
 	testkit.Until(t, "one change of the lease", func() bool {
 		return a.events.count(LeaseTaken) == 1 && b.events.count(LeaseTaken) == 1 && b.events.count(Follows) == 1
@@ -224,35 +223,29 @@ func TestRedisRefusesAHolderThatWasSuspended(t *testing.T) {
 	server, a := leader(t, func(c *StoreConfig) { c.Beat, c.Lease = time.Hour, time.Hour }) // it does not look again by itself
 	schedule := origin.Documents()[0]
 	testkit.Must(t, put(a.Leased(), schedule, "first"))
-	for name, lose := range map[string]func(){
-		"the lease has expired":        func() { server.Do("DEL", key("lease:"+schedule)) },
-		"another relay has it":         func() { server.Do("SET", key("lease:"+schedule), "other") },
-		"it had another one meanwhile": func() { server.Do("INCR", key("token:"+schedule)) },
+	document := func() error { return put(a.Leased(), schedule, "late") }
+	head := func() error { return a.publish("v", "x") }
+	for _, test := range []struct {
+		name  string
+		lose  []string // a command
+		write func() error
+	}{
+		{"the lease has expired", []string{"DEL", key("lease:" + schedule)}, document},
+		{"another relay has it", []string{"SET", key("lease:" + schedule), "other"}, document},
+		{"it had another one meanwhile", []string{"INCR", key("token:" + schedule)}, document},
+		{"it had another one meanwhile, and publishes a head", []string{"INCR", key("token:" + schedule)}, head},
 	} {
 		// A beat may come between the loss and the write. The relay then has a new lease, and may write: the test tries again.
-		testkit.Until(t, name+": that Redis refuses a document", func() bool {
+		testkit.Until(t, test.name+": that Redis refuses", func() bool {
 			a.leadAgain(t, server, schedule)
 			server.Do("SET", key(schedule), "first")
-			lose()
-			err := put(a.Leased(), schedule, "late")
-			if err != nil && !errors.Is(err, errFenced) {
-				t.Errorf("%s: Expected that Redis refuses, got %v", name, err)
-			}
-			if got := server.Do("GET", key(schedule)); err != nil && got != "$5 first" {
-				t.Errorf("%s: Expected the document to stay, got %q", name, got)
-			}
-			return err != nil
-		})
-		testkit.Until(t, name+": that Redis refuses a head", func() bool {
-			a.leadAgain(t, server, schedule)
 			server.Do("DEL", key("heads:"+schedule))
-			server.Do("INCR", key("token:"+schedule))
-			err := a.publish("v", "x")
-			if err != nil && !errors.Is(err, errFenced) {
-				t.Errorf("%s: Expected that Redis refuses a head, got %v", name, err)
-			}
-			if got := server.Do("EXISTS", key("heads:"+schedule)); err != nil && got != ":0" {
-				t.Errorf("%s: Expected no head, got %q", name, got)
+			server.Do(test.lose...)
+			err := test.write()
+			if err != nil {
+				testkit.Is(t, test.name, err, errFenced)
+				has := []string{server.Do("GET", key(schedule)), server.Do("EXISTS", key("heads:"+schedule))}
+				testkit.Equal(t, test.name+": the document, and heads", has, []string{"$5 first", ":0"})
 			}
 			return err != nil
 		})
@@ -294,12 +287,9 @@ func TestAHolderStopsBeforeItsLeaseEnds(t *testing.T) {
 	a.mu.Lock()
 	lasted := a.until.Sub(begun)
 	a.mu.Unlock()
-	if lasted >= a.cfg.Lease {
-		t.Errorf("It believes in its lease for %s, want less than the lease of %s", lasted, a.cfg.Lease)
-	}
-	if a.TryLock() || !errors.Is(put(a.Leased(), "schedule.json", "x"), errFenced) {
-		t.Error("Expected that it does not write any more")
-	}
+	testkit.Between(t, "it believes in its lease for", lasted, 0, a.cfg.Lease-1)
+	testkit.Equal(t, "it has the right to fetch", a.TryLock(), false)
+	testkit.Is(t, "a document", put(a.Leased(), "schedule.json", "x"), errFenced)
 	testkit.Until(t, "one event for Redis and one for the lease", func() bool { return a.events.count(Lost) == 1 && a.events.count(LeaseLost) == 1 })
 }
 
@@ -343,12 +333,9 @@ func TestTroubleOfRedis(t *testing.T) {
 			if test.cure != "" {
 				testkit.Until(t, "the loss of Redis", func() bool { return r.events.count(Lost) == 1 })
 				testkit.Until(t, "the end of the lease", func() bool { return !r.TryLock() })
-				if err := put(r, "x", "y"); err == nil {
-					t.Error("Expected an error of Update")
-				}
-				if _, err := r.Read("x"); err == nil {
-					t.Error("Expected that documents are not known")
-				}
+				testkit.WantError(t, put(r, "x", "y"))
+				_, err := r.Read("x")
+				testkit.WantError(t, err) // documents are not known
 			}
 			if test.end != nil {
 				test.end(server)
@@ -360,9 +347,7 @@ func TestTroubleOfRedis(t *testing.T) {
 					t.Errorf("Expected the cure %q, got %q for %v", test.cure, Cure(e.Err), e.Err)
 				}
 			}
-			if lost, want := r.events.count(Lost), min(1, len(test.cure)); lost != want {
-				t.Errorf("Expected %d events for the loss, got %d: %v", want, lost, all)
-			}
+			testkit.Equal(t, fmt.Sprintf("losses in %v", all), r.events.count(Lost), min(1, len(test.cure)))
 		})
 	}
 }
@@ -379,9 +364,7 @@ func TestTheCureFitsTheError(t *testing.T) {
 		poor.URL():          "min-replicas-to-write",
 	} {
 		_, w := open(t, url, nil)
-		if got := Cure(errors.New(w.wait(t, 1)[0])); !strings.Contains(got, cure) {
-			t.Errorf("%s: Expected a cure with %q, got %q for %q", url, cure, got, w.seen())
-		}
+		testkit.WantParts(t, Cure(errors.New(w.wait(t, 1)[0])), cure)
 	}
 }
 
@@ -392,12 +375,8 @@ func TestARelayLeavesANewerFormatAlone(t *testing.T) {
 	r := openStore(t, server.URL(), func(c *StoreConfig) { c.Alone = time.Millisecond })
 	testkit.Until(t, "the event", func() bool { return r.events.count(Newer) == 1 })
 	r.mustNotLead(t)
-	if got := server.Do("KEYS", key("*")); strings.Contains(got, "lease") || strings.Contains(got, "alive") {
-		t.Errorf("Expected that nothing is written, got %q", got)
-	}
-	if got := r.events.list()[0].Holder; got != "2 v9.1.0" {
-		t.Errorf("Expected the version that wrote it, got %q", got)
-	}
+	testkit.WantNone(t, server.Do("KEYS", key("*")), "lease", "alive")
+	testkit.Equal(t, "the version that wrote it", r.events.list()[0].Holder, "2 v9.1.0")
 	server.Do("DEL", key("format"))
 	r.lead(t)
 }
@@ -424,9 +403,7 @@ func TestTheLastHolderGoesOnAlone(t *testing.T) {
 	testkit.Until(t, "that b follows", func() bool { b.TryLock(); return b.events.count(Follows) == 1 })
 	server.Kill()
 	testkit.Until(t, "that a continues alone", func() bool { b.TryLock(); return a.TryLock() && a.events.count(Alone) == 1 })
-	if err := put(a.Leased(), "schedule.json", "x"); !errors.Is(err, updater.ErrAlone) {
-		t.Errorf("Expected ErrAlone, got %v", err)
-	}
+	testkit.Is(t, "a document of a relay alone", put(a.Leased(), "schedule.json", "x"), updater.ErrAlone)
 	held := a.turn(t)
 
 	// A restart of the last holder does not make it wait from the beginning.
@@ -434,13 +411,9 @@ func TestTheLastHolderGoesOnAlone(t *testing.T) {
 	again.mu.Lock()
 	n := again.note
 	again.mu.Unlock()
-	if !n.HeldLast || n.Away.IsZero() {
-		t.Errorf("Expected a note of the last lease, got %+v", n)
-	}
+	testkit.Equal(t, "the note: held last, never away", [2]bool{n.HeldLast, n.Away.IsZero()}, [2]bool{true, false})
 	time.Sleep(time.Second)
-	if b.TryLock() || b.events.count(Alone) != 0 {
-		t.Error("Expected that b does not go on alone")
-	}
+	testkit.Equal(t, "b has the right, or continues alone", []any{b.TryLock(), b.events.count(Alone)}, []any{false, 0})
 	server.Restart()
 	ends(t, held)
 	testkit.Until(t, "one holder again", func() bool { return a.TryLock() != b.TryLock() })
@@ -458,13 +431,10 @@ func TestContentsAreCheckedAndInParts(t *testing.T) {
 	if err != nil || string(raw) != content {
 		t.Fatalf("Expected the content, got %d bytes, %v", len(raw), err)
 	}
-	if raw, err := b.Change(got); err != nil || string(raw) != "change" {
-		t.Errorf("Expected the change, got %q, %v", raw, err)
-	}
+	raw, err = b.Change(got)
+	testkit.Equal(t, "the change", []any{string(raw), err}, []any{"change", nil})
 	parts := b.seenFile().key(Prefix(origin.Asker), 0)
-	if got := server.Do("STRLEN", parts); got != fmt.Sprintf(":%d", partBytes) {
-		t.Errorf("Expected a part of %d bytes, got %s", partBytes, got)
-	}
+	testkit.Equal(t, "bytes of a part", server.Do("STRLEN", parts), fmt.Sprintf(":%d", partBytes))
 	// Who finds damage makes the holder publish again.
 	for _, test := range []struct {
 		damage func()
@@ -475,13 +445,11 @@ func TestContentsAreCheckedAndInParts(t *testing.T) {
 	} {
 		held := a.turn(t)
 		test.damage()
-		if _, err := b.File(got); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("Expected %q, got %v", test.want, err)
-		}
+		_, err := b.File(got)
+		testkit.WantError(t, err, test.want)
 		ends(t, held)
-		if _, ok := a.Head("se-4b"); ok {
-			t.Error("Expected that the damaged head is not used")
-		}
+		_, ok := a.Head("se-4b")
+		testkit.Equal(t, "the damaged head is used", ok, false)
 		testkit.Must(t, a.publish("1", content, change...))
 		testkit.Until(t, "the content at b", func() bool { raw, err := b.File(got); return err == nil && string(raw) == content })
 	}
@@ -490,9 +458,8 @@ func TestContentsAreCheckedAndInParts(t *testing.T) {
 	server.Do("DEL", parts)
 	a.renewSoon()
 	ends(t, held)
-	if _, ok := a.Head("se-4b"); ok {
-		t.Error("Expected that the damaged head is not used")
-	}
+	_, ok := a.Head("se-4b")
+	testkit.Equal(t, "the damaged head is used", ok, false)
 }
 
 // Lists that rest are not lost: the descriptions of lists live as long as their parts are renewed.
@@ -502,13 +469,14 @@ func TestListsThatRestDoNotExpire(t *testing.T) {
 	testkit.Must(t, a.publish("1", "content"))
 	server.Do("EXPIRE", key("heads:schedule.json"), "1000")
 	a.renewSoon()
-	testkit.Until(t, "a longer life", func() bool { return life(server, key("heads:schedule.json")) > 1000 })
+	testkit.Until(t, "a longer life", func() bool { return life(server, key("heads:schedule.json")) > 1000*time.Second })
 }
 
-// life returns for how many seconds a key lives.
-func life(server *testkit.Redis, key string) (seconds int) {
-	fmt.Sscanf(server.Do("TTL", key), ":%d", &seconds)
-	return seconds
+// life returns how long a key lives.
+func life(server *testkit.Redis, key string) time.Duration {
+	var ms time.Duration
+	fmt.Sscanf(server.Do("PTTL", key), ":%d", &ms)
+	return ms * time.Millisecond
 }
 
 // ends waits until a process may no longer fetch.
@@ -525,12 +493,8 @@ func TestPartsOfOldContentsExpire(t *testing.T) {
 		return a.seenFile().key(Prefix(origin.Asker), 0)
 	}
 	old, next := publish("1", "old"), publish("2", "new")
-	if got := life(server, old); got <= 0 || got > int(keepOld.Seconds()) {
-		t.Errorf("Expected that the old part expires within %s, got %d s", keepOld, got)
-	}
-	if got := life(server, next); got < int(keepParts.Seconds())-600 {
-		t.Errorf("Expected that the new part stays for %s, got %d s", keepParts, got)
-	}
+	testkit.Between(t, "the old part lives for", life(server, old), 1, keepOld)
+	testkit.Between(t, "the new part lives for", life(server, next), keepParts-10*time.Minute, keepParts)
 }
 
 // A look at Redis whose answer is from before a head was published takes nothing back: the holder would publish its lists again.
@@ -548,12 +512,10 @@ func TestALookFromBeforeAHeadWasPublishedTakesNothingBack(t *testing.T) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	events, _ := a.saw(v.Array(), k, true, begun)
-	if got := string(a.mirror.heads["se-4b"].head.Version); got != "2" || a.damaged() || len(events) > 0 {
-		t.Errorf("Expected version 2, got %q, damaged: %v, %v", got, a.damaged(), events)
-	}
-	if events, _ = a.saw(v.Array(), k, true, time.Now()); !a.damaged() && len(events) == 0 {
-		t.Error("Expected that a head that Redis has lost is noticed")
-	}
+	got := []any{string(a.mirror.heads["se-4b"].head.Version), a.damaged(), len(events)}
+	testkit.Equal(t, "the version, damaged, events", got, []any{"2", false, 0})
+	events, _ = a.saw(v.Array(), k, true, time.Now())
+	testkit.Equal(t, "a head that Redis has lost is noticed", a.damaged() || len(events) > 0, true)
 }
 
 func TestNoteOfTheLastLease(t *testing.T) {
@@ -576,9 +538,7 @@ func TestNoteOfTheLastLease(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		testkit.Must(t, test.put(filepath.Join(dir, noteFile)))
-		if got := readNote(dir, "a"); got != test.want {
-			t.Errorf("%s: Expected %+v, got %+v", name, test.want, got)
-		}
+		testkit.Equal(t, name, readNote(dir, "a"), test.want)
 	}
 }
 
@@ -602,9 +562,7 @@ func TestANoteOfLongAgoDoesNotShortenTheWait(t *testing.T) {
 				defer r.mu.Unlock()
 				return !r.downAt.IsZero() && time.Since(r.downAt) > 500*time.Millisecond
 			})
-			if got := r.TryLock(); got != test.alone {
-				t.Errorf("Expected that it works alone: %v, got %v", test.alone, got)
-			}
+			testkit.Equal(t, "it works alone", r.TryLock(), test.alone)
 			testkit.Until(t, "a note of the last minutes", func() bool { return time.Since(readNote(dir, origin.Asker).Until).Abs() < 10*time.Minute })
 		})
 	}
@@ -629,14 +587,8 @@ func TestRekeyUsesOtherKeys(t *testing.T) {
 	testkit.Must(t, put(a.Leased(), "schedule.json", "old"))
 	held := a.turn(t)
 	a.Rekey("other")
-	if held.Err() == nil {
-		t.Error("Expected that the lease of the old key ends")
-	}
+	testkit.Equal(t, "the turn of the old key ends", held.Err() != nil, true)
 	testkit.Until(t, "the lease of the new key", func() bool { return a.TryLock() && put(a.Leased(), "schedule.json", "new") == nil })
-	if got := server.Do("GET", Prefix("other")+"schedule.json"); got != "$3 new" {
-		t.Errorf("Expected the document of the new key, got %q", got)
-	}
-	if got := server.Do("GET", key("schedule.json")); got != "$3 old" {
-		t.Errorf("Expected that the old one stays, got %q", got)
-	}
+	testkit.Equal(t, "the document of the new key", server.Do("GET", Prefix("other")+"schedule.json"), "$3 new")
+	testkit.Equal(t, "the document of the old key", server.Do("GET", key("schedule.json")), "$3 old")
 }
