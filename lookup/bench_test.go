@@ -33,22 +33,17 @@ func benchLists(n int) (lists []List) {
 	return lists
 }
 
-// randomSet returns a set of n random prefixes.
+// randomSet returns a set of n random prefixes, each once.
 func randomSet(seed uint64, n int) *prefixset.Set {
 	r := rand.New(rand.NewPCG(seed, 1))
-	prefixes := make([]uint32, 0, n)
-	for len(prefixes) < n {
-		for range n - len(prefixes) {
-			prefixes = append(prefixes, r.Uint32())
-		}
-		slices.Sort(prefixes)
-		prefixes = slices.Compact(prefixes)
+	prefixes := make([]uint32, n)
+	for i := range prefixes {
+		prefixes[i] = r.Uint32()
 	}
+	slices.Sort(prefixes)
 	b := prefixset.NewBuilder(n)
-	var entry [4]byte
-	for _, p := range prefixes {
-		binary.BigEndian.PutUint32(entry[:], p)
-		if err := b.Add(entry[:], len(entry)); err != nil {
+	for _, p := range slices.Compact(prefixes) {
+		if err := b.Add(binary.BigEndian.AppendUint32(nil, p), 4); err != nil {
 			panic(err)
 		}
 	}
@@ -107,42 +102,35 @@ func eachBenchName(b *testing.B, clean func(Host) bool, run func(b *testing.B, h
 	b.Run("five-expressions", func(b *testing.B) { run(b, []Host{fiveExpressions(one)}) })
 }
 
-func benchChecker(b *testing.B, n int) *Checker {
-	b.Helper()
-	database := new(Database)
-	database.Publish(benchLists(n))
-	return checkerOf(b, Config{Database: database, Searcher: searchFunc(func(context.Context, []Prefix) (Answer, error) {
-		return Answer{}, ErrBackoff
-	})})
-}
-
 // BenchmarkCheckClean measures a query of a clean name, from the qname to the verdict.
 func BenchmarkCheckClean(b *testing.B) {
 	for _, size := range benchSizes {
-		b.Run(size.name, func(b *testing.B) { benchCheckClean(b, benchChecker(b, size.n)) })
-	}
-}
-
-func benchCheckClean(b *testing.B, c *Checker) {
-	clean := func(h Host) bool {
-		decision, candidates := c.Check(h)
-		return decision == Decision{By: ByList} && candidates == nil
-	}
-	eachBenchName(b, clean, func(b *testing.B, hosts []Host) {
-		var qnames []string
-		for _, h := range hosts {
-			qnames = append(qnames, h.String()+".")
-		}
-		b.ReportAllocs()
-		i := 0
-		for b.Loop() {
-			decision, _ := c.Check(FromQname(qnames[i]))
-			benchFound = decision.Verdict != Safe
-			if i++; i == len(qnames) {
-				i = 0
+		b.Run(size.name, func(b *testing.B) {
+			database := databaseOf(benchLists(size.n)...)
+			c := checkerOf(b, Config{Database: database, Searcher: searchFunc(func(context.Context, []Prefix) (Answer, error) {
+				return Answer{}, ErrBackoff
+			})})
+			clean := func(h Host) bool {
+				decision, candidates := c.Check(h)
+				return decision == Decision{By: ByList} && candidates == nil
 			}
-		}
-	})
+			eachBenchName(b, clean, func(b *testing.B, hosts []Host) {
+				var qnames []string
+				for _, h := range hosts {
+					qnames = append(qnames, h.String()+".")
+				}
+				b.ReportAllocs()
+				i := 0
+				for b.Loop() {
+					decision, _ := c.Check(FromQname(qnames[i]))
+					benchFound = decision.Verdict != Safe
+					if i++; i == len(qnames) {
+						i = 0
+					}
+				}
+			})
+		})
+	}
 }
 
 // BenchmarkSHA256Only hashes what BenchmarkCheckClean checks: no check by hash prefixes can be faster.

@@ -39,25 +39,18 @@ func TestAnswersAreFreshForExactlyTheirLife(t *testing.T) {
 			c := checkerOf(t, Config{Searcher: srv}, "example.com/")
 			asked := time.Now()
 			decision := decide(t, c, "example.com.")
-			if decision.Verdict != verdict || decision.By != ByServer {
-				t.Fatalf("first: %+v, want %v by server", decision, verdict)
+			decided(t, "first", decision, verdict, ByServer)
+			if !tt.safe {
+				testkit.Equal(t, "expires, after it was asked", decision.Expires.Sub(asked), tt.want)
 			}
-			if !tt.safe && !decision.Expires.Equal(asked.Add(tt.want)) {
-				t.Errorf("expires %v after it was asked, want %v", decision.Expires.Sub(asked), tt.want)
-			}
-
 			time.Sleep(tt.want)
-			decision = decide(t, c, "example.com.")
-			decided(t, "at the end of its TTL", decision, verdict, ByCache)
+			decided(t, "at the end of its TTL", decide(t, c, "example.com."), verdict, ByCache)
 			testkit.Equal(t, "searches", len(srv.searches()), 1)
 
 			time.Sleep(1 * time.Nanosecond)
-			if _, candidates := c.Check(FromQname("example.com.")); candidates == nil {
-				t.Error("a nanosecond later the answer is still used")
-			}
-			if answer, ok := c.cache.get(HashExpression("example.com/"), time.Now()); ok {
-				t.Errorf("the cache still answers %+v", answer)
-			}
+			suspect(t, c, "example.com.") // for the answer is not used any more
+			_, ok := c.cache.get(HashExpression("example.com/"), time.Now())
+			testkit.Equal(t, "a nanosecond later the cache answers", ok, false)
 		})
 	}
 }
@@ -68,10 +61,6 @@ func TestCacheBeatsTheLists(t *testing.T) {
 		srv := &server{t: t}
 		srv.knows(5*time.Minute, isThreat("example.com/", SocialEngineering))
 		c := checkerOf(t, Config{Database: database, Searcher: srv})
-		hash := HashExpression("example.com/")
-		if c.cache.mayThreaten(&hash) || c.cache.anyThreat.Load() {
-			t.Error("an empty cache holds threats")
-		}
 		first := decide(t, c, "www.example.com.")
 
 		database.Publish([]List{listOf("list", "example.net/")})
@@ -82,15 +71,9 @@ func TestCacheBeatsTheLists(t *testing.T) {
 		testkit.Equal(t, "without lists", decide(t, c, "www.example.com."), want)
 		testkit.Equal(t, "another name without lists", decide(t, c, "www.example.net."), Decision{})
 
-		time.Sleep(5 * time.Minute)
-		if c.cache.sweep(time.Now()); !c.cache.mayThreaten(&hash) || !c.cache.anyThreat.Load() {
-			t.Error("the cache lost its threat before the end")
-		}
-		time.Sleep(1 * time.Nanosecond)
+		time.Sleep(5*time.Minute + 1)
 		testkit.Equal(t, "after its TTL", decide(t, c, "www.example.com."), Decision{})
-		if c.cache.mayThreaten(&hash) || c.cache.anyThreat.Load() || !c.cache.threatsUntil.IsZero() {
-			t.Error("the cache still holds threats when they have expired")
-		}
+		testkit.Equal(t, "the cache looks for threats", c.cache.anyThreat.Load(), false)
 		testkit.Equal(t, "searches", len(srv.searches()), 1)
 	})
 }

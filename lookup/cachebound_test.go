@@ -1,8 +1,8 @@
 package lookup
 
 import (
-	"context"
 	"encoding/binary"
+	"fmt"
 	"runtime"
 	"slices"
 	"testing"
@@ -30,16 +30,10 @@ func TestMoreThan256FullHashesOfAPrefixAreUsedButNotKept(t *testing.T) {
 			all := threatsBehind("example.com/", n)
 			slices.Reverse(all) // the one that is asked for comes last
 			srv := &server{t: t}
-			srv.OnSearch = func(_ context.Context, _ []Prefix) (Answer, error) { return Answer{Threats: all}, nil }
+			srv.always(Answer{Threats: all}, nil)
 			c := checkerOf(t, Config{Searcher: srv}, "example.com/")
-			for i, by := range []Decider{ByServer, ByCache} {
-				if !kept {
-					by = ByServer
-				}
-				if got := decide(t, c, "example.com."); got.Verdict != Unsafe || got.By != by {
-					t.Errorf("%d full hashes, query %d: %+v, want unsafe by %s", n, i+1, got, by)
-				}
-			}
+			decided(t, fmt.Sprint(n, " full hashes"), decide(t, c, "example.com."), Unsafe, ByServer)
+			decided(t, fmt.Sprint(n, " again"), decide(t, c, "example.com."), Unsafe, map[bool]Decider{true: ByCache, false: ByServer}[kept])
 		})
 	}
 }
@@ -56,9 +50,9 @@ func TestTheCacheIsBoundedInFullHashes(t *testing.T) {
 		}
 	}
 	for i, hash := range hashes {
-		if answer, ok := c.get(hash, time.Now()); ok != (i >= 10) || ok && len(answer.threats) != 100 {
-			t.Errorf("prefix %d is answered: %v, with %d full hashes, want the last ten only", i, ok, len(answer.threats))
-		}
+		answer, ok := c.get(hash, time.Now())
+		kept := map[bool]int{true: 100}[i >= 10]
+		testkit.Equal(t, fmt.Sprintf("prefix %d is answered, with full hashes", i), []any{ok, len(answer.threats)}, []any{kept > 0, kept})
 	}
 	for i := range 1000 {
 		c.put(HashExpression(expressed(100+i)).Prefix(4), serverAnswer{received: time.Now(), ttl: time.Hour})
@@ -79,9 +73,7 @@ func TestTheCacheIsBoundedInBytes(t *testing.T) {
 		}
 		took := heap() - before
 		t.Logf("%d full hashes a prefix: %d prefixes in %d bytes, %d of capacity", n, c.answers.Len(), took, took/capacity)
-		if took > 300*capacity+1<<19 {
-			t.Errorf("%d full hashes a prefix: %d bytes, want at most %d", n, took, 300*capacity+1<<19)
-		}
+		testkit.Between(t, fmt.Sprint("bytes, where a prefix has ", n, " full hashes"), max(took, 0), 0, 300*capacity+1<<19)
 		runtime.KeepAlive(c)
 	}
 }
@@ -167,9 +159,7 @@ func TestTheYoungestAnswerCountsWhateverItsLength(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 			answer, ok := c.get(hash, time.Now())
-			if ok != tt.ok || ok && (answer.threats != nil) != tt.found {
-				t.Errorf("got %+v, %v, want an answer: %v, with a threat: %v", answer, ok, tt.ok, tt.found)
-			}
+			testkit.Equal(t, "an answer, with a threat", []bool{ok, ok && answer.threats != nil}, []bool{tt.ok, tt.found})
 		})
 	}
 }
@@ -221,10 +211,8 @@ func TestConfirmedIsTheTimeOfACachedAnswer(t *testing.T) {
 		asked := time.Now()
 		for _, at := range []time.Time{asked, asked.Add(time.Minute), {}} { // then the TTL has ended
 			time.Sleep(max(1, time.Until(at)))
-			for expression, want := range map[string]time.Time{"bad.example/": asked, "good.example/": asked, "other.example/": {}} {
-				if at.IsZero() {
-					want = time.Time{}
-				}
+			for expression, known := range map[string]bool{"bad.example/": true, "good.example/": true, "other.example/": false} {
+				want := map[bool]time.Time{true: asked}[known && !at.IsZero()]
 				testkit.Equal(t, expression+" is confirmed at", c.Confirmed(expression).Equal(want), true)
 			}
 		}

@@ -1,6 +1,7 @@
 package lookup
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -21,14 +22,12 @@ func TestLimitedCandidatesAreThoseOfWhichNoneIsAdmitted(t *testing.T) {
 		{"both are, in two lists", []List{listOf("domain", "example.com/"), listOf("host", "www.example.com/")}, Unsure, "host"},
 		{"none is", []List{listOf("list", "other.example/")}, Safe, ""},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			c := checkerOf(t, Config{Mode: NoStorage, Database: databaseOf(tt.lists...)})
-			candidates := suspect(t, c, "www.example.com.")
-			want := Decision{Verdict: tt.verdict, By: ByLimiter, List: tt.list, Err: ErrLimited}
-			testkit.Equal(t, "Limited", candidates.Limited(), want)
-			refuse := func() (func(), error) { return nil, ErrLimited }
-			testkit.Equal(t, "Wait", c.Confirm(candidates, refuse).Wait(t.Context()), want)
-		})
+		c := checkerOf(t, Config{Mode: NoStorage, Database: databaseOf(tt.lists...)})
+		candidates := suspect(t, c, "www.example.com.")
+		refuse := func() (func(), error) { return nil, ErrLimited }
+		got := []Decision{candidates.Limited(), c.Confirm(candidates, refuse).Wait(t.Context())}
+		want := Decision{Verdict: tt.verdict, By: ByLimiter, List: tt.list, Err: ErrLimited}
+		testkit.Equal(t, tt.name, got, []Decision{want, want})
 	}
 }
 
@@ -77,20 +76,14 @@ func TestPrefixesAreAskedAsTheyAreStored(t *testing.T) {
 		{"another list that does not match", []List{storedAs(t, "a", "example.net/", 4), storedAs(t, "b", host, 9)}, "b", 9},
 		{"a list of likely safe ones does not count", []List{likelySafe, storedAs(t, "b", host, 10)}, "b", 10},
 	} {
-		for _, asStored := range []bool{false, true} {
-			t.Run(tt.name+map[bool]string{true: ", as stored", false: ", in four bytes"}[asStored], func(t *testing.T) {
-				srv := &server{t: t}
-				srv.knows(time.Hour, isThreat(host, Malware))
-				mode := map[bool]Mode{true: NoStorage, false: Local}[tt.first == ""]
-				c := checkerOf(t, Config{Database: databaseOf(tt.lists...), Searcher: srv, AsStored: asStored, Mode: mode})
-				got := decide(t, c, "example.com.")
-				testkit.Equal(t, "verdict and list", []any{got.Verdict, got.List}, []any{Unsafe, tt.first})
-				want := HashExpression(host).Prefix(4)
-				if asStored {
-					want = HashExpression(host).Prefix(tt.size)
-				}
-				testkit.Equal(t, "asked about", srv.searches(), [][]Prefix{{want}})
-			})
+		for asStored, size := range map[bool]int{false: 4, true: tt.size} {
+			srv := &server{t: t}
+			srv.knows(time.Hour, isThreat(host, Malware))
+			mode := map[bool]Mode{true: NoStorage, false: Local}[tt.first == ""]
+			c := checkerOf(t, Config{Database: databaseOf(tt.lists...), Searcher: srv, AsStored: asStored, Mode: mode})
+			got := decide(t, c, "example.com.")
+			testkit.Equal(t, tt.name+": verdict and list", []any{got.Verdict, got.List}, []any{Unsafe, tt.first})
+			testkit.Equal(t, fmt.Sprint(tt.name, ", as stored ", asStored, ": asked about"), srv.searches(), [][]Prefix{{HashExpression(host).Prefix(size)}})
 		}
 	}
 }
@@ -112,23 +105,20 @@ func TestMoreThanMaxFilteredPrefixesAreJoined(t *testing.T) {
 		{"as many as have a filter", 4, lists(), false},
 		{"no list", -1, nil, false},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			d := &Database{MaxFiltered: test.maxFiltered}
-			testkit.Equal(t, "replaced, where there were none", d.PublishApart(test.lists), false)
-			checkHeld(t, d, len(test.lists) > 0)
-			testkit.Equal(t, "joined", d.Join(), test.joined)
-			checkHeld(t, d, len(test.lists) > 0)
-			testkit.Equal(t, "replaced", d.PublishApart(lists()), len(test.lists) > 0)
-		})
-	}
-}
-
-// checkHeld asks a database with three unsafe hosts, or without a list, about these and others.
-func checkHeld(t *testing.T, d *Database, lists bool) {
-	t.Helper()
-	for _, name := range []string{"a", "b", "c", "d", "e"} {
-		want := lists && name < "d"
-		testkit.Equal(t, name, d.snapshot().holdsAny([]FullHash{HashExpression(name + ".example/")}), want)
+		d := &Database{MaxFiltered: test.maxFiltered}
+		held := func() (all string) {
+			for _, name := range []string{"a", "b", "c", "d", "e"} {
+				if d.snapshot().holdsAny([]FullHash{HashExpression(name + ".example/")}) {
+					all += name
+				}
+			}
+			return all
+		}
+		some := len(test.lists) > 0
+		want := map[bool]string{true: "abc"}[some]
+		testkit.Equal(t, test.name+": replaced, held", []any{d.PublishApart(test.lists), held()}, []any{false, want})
+		testkit.Equal(t, test.name+": joined, held", []any{d.Join(), held()}, []any{test.joined, want})
+		testkit.Equal(t, test.name+": replaced again", d.PublishApart(lists()), some)
 	}
 }
 
@@ -140,8 +130,8 @@ func TestWhichThreatsBlockAndHowTheyAreTold(t *testing.T) {
 	type threats = []Threat
 	is := isThreat
 	framed := func(expression string, threat Threat) ThreatHash {
-		h := lasting(time.Second, isThreat(expression, threat))
-		h.FrameOnly = true
+		h := is(expression, threat)
+		h.FrameOnly, h.TTL = true, time.Second
 		return h
 	}
 	both := Threats(0).With(Malware).With(SocialEngineering)

@@ -124,11 +124,8 @@ func slowly(after time.Duration, answer Answer) func(context.Context, []Prefix) 
 	}
 }
 
-// hanging is a server that does not answer.
-func hanging(ctx context.Context, _ []Prefix) (Answer, error) {
-	<-ctx.Done()
-	return Answer{}, ctx.Err()
-}
+// hanging gives none, for 146 years.
+var hanging = slowly(1<<62, Answer{})
 
 // isThreat is the full hash of an expression with its threats.
 func isThreat(expression string, threats ...Threat) ThreatHash {
@@ -178,13 +175,8 @@ func databaseOf(lists ...List) *Database {
 // when the test ends. Without a Searcher in cfg its server knows nothing.
 func checkerOf(t testing.TB, cfg Config, expressions ...string) *Checker {
 	t.Helper()
-	if cfg.Database == nil {
-		cfg.Database = new(Database)
-		cfg.Database.Publish([]List{listOf("list", expressions...)})
-	}
-	if cfg.Searcher == nil {
-		cfg.Searcher = &server{t: t}
-	}
+	cfg.Database = cmp.Or(cfg.Database, databaseOf(listOf("list", expressions...)))
+	cfg.Searcher = cmp.Or[Searcher](cfg.Searcher, &server{t: t})
 	c, err := NewChecker(cfg)
 	testkit.Must(t, err)
 	t.Cleanup(c.Close)
@@ -213,10 +205,10 @@ func decided(t testing.TB, what any, d Decision, verdict Verdict, by Decider) {
 // confirmed decides on a name until ctx ends, with new searches that admit admits.
 func confirmed(ctx context.Context, c *Checker, qname string, admit Admit) Decision {
 	d, candidates := c.Check(FromQname(qname))
-	if candidates != nil {
-		d = c.Confirm(candidates, admit).Wait(ctx)
+	if candidates == nil {
+		return d
 	}
-	return d
+	return c.Confirm(candidates, admit).Wait(ctx)
 }
 
 // suspect checks a name that must have candidates.
@@ -229,13 +221,11 @@ func suspect(t testing.TB, c *Checker, qname string) *Candidates {
 	return candidates
 }
 
-func expressionsOf(c *Candidates) []string {
-	if c == nil {
-		return nil
-	}
-	var all []string
-	for i := range c.all {
-		all = append(all, c.expression(i))
+func expressionsOf(c *Candidates) (all []string) {
+	if c != nil {
+		for i := range c.all {
+			all = append(all, c.expression(i))
+		}
 	}
 	return all
 }
@@ -257,15 +247,11 @@ func TestCheckerWantsASensibleConfig(t *testing.T) {
 		{"as many as the server allows", Config{Database: database, Searcher: searcher, PerSearch: MaxPrefixes}, true},
 		{"one more", Config{Database: database, Searcher: searcher, PerSearch: MaxPrefixes + 1}, false},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			c, err := NewChecker(tt.cfg)
-			if (err == nil) != tt.ok {
-				t.Fatalf("error is %v, want one: %v", err, !tt.ok)
-			}
-			if c != nil {
-				c.Close()
-				c.Close() // does no harm
-			}
-		})
+		c, err := NewChecker(tt.cfg)
+		testkit.Equal(t, tt.name, err == nil, tt.ok)
+		if c != nil {
+			c.Close()
+			c.Close() // does no harm
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,8 +26,7 @@ func manyExpressed(n int) (all []string) {
 }
 
 func TestPanicOfASearcherIsAnError(t *testing.T) {
-	srv := &server{t: t}
-	srv.OnSearch = func(context.Context, []Prefix) (Answer, error) { panic("broken") }
+	srv := searchFunc(func(context.Context, []Prefix) (Answer, error) { panic("broken") })
 	c := checkerOf(t, Config{Searcher: srv, Searches: 1}, "example.com/")
 	for range 3 { // its slot is free again
 		got := decide(t, c, "example.com.")
@@ -48,16 +48,11 @@ func TestCheckingConfirmingAndPublishingAtOnce(t *testing.T) {
 	snapshots := [][]List{nil, {listOf("a", manyExpressed(hosts)...)}, {listOf("b", manyExpressed(hosts/2)...), listOf("c", "x/")}}
 	c := checkerOf(t, Config{Database: database, Searcher: searchFunc(srv.OnSearch), Searches: 2, Cache: 10})
 
-	stop := make(chan struct{})
+	var stop atomic.Bool
 	var publisher, workers sync.WaitGroup
 	publisher.Go(func() {
-		for i := 0; ; i++ {
-			select {
-			case <-stop:
-				return
-			default:
-				database.Publish(snapshots[i%len(snapshots)])
-			}
+		for i := 0; !stop.Load(); i++ {
+			database.Publish(snapshots[i%len(snapshots)])
 		}
 	})
 	for worker := range 8 {
@@ -71,7 +66,7 @@ func TestCheckingConfirmingAndPublishingAtOnce(t *testing.T) {
 		})
 	}
 	workers.Wait()
-	close(stop)
+	stop.Store(true)
 	publisher.Wait()
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -101,9 +102,7 @@ func TestExpressionsOfNamesAreThoseOfASecondImplementation(t *testing.T) {
 			}
 		}
 	}
-	if empty > total {
-		t.Errorf("%d of %d names have no expression: the test tries too little", empty, 2*total)
-	}
+	testkit.Between(t, "names without an expression, else the test tries too little", empty, 0, total)
 }
 
 func randomURL(r *rand.Rand) string {
@@ -113,10 +112,9 @@ func randomURL(r *rand.Rand) string {
 	if r.IntN(4) == 0 {
 		text.WriteString(pick("user@", "user:secret@", "a%40b@", "a:%2f@", "@", "a@b@"))
 	}
-	switch r.IntN(8) {
-	case 0:
+	if r.IntN(8) == 0 {
 		text.WriteString(pick("[2001:0db8:0000::1]", "[::ffff:1.2.3.4]", "[64:ff9b::1.2.3.4]", "[2001:DB8:0:0:1:0:0:1]", "[::]", "[1:2:3:4:5:6:7:8]", "3279880203", "0x7f.1", "0300.0250.1", "1.2.3.4.", "256.1.1.1", "4294967296", "%31.2.3.4"))
-	default:
+	} else {
 		for range 1 + r.IntN(7) {
 			text.WriteString(pick("a", "b", "www", "GOOgle", "evil", "%61", "%25%36%31", "x_y", "-", "ho\tst", "host%23", "%2e") + pick(".", ".", ".", "..", "%2E"))
 		}
@@ -158,9 +156,7 @@ func TestExpressionsOfURLsAreThoseOfASecondImplementation(t *testing.T) {
 			t.Fatalf("rule %d, %q: got %q (%v), the second implementation %q (%v)", rule, text, got, err, want, ok)
 		}
 	}
-	if none > total/10 {
-		t.Errorf("%d of %d URLs are refused: the test tries too little", none, total)
-	}
+	testkit.Between(t, "URLs that are refused, else the test tries too little", none, 0, total/10)
 }
 
 // knowing is a server that looks for a prefix in all its threats, one after the other.
@@ -216,15 +212,10 @@ func (m model) verdict(expressions []string) (verdict lookup.Verdict, threat boo
 }
 
 func (l modelList) holds(expressions ...string) bool {
-	for _, e := range expressions {
+	return slices.ContainsFunc(expressions, func(e string) bool {
 		hash := lookup.HashExpression(e)
-		for _, entry := range l.entries {
-			if strings.HasPrefix(string(hash[:]), entry) {
-				return true
-			}
-		}
-	}
-	return false
+		return slices.ContainsFunc(l.entries, func(entry string) bool { return strings.HasPrefix(string(hash[:]), entry) })
+	})
 }
 
 // randomModel returns a model with lists, and a checker of the same.
@@ -252,8 +243,7 @@ func randomModel(t *testing.T, r *rand.Rand) (model, *lookup.Checker) {
 			if len(expressions) == 0 {
 				continue
 			}
-			e := expressions[r.IntN(len(expressions))]
-			hash := lookup.HashExpression(e)
+			hash := lookup.HashExpression(expressions[r.IntN(len(expressions))])
 			width := 4
 			if list.likelySafe {
 				width = 32
@@ -276,9 +266,7 @@ func randomModel(t *testing.T, r *rand.Rand) (model, *lookup.Checker) {
 	}
 	m.cfg.Searcher = m.server
 	c, err := lookup.NewChecker(m.cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return m, c
 }
 
@@ -286,9 +274,7 @@ func setOf(t *testing.T, entries []string) *prefixset.Set {
 	entries = slices.Compact(slices.Sorted(slices.Values(entries)))
 	b := prefixset.NewBuilder(len(entries))
 	for _, e := range entries {
-		if err := b.Add([]byte(e), len(e)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, b.Add([]byte(e), len(e)))
 	}
 	return b.Set()
 }
