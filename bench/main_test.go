@@ -4,6 +4,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,29 +14,25 @@ import (
 
 func TestFlagsWinOverQuick(t *testing.T) {
 	o, err := parse([]string{"-quick", "-rounds", "7"})
-	if err != nil || o.rounds != 7 || o.entries != 1_000_000 || o.wants("pause") || !o.wants("clean") {
-		t.Errorf("%+v, %v", o, err)
-	}
-	o, err = parse([]string{"-quick", "-only", "pause,scale"})
-	if err != nil || !o.wants("pause") || o.wants("clean") {
+	if err != nil || o.rounds != 7 || o.entries != 1_000_000 {
 		t.Errorf("%+v, %v", o, err)
 	}
 	o, err = parse(nil)
-	if err != nil || !o.wants("pause") || o.limit > 5*time.Minute {
-		t.Errorf("%+v, %v", o, err)
-	}
-	for _, args := range [][]string{nil, {"-quick"}, {"-only", "memory"}} {
-		if o, err = parse(args); err != nil || o.wants("router") {
-			t.Errorf("%q: it wants root for a cgroup, which was not asked for: %v", args, err)
-		}
-	}
-	if o, err = parse([]string{"-only", "router"}); err != nil || !o.wants("router") || o.wants("clean") {
-		t.Errorf("%+v, %v", o, err)
+	equal(t, err, o.limit <= 5*time.Minute, true)
+	for args, want := range map[string][]string{ // router wants root for a cgroup, so it must be asked for
+		"":                  {"pause", "clean"},
+		"-quick -rounds 7":  {"clean"},
+		"-only pause,scale": {"pause"},
+		"-only memory":      {},
+		"-only router":      {"router"},
+	} {
+		o, err := parse(strings.Fields(args))
+		equal(t, "error", err, nil)
+		equal(t, args, slices.DeleteFunc([]string{"pause", "clean", "router"}, func(name string) bool { return !o.wants(name) }), want)
 	}
 	for _, bad := range [][]string{{"-only", "speed"}, {"-rounds", "0"}, {"x"}, {"-entries", "17000000"}} {
-		if _, err := parse(bad); err == nil {
-			t.Errorf("no error about %q", bad)
-		}
+		_, err := parse(bad)
+		equal(t, bad, err != nil, true)
 	}
 }
 
@@ -54,9 +51,8 @@ func TestCommandsOfTheDocumentsAreAccepted(t *testing.T) {
 			}
 			for _, m := range regexp.MustCompile(`go -C bench run \.([^#\x60\n]*)`).FindAllSubmatch(text, -1) {
 				tried++
-				if _, err := parse(strings.Fields(string(m[1]))); err != nil {
-					t.Errorf("%s: %s: %v", name, m[0], err)
-				}
+				_, err := parse(strings.Fields(string(m[1])))
+				equal(t, name+": "+string(m[0]), err, nil)
 			}
 			if old := regexp.MustCompile(`go [a-z]+ \./bench\b`).Find(text); old != nil {
 				t.Errorf("%s: %s: the bench is a module of its own: go -C bench", name, old)
@@ -68,30 +64,23 @@ func TestCommandsOfTheDocumentsAreAccepted(t *testing.T) {
 	}
 }
 
-func TestMedianIsTheMiddleOfAllRounds(t *testing.T) {
-	tests := []struct {
-		values sample
-		want   float64
-	}{
-		{sample{3}, 3},
-		{sample{9, 1, 2}, 2},
-		{sample{4, 1, 2, 100}, 3},
-	}
-	for _, tt := range tests {
-		if got := tt.values.median(); got != tt.want {
-			t.Errorf("median of %v: %v, want %v", tt.values, got, tt.want)
-		}
-	}
-	if got := (sample{}).median(); !math.IsNaN(got) {
-		t.Errorf("median of nothing: %v", got)
+// equal fails the test unless a value is the one that is wanted.
+func equal[T any](t *testing.T, what any, got, want T) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%v: got %v, want %v", what, got, want)
 	}
 }
 
+func TestMedianIsTheMiddleOfAllRounds(t *testing.T) {
+	equal(t, "one", sample{3}.median(), 3)
+	equal(t, "three", sample{9, 1, 2}.median(), 2)
+	equal(t, "four", sample{4, 1, 2, 100}.median(), 3)
+	equal(t, "none has no median", math.IsNaN(sample{}.median()), true)
+}
+
 func TestRatiosPairRounds(t *testing.T) {
-	got := sample{2, 6, 5}.ratios(sample{1, 2})
-	if want := (sample{2, 3}); !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
+	equal(t, "ratios", sample{2, 6, 5}.ratios(sample{1, 2}), sample{2, 3})
 }
 
 func TestPercentileIsTheNearestRank(t *testing.T) {
@@ -100,17 +89,11 @@ func TestPercentileIsTheNearestRank(t *testing.T) {
 		values[i] = time.Duration(i + 1)
 	}
 	for p, want := range map[float64]time.Duration{0: 1, 0.5: 50, 0.99: 99, 0.991: 100, 1: 100} {
-		if got := percentile(values, p); got != want {
-			t.Errorf("percentile %v: %d, want %d", p, got, want)
-		}
+		equal(t, p, percentile(values, p), want)
 	}
-	if got := percentile(nil, 0.99); got != 0 {
-		t.Errorf("percentile of nothing: %s", got)
-	}
+	equal(t, "none", percentile(nil, 0.99), 0)
 }
 
 func TestTurnsAlternate(t *testing.T) {
-	if got := slices.Concat(order(0, 2), order(1, 2)); !slices.Equal(got, []int{0, 1, 1, 0}) {
-		t.Errorf("got %v", got)
-	}
+	equal(t, "turns", slices.Concat(order(0, 2), order(1, 2)), []int{0, 1, 1, 0})
 }

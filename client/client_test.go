@@ -1,11 +1,10 @@
 package client
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"net/http"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -48,9 +47,7 @@ func opened(t *testing.T, server *protocoltest.Server, dir string, report func(u
 	go func() { ended <- c.Run(ctx) }()
 	return c, func() {
 		cancel()
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("Run: %v", err)
-		}
+		testkit.Is(t, "Run", <-ended, context.Canceled)
 		c.Close()
 	}
 }
@@ -61,9 +58,8 @@ func check(t *testing.T, c *Client, url string, want lookup.Verdict) lookup.Deci
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	d, err := c.Check(ctx, url)
-	if err != nil || d.Verdict != want {
-		t.Errorf("%s: %v %v, %v; want %v", url, d.Verdict, d.Err, err, want)
-	}
+	testkit.Is(t, url, err, nil)
+	testkit.Equal(t, url, d.Verdict.String(), want.String())
 	return d
 }
 
@@ -72,26 +68,18 @@ func TestAClientChecksURLsAndKeepsTheRules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := serverWith(t)
 		c, stop := opened(t, server, dir, nil)
-		if d := check(t, c, "http://example.com/login", lookup.Unsure); d.Err != ErrNotReady {
-			t.Errorf("before the lists are there: %v", d.Err)
-		}
+		testkit.Is(t, "before the lists are there", check(t, c, "http://example.com/login", lookup.Unsure).Err, ErrNotReady)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		begun := time.Now()
 		d := check(t, c, "https://user@EXAMPLE.com:8443/%6Cogin?next=1#top", lookup.Unsafe)
-		if d.Threat != lookup.SocialEngineering || d.Expression != "example.com/login" || d.List != "se-4b" ||
-			d.Expires.Before(begun) || d.Expires.After(begun.Add(30*time.Minute)) {
-			t.Errorf("%+v", d)
-		}
-		if again := check(t, c, "example.com/login", lookup.Unsafe); d.By != lookup.ByServer || again.By != lookup.ByCache {
-			t.Errorf("decided by %v, then by %v", d.By, again.By)
-		}
+		testkit.Equal(t, "decision", []any{d.Threat, d.Expression, d.List, d.By}, []any{lookup.SocialEngineering, "example.com/login", "se-4b", lookup.ByServer})
+		testkit.Between(t, "its life", d.Expires.Sub(begun), 0, 30*time.Minute)
+		testkit.Equal(t, "who decides again", check(t, c, "example.com/login", lookup.Unsafe).By, lookup.ByCache)
 		for _, url := range []string{"example.com", "example.com/", "http://example.com/login/x", "http://10.1.2.3/login", "printer.local"} {
 			check(t, c, url, lookup.Safe)
 		}
-		if n := len(server.Requests("search")); n != 1 {
-			t.Errorf("%d searches for one page that is listed", n)
-		}
+		testkit.Equal(t, "searches for one page that is listed", len(server.Requests("search")), 1)
 		check(t, c, "http://example.net/app", lookup.Safe)
 		stop()
 
@@ -101,13 +89,9 @@ func TestAClientChecksURLsAndKeepsTheRules(t *testing.T) {
 		time.Sleep(24 * time.Hour)
 		server.Break("search", 1, protocoltest.SearchFaults()["status 500"])
 		time.Sleep(time.Hour)
-		if d := check(t, c, "http://example.com/login", lookup.Unsure); d.Err == nil {
-			t.Error("a search that failed has no error")
-		}
+		testkit.WantError(t, check(t, c, "http://example.com/login", lookup.Unsure).Err)
 		stop()
-		if d := check(t, c, "http://example.com/login", lookup.Unsure); !errors.Is(d.Err, lookup.ErrClosed) {
-			t.Errorf("closed: %v", d.Err)
-		}
+		testkit.Is(t, "closed", check(t, c, "http://example.com/login", lookup.Unsure).Err, lookup.ErrClosed)
 	})
 }
 
@@ -128,19 +112,15 @@ func TestAClientSaysWhatIsWrongWithItsConfig(t *testing.T) {
 		"65535":          {Program: "test/1", Key: key, Endpoint: "https://relay.example:80970"},
 		"/dev/null/safe": {Program: "test/1", Key: key, Folder: filepath.Join("/dev/null", "safe")},
 	} {
-		if c, err := Open(cfg); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%+v: %v, %v; want an error with %q", cfg, c, err, want)
-		}
+		_, err := Open(cfg)
+		testkit.WantError(t, err, want)
 	}
 	c, err := Open(Config{Program: "test/1", Key: key, Lists: []string{}}) // as strings.Fields makes it of nothing
 	testkit.Must(t, err)
 	defer c.Close()
-	if want := strings.Fields(config.DefaultLists); !slices.Equal(c.lists, want) {
-		t.Errorf("lists %q, and those of a Corefile are %q", c.lists, want)
-	}
-	if _, err := c.Check(t.Context(), "http:///login"); err == nil {
-		t.Error("a text that is no URL has no error")
-	}
+	testkit.Equal(t, "lists, as those of a Corefile", c.lists, strings.Fields(config.DefaultLists))
+	_, err = c.Check(t.Context(), "http:///login")
+	testkit.WantError(t, err)
 }
 
 // whileSearched is a server that knows no threats. It does something before it answers a search.
@@ -164,9 +144,7 @@ func TestAListThatComesDuringACheckWasMissing(t *testing.T) {
 	testkit.Must(t, err)
 	defer c.Close()
 	c.database.Publish([]lookup.List{phishing})
-	if d := check(t, c, "http://example.com/login", lookup.Unsure); d.Err != ErrNotReady {
-		t.Errorf("a list was missing: %v", d.Err)
-	}
+	testkit.Is(t, "when a list was missing", check(t, c, "http://example.com/login", lookup.Unsure).Err, ErrNotReady)
 	check(t, c, "http://example.com/login", lookup.Safe)
 }
 
@@ -174,20 +152,16 @@ func TestADamagedScheduleIsReportedAndSendsNothing(t *testing.T) {
 	dir := t.TempDir()
 	testkit.Write(t, dir, "schedule.json", "{")
 	synctest.Test(t, func(t *testing.T) {
-		var damaged []string
+		var damaged error
 		server := serverWith(t)
 		_, stop := opened(t, server, dir, func(e updater.Event) {
 			if e.Kind == updater.LoadFailed {
-				damaged = append(damaged, e.Err.Error())
+				damaged = cmp.Or(damaged, e.Err)
 			}
 		})
 		time.Sleep(20 * time.Minute)
-		if n := len(server.Requests("update")); n != 0 {
-			t.Errorf("%d requests", n)
-		}
+		testkit.Equal(t, "requests", len(server.Requests("update")), 0)
 		stop()
-		if len(damaged) == 0 || !strings.Contains(damaged[0], "schedule") {
-			t.Errorf("told: %q", damaged)
-		}
+		testkit.WantError(t, damaged, "schedule")
 	})
 }

@@ -19,10 +19,8 @@ func TestExamplesCompileInAnotherModule(t *testing.T) {
 		"example_test.go": "client", "../updater/example_test.go": "updater",
 		"../go.mod": ".", "../go.sum": ".",
 	} {
-		text, err := os.ReadFile(from)
-		testkit.Must(t, err)
 		testkit.Must(t, os.MkdirAll(filepath.Join(dir, to), 0o700))
-		testkit.Must(t, os.WriteFile(filepath.Join(dir, to, filepath.Base(from)), text, 0o600))
+		testkit.Write(t, filepath.Join(dir, to), filepath.Base(from), testkit.Read(t, from))
 	}
 	module := "github.com/coredns-safebrowsing/safebrowsing"
 	inside := func(args ...string) {

@@ -27,9 +27,7 @@ func startServer(t *testing.T, complaints *testkit.Output, args ...string) strin
 	}()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("the server ended with %v", err)
-		}
+		testkit.Is(t, "the end of the server", <-ended, nil)
 	})
 	var endpoint string
 	testkit.Until(t, "the server starts", func() (started bool) {
@@ -51,9 +49,9 @@ func TestServesTheListsOfAFileAndFollowsIt(t *testing.T) {
 	testkit.Equal(t, "entries", [3]int{fetched[0].Set.Len(), fetched[1].Set.Len(), fetched[2].Set.Len()}, [3]int{1, 1, 0})
 	evil, harmless := lookup.HashExpression("evil.example/"), lookup.HashExpression("harmless.example/")
 	answer, err := client.Search(t.Context(), []lookup.Prefix{evil.Prefix(4), harmless.Prefix(4)})
-	if err != nil || len(answer.Threats) != 1 || answer.Threats[0].Hash != evil || answer.TTL != time.Minute {
-		t.Errorf("got %+v, %v, want that one of two is a threat, for a minute", answer, err)
-	}
+	testkit.Must(t, err)
+	threat := lookup.ThreatHash{Hash: evil, Threats: lookup.Threats(0).With(lookup.SocialEngineering), TTL: time.Minute}
+	testkit.Equal(t, "answer", answer, lookup.Answer{TTL: time.Minute, Threats: []lookup.ThreatHash{threat}})
 
 	time.Sleep(10 * time.Millisecond) // the file needs another modification time, and the minimum wait must end
 	testkit.Write(t, filepath.Dir(file), "lists.txt", "se-4b evil.example/\nse-4b worse.example/\n")
@@ -67,21 +65,19 @@ func TestATestServerOfOneProtocolRefusesTheOthers(t *testing.T) {
 		complaints := new(testkit.Output)
 		endpoint := startServer(t, complaints, "-lists", file, "-protocol", only)
 		for asked, path := range paths {
-			for range 2 {
-				status, body := get(t, endpoint+path)
-				want := fmt.Sprintf("this server speaks only protocol %s, and the request is one of protocol %s", only, asked)
-				if only == asked && status != http.StatusOK || only != asked && (status != http.StatusNotFound || !strings.Contains(body, want)) {
-					t.Errorf("%s, asked by %s: status %d, %s", only, asked, status, body)
-				}
-				if only == asked {
-					break // the same again would be too early
-				}
+			status, body := get(t, endpoint+path)
+			if only == asked {
+				testkit.Equal(t, only, status, http.StatusOK)
+				continue // the same again would be too early
 			}
+			testkit.Equal(t, only+", asked by "+asked, status, http.StatusNotFound)
+			testkit.WantParts(t, body, fmt.Sprintf("this server speaks only protocol %s, and the request is one of protocol %s", only, asked))
+			get(t, endpoint+path) // it complains once
 		}
 		text := complaints.String()
-		if strings.Count(text, "\n") != 1 || !strings.HasPrefix(text, "REFUSED: this server speaks only protocol "+only) || !strings.HasSuffix(text, "; write protocol "+only+" in the Corefile\n") {
-			t.Errorf("%s: the server complains: %s", only, text)
-		}
+		testkit.WantStart(t, text, "REFUSED: this server speaks only protocol "+only)
+		testkit.Equal(t, text+": lines", strings.Count(text, "\n"), 1)
+		testkit.Equal(t, text+": it says at the end what to write", strings.HasSuffix(text, "; write protocol "+only+" in the Corefile\n"), true)
 	}
 }
 
@@ -117,9 +113,8 @@ func fetch(t *testing.T, client *protocol.V5, lists ...updater.List) (results []
 	results = make([]updater.List, len(lists))
 	_, err := client.Fetch(t.Context(), wanted, func(i int, u *updater.Update) {
 		var err error
-		if results[i], _, err = updater.Apply(lists[i], u, 1000); err != nil {
-			t.Fatal(err)
-		}
+		results[i], _, err = updater.Apply(lists[i], u, 1000)
+		testkit.Must(t, err)
 	})
 	testkit.Must(t, err)
 	return results
