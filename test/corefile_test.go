@@ -20,10 +20,9 @@ import (
 func corefileFolder(t *testing.T) {
 	t.Helper()
 	t.Chdir(t.TempDir())
-	for _, name := range []string{"names.txt", "example.org", "single", "example.zone", "a,b.txt"} {
-		writeFile(t, ".", name, "listed.example\n")
-	}
+	const listed = "listed.example\n"
 	for name, text := range map[string]string{
+		"names.txt": listed, "example.org": listed, "single": listed, "example.zone": listed, "a,b.txt": listed,
 		"page.html":    "<!DOCTYPE html>\n<html><head><title>404 Not Found</title></head><body>gone</body></html>\n",
 		"packed.gz":    "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03packed",
 		"utf16.txt":    "\xff\xfee\x00v\x00i\x00l\x00.\x00x\x00\n\x00",
@@ -180,10 +179,7 @@ func TestCorefilesThatCannotBeMeantAreRefused(t *testing.T) {
 		t.Run(tc.text, func(t *testing.T) {
 			err := caddy.ValidateAndExecuteDirectives(input(around(tc.text)), nil, true)
 			testkit.WantError(t, err, tc.wants...)
-			at := fmt.Sprintf("plugin/safebrowsing: Corefile:%d - Error during parsing: ", tc.line)
-			if !strings.HasPrefix(fmt.Sprint(err), at) {
-				t.Errorf("Expected an error that begins with %q, got %q", at, err)
-			}
+			testkit.WantStart(t, fmt.Sprint(err), fmt.Sprintf("plugin/safebrowsing: Corefile:%d - Error during parsing: ", tc.line))
 			testkit.WantNone(t, fmt.Sprint(err), "SECRET")
 		})
 	}
@@ -262,27 +258,10 @@ func TestWarningsOfTheCorefileAreLoggedOnceAtTheStart(t *testing.T) {
 	w := &world{t: t}
 	w.start(corefile)
 	lines.Only(t, "Safe Browsing is off") // of two server blocks without a key
-	if got := lines.About("Corefile:"); len(got) != 2 || !strings.Contains(got[0], "[WARNING]") || !strings.Contains(got[1], "[INFO]") {
-		t.Errorf("Expected one warning and one note, got %q", got)
-	}
-	err := w.reload(corefile)
-	if got := lines.About("[WARNING] plugin/safebrowsing: Corefile:4: allow old.example.org"); err != nil || len(got) != 2 {
-		t.Errorf("Expected the warning again after a reload, got %q, %v", got, err)
-	}
-}
-
-// stanza parses properties as they stand between the braces.
-func stanza(t *testing.T, text string) (config.Config, error) {
-	t.Helper()
-	c := caddy.NewTestController("dns", text)
-	c.ServerBlockKeys = []string{"."}
-	cfg, err := config.Parse(c, "")
-	if err != nil {
-		return cfg, err
-	}
-	b := block.New(cfg)
-	err = b.Validate()
-	return b.Config, err
+	testkit.WantParts(t, lines.Only(t, "Corefile:4: "), "[WARNING] plugin/safebrowsing: Corefile:4: allow old.example.org")
+	testkit.WantParts(t, lines.Only(t, "Corefile:5: "), "[INFO]")
+	testkit.Must(t, w.reload(corefile))
+	testkit.Equal(t, "warnings after a reload", len(lines.About("[WARNING] plugin/safebrowsing: Corefile:4: allow old.example.org")), 2)
 }
 
 // Whatever a stanza says it is read or refused, with its place, without the key.
@@ -298,7 +277,12 @@ func FuzzStanza(f *testing.F) {
 			return // files of the machine
 		}
 		t.Setenv(config.KeyVariable, "SECRET")
-		c, err := stanza(t, "safebrowsing {\ndb off\n"+text+"\n}")
+		controller := caddy.NewTestController("dns", "safebrowsing {\ndb off\n"+text+"\n}")
+		controller.ServerBlockKeys = []string{"."}
+		c, err := config.Parse(controller, "")
+		if err == nil {
+			err = block.New(c).Validate()
+		}
 		switch {
 		case err == nil && (len(c.Zones) == 0 || c.Secret == ""):
 			t.Errorf("%q: Got %+v", text, c)

@@ -84,9 +84,9 @@ func shellLines(text string) (lines []string) {
 func TestContainersOfTheDocumentsStartAgain(t *testing.T) {
 	all := documents(t)
 	for _, name := range []string{"README.md", "docs/install.md"} {
-		lines := slices.DeleteFunc(shellLines(all[name]), func(line string) bool { return !strings.HasPrefix(line, "docker run -d ") })
-		if len(lines) != 1 || !strings.Contains(lines[0], " --restart unless-stopped ") {
-			t.Errorf("%s: expected a container that starts again, got %q", name, lines)
+		containers := regexp.MustCompile(`(?m)^docker run -d .*`).FindAllString(strings.Join(blocks(all[name], "sh"), "\n"), -1)
+		if len(containers) != 1 || !strings.Contains(containers[0], " --restart unless-stopped ") {
+			t.Errorf("%s: expected a container that starts again, got %q", name, containers)
 		}
 	}
 }
@@ -106,9 +106,7 @@ func TestCorefilesOfTheDocumentsAreAccepted(t *testing.T) {
 	found(t, "Corefiles of the documents", len(all), 8)
 	t.Chdir("..") // for testdata/blocklist.txt
 	for _, corefile := range all {
-		if err := caddy.ValidateAndExecuteDirectives(input(replacer.Replace(corefile)), nil, true); err != nil {
-			t.Errorf("%v in\n%s", err, corefile)
-		}
+		testkit.Is(t, corefile, caddy.ValidateAndExecuteDirectives(input(replacer.Replace(corefile)), nil, true), nil)
 	}
 }
 
@@ -154,43 +152,31 @@ func TestLinesOfAStanzaInTheTextAreAccepted(t *testing.T) {
 			}
 			tried++
 			line := m[1] + " " + m[2]
-			if name == "docs/web-risk.md" || line == "protocol webrisk" { // of other protocols
-				line = ofWebRisk(line)
+			for _, needed := range []string{"protocol webrisk", "budget unlimited"} {
+				if word, _, _ := strings.Cut(needed, " "); m[1] != word && (name == "docs/web-risk.md" || m[0] == "`protocol webrisk`") {
+					line += "\n  " + needed
+				}
 			}
-			if err := caddy.ValidateAndExecuteDirectives(input(".:0 {\n safebrowsing {\n  endpoint http://127.0.0.1:1\n  "+line+"\n }\n}\n"), nil, true); err != nil {
-				t.Errorf("%s: %s: %v", name, line, err)
-			}
+			corefile := ".:0 {\n safebrowsing {\n  endpoint http://127.0.0.1:1\n  " + line + "\n }\n}\n"
+			testkit.Is(t, name+": "+line, caddy.ValidateAndExecuteDirectives(input(corefile), nil, true), nil)
 		}
 	}
 	found(t, "lines of a stanza", tried, 8)
-}
-
-// ofWebRisk returns a line of a stanza with the lines that Web Risk needs.
-func ofWebRisk(line string) string {
-	for _, needed := range []string{"protocol webrisk", "budget unlimited"} {
-		if word, _, _ := strings.Cut(needed, " "); !strings.HasPrefix(line, word+" ") {
-			line += "\n  " + needed
-		}
-	}
-	return line
 }
 
 // Words with an underscore in code are properties, metrics, their labels, or
 // words of the syntax.
 func TestWordsOfTheDocumentsExist(t *testing.T) {
 	text := section(t, "Syntax") + section(t, "Metrics")
-	known := map[string]bool{
-		"always_nxdomain": true,                        // of unbound
-		"endpoint_ca":     true, "endpoint_cert": true, // of earlier versions, in CHANGELOG.md
-		"would_block": true, "left_out": true, // of log json, see TestLogOfNamesIsBoundedAndSaysWhatItLeavesOut
-		"listed_late": true, // see TestLinesAboutLateNamesAreFew
-	}
+	known := append(regexp.MustCompile(`[a-z0-9]+(_[a-z0-9]+)+`).FindAllString(text, -1),
+		"always_nxdomain",              // of unbound
+		"endpoint_ca", "endpoint_cert", // of earlier versions, in CHANGELOG.md
+		"would_block", "left_out", // of log json, see TestLogOfNamesIsBoundedAndSaysWhatItLeavesOut
+		"listed_late", // see TestLinesAboutLateNamesAreFew
+		"alias_of",    // of explain, see TestAnAliasThatWasBlockedIsNeverDenied
+	)
 	for state := truth.Protected; state <= truth.NotProtected; state++ { // of the control socket
-		known[state.String()] = true
-	}
-	known["alias_of"] = true // of explain, see TestAnAliasThatWasBlockedIsNeverDenied
-	for _, word := range regexp.MustCompile(`[a-z0-9]+(_[a-z0-9]+)+`).FindAllString(text, -1) {
-		known[word] = true
+		known = append(known, state.String())
 	}
 	fields, told := fieldsIn(t, "updater", "lookup", "internal/ownlist", "internal/sharing"), fieldsIn(t, "cmd/safebrowsing")
 	for name, text := range documents(t) {
@@ -199,7 +185,7 @@ func TestWordsOfTheDocumentsExist(t *testing.T) {
 		}
 		for _, code := range regexp.MustCompile("`[^`\n]*`").FindAllString(prose(text), -1) {
 			for _, m := range regexp.MustCompile(`(^|[^A-Za-z0-9_./])([a-z0-9]+(_[a-z0-9]+)+)`).FindAllStringSubmatch(code, -1) {
-				if word := m[2]; !known[word] && !(name == formats && fields[word]) && !(name == "docs/coverage.md" && told[word]) && !strings.HasPrefix(word, "safebrowsing_relay_") { // the relay has a test for its metrics
+				if word := m[2]; !slices.Contains(known, word) && !(name == formats && fields[word]) && !(name == "docs/coverage.md" && told[word]) && !strings.HasPrefix(word, "safebrowsing_relay_") { // the relay has a test for its metrics
 					t.Errorf("%s: %s: expected %s to be a property, a metric, or a word of the syntax", name, code, word)
 				}
 			}
@@ -299,9 +285,7 @@ func TestGoCommandsOfTheDocumentsExist(t *testing.T) {
 			if err != nil || len(sources) == 0 {
 				t.Errorf("%s: expected a package %s", line, path.Join(dir, m[1]))
 			}
-			if !sameModule(dir, path.Join(dir, m[1])) {
-				t.Errorf("%s: %s is a module of its own, use go -C", line, m[1])
-			}
+			testkit.Equal(t, line+": "+m[1]+" is in the module of that directory, else go -C", sameModule(dir, path.Join(dir, m[1])), true)
 			tests, _ := fs.Glob(repository, path.Join(dir, m[1], "*_test.go"))
 			for _, name := range tests {
 				functions.WriteString(file(t, name))
