@@ -31,28 +31,12 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// inShell runs a script with the command in its path and without the user's settings.
-func inShell(t *testing.T, shell string, args ...string) string {
-	t.Helper()
-	testkit.Program(t, shell)
-	program, err := os.Executable()
-	testkit.Must(t, err)
-	home := t.TempDir()
-	testkit.Must(t, os.Symlink(program, filepath.Join(home, "safebrowsing")))
-	write(t, filepath.Join(home, "names.txt"), "")
-	c := exec.CommandContext(t.Context(), shell, args...)
-	c.Dir, c.Env = home, []string{"PATH=" + home + ":" + os.Getenv("PATH"), "HOME=" + home, "TERM=dumb"}
-	out, err := c.CombinedOutput()
-	if err != nil {
-		t.Errorf("%s: %v", shell, err)
-	}
-	return string(out)
-}
-
-// bash runs without its start-up files, and so without the package bash-completion.
-func TestBashCompletes(t *testing.T) {
-	testkit.Long(t)
-	out := inShell(t, "bash", "--norc", "--noprofile", "-c", `
+// The command is in the path, without the user's settings; bash is without its start-up files, and so without the package
+// bash-completion.
+func TestShellsComplete(t *testing.T) {
+	const corefile = "the COREFILE of the server (default: Corefile, else the one of /etc/coredns-safebrowsing or /etc/coredns)\n"
+	for _, tc := range []struct{ shell, flags, script, want string }{
+		{"bash", "--norc --noprofile -c", `
 source <(safebrowsing completion bash)
 complete -p safebrowsing
 words() { COMP_WORDS=("$@"); COMP_CWORD=$(($#-1)); _safebrowsing; echo "$*: ${COMPREPLY[*]}"; }
@@ -63,9 +47,7 @@ words safebrowsing why -co
 words safebrowsing why --co
 words safebrowsing why -corefile nam
 words safebrowsing completion ''
-`)
-	home, _, _ := strings.Cut(out[strings.Index(out, "/"):], "/safebrowsing")
-	expect(t, "bash", strings.ReplaceAll(out, home, "HOME"), `complete -o bashdefault -o default -F _safebrowsing safebrowsing
+`, `complete -o bashdefault -o default -F _safebrowsing safebrowsing
 safebrowsing wh: why
 HOME/safebrowsing doc: doctor
 ~/safebrowsing doc: doctor
@@ -73,11 +55,8 @@ safebrowsing why -co: -confirm -corefile
 safebrowsing why --co: --confirm --corefile
 safebrowsing why -corefile nam: 
 safebrowsing completion : bash zsh fish
-`)
-}
-
-func TestZshCompletes(t *testing.T) {
-	out := inShell(t, "zsh", "-f", "-c", `
+`},
+		{"zsh", "-f -c", `
 compdef() { echo "compdef $*" }
 _describe() { print -l -- "${(@P)2}" }
 _files() { echo files }
@@ -85,28 +64,31 @@ source <(safebrowsing completion zsh)
 words=(safebrowsing wh) CURRENT=2; _safebrowsing
 words=(safebrowsing why -co a.example) CURRENT=3; _safebrowsing
 words=(safebrowsing why -corefile nam) CURRENT=4; _safebrowsing
-`)
-	expect(t, "zsh", out, `compdef _safebrowsing safebrowsing
-why:print whether names are blocked, and why
--confirm:ask the service to confirm suspected names
--corefile:the COREFILE of the server (default: Corefile, else the one of /etc/coredns-safebrowsing or /etc/coredns)
-files
-`)
-}
-
-func TestFishCompletes(t *testing.T) {
-	testkit.Long(t)
-	out := inShell(t, "fish", "--no-config", "-c", `
+`, "compdef _safebrowsing safebrowsing\nwhy:print whether names are blocked, and why\n-confirm:ask the service to confirm suspected names\n-corefile:" + corefile + "files\n"},
+		{"fish", "--no-config -c", `
 safebrowsing completion fish | source
 complete -C "safebrowsing wh"
 complete -C "safebrowsing why -co"
 complete -C "safebrowsing why -corefile nam"
-`)
-	expect(t, "fish", out, `why	print whether names are blocked, and why
--confirm	ask the service to confirm suspected names
--corefile	the COREFILE of the server (default: Corefile, else the one of /etc/coredns-safebrowsing or /etc/coredns)
-names.txt
-`)
+`, "why\tprint whether names are blocked, and why\n-confirm\task the service to confirm suspected names\n-corefile\t" + corefile + "names.txt\n"},
+	} {
+		t.Run(tc.shell, func(t *testing.T) {
+			if tc.shell != "zsh" {
+				testkit.Long(t)
+			}
+			testkit.Program(t, tc.shell)
+			program, err := os.Executable()
+			testkit.Must(t, err)
+			home := t.TempDir()
+			testkit.Must(t, os.Symlink(program, filepath.Join(home, "safebrowsing")))
+			write(t, filepath.Join(home, "names.txt"), "")
+			c := exec.CommandContext(t.Context(), tc.shell, append(strings.Fields(tc.flags), tc.script)...)
+			c.Dir, c.Env = home, []string{"PATH=" + home + ":" + os.Getenv("PATH"), "HOME=" + home, "TERM=dumb"}
+			out, err := c.CombinedOutput()
+			testkit.Must(t, err)
+			expect(t, tc.shell, strings.ReplaceAll(string(out), home, "HOME"), tc.want)
+		})
+	}
 }
 
 func TestCandidates(t *testing.T) {

@@ -27,9 +27,7 @@ func counted(t *testing.T, wantStatus int, in string, args ...string) (f finding
 	t.Helper()
 	s := fed(t, in, append([]string{"coverage", "-json"}, args...)...).want(wantStatus)
 	f = decode[findings](t, s.out)[0]
-	if f.URLs != f.Listed+f.NotListed+f.Unconfirmed || f.Listed != f.ByHost+f.ByPath {
-		t.Errorf("the parts are not the whole: %+v", f.tally)
-	}
+	expect(t, fmt.Sprintf("the whole of %+v", f.tally), [2]int{f.URLs, f.Listed}, [2]int{f.Listed + f.NotListed + f.Unconfirmed, f.ByHost + f.ByPath})
 	return f, s.errOut
 }
 
@@ -43,6 +41,14 @@ func (m *made) wantFound(t *testing.T, f findings) {
 		sum[0], sum[1], sum[2] = sum[0]+r.URLs, sum[1]+r.ByHost, sum[2]+r.ByPath
 	}
 	expect(t, "all suffixes", sum, [3]int{f.URLs, f.ByHost, f.ByPath})
+}
+
+// wantStopped wants an end before all was confirmed, after this number of searches and for this reason.
+func (f *findings) wantStopped(t *testing.T, searches int, why string) {
+	t.Helper()
+	expect(t, "searches", f.Searches, searches)
+	expect(t, "some are unconfirmed", f.Unconfirmed > 0, true)
+	testkit.WantParts(t, string(f.Stopped), why)
 }
 
 // leastSearches returns the fewest searches for the prefixes that were asked about, and how many these were.
@@ -67,12 +73,9 @@ func TestAFeedOf10000URLsIsCountedRightInTheFewestSearches(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	m.wantFound(t, f)
 	least, sent, prefixes := leastSearches(w.Server)
-	if sent != least || f.Searches != sent || f.PerSearch != lookup.MaxPrefixes {
-		t.Errorf("%d searches, and %d are told, for %d prefixes: %d would do", sent, f.Searches, prefixes, least)
-	}
-	if all := (len(m.prefixes) + lookup.MaxPrefixes - 1) / lookup.MaxPrefixes; sent > all || prefixes > len(m.prefixes) {
-		t.Errorf("%d searches for %d prefixes, want at most %d for %d", sent, prefixes, all, len(m.prefixes))
-	}
+	expect(t, "searches that are sent, and told, and prefixes of each", [3]int{sent, f.Searches, f.PerSearch}, [3]int{least, least, lookup.MaxPrefixes})
+	testkit.Between(t, "searches", sent, 0, (len(m.prefixes)+lookup.MaxPrefixes-1)/lookup.MaxPrefixes)
+	testkit.Between(t, "prefixes", prefixes, 0, len(m.prefixes))
 	for _, r := range f.ByList {
 		expect(t, string(r.Name), r.Listed, m.byList[string(r.Name)])
 	}
@@ -89,14 +92,11 @@ func TestCoverageGoesThroughTheDoorOfTheServerThatRuns(t *testing.T) {
 	f, errOut := counted(t, 0, m.text, "-db", w.dir, "-")
 	m.wantFound(t, f)
 	least, sent, _ := leastSearches(w.Server)
-	if sent != least || f.Searches != sent {
-		t.Errorf("%d searches, and %d are told: %d would do: %s", sent, f.Searches, least, errOut)
-	}
+	expect(t, "searches that are sent, and told: "+errOut, [2]int{sent, f.Searches}, [2]int{least, least})
 	again, _ := counted(t, 0, m.text, "-db", w.dir, "-") // the server has all answers in its cache
 	m.wantFound(t, again)
-	if again.Searches != 0 || len(w.Requests("search")) != sent {
-		t.Errorf("the second time: %d searches", again.Searches)
-	}
+	expect(t, "searches of the second time", again.Searches, 0)
+	w.wantRequests(t, "search", sent)
 }
 
 // runServer runs the server blocks of a Corefile behind a door, without the DNS.
@@ -151,9 +151,8 @@ func TestADryRunSendsNoSearch(t *testing.T) {
 	expect(t, "dry", f.DryRun, true)
 	w.ClientStarted()
 	done, _ := counted(t, 0, m.text, w.flags("-")...)
-	if f.Searches < done.Searches || f.Searches > done.Searches+1 || f.Prefixes != done.Prefixes {
-		t.Errorf("%d searches are said before, and it took %d: %s", f.Searches, done.Searches, errOut)
-	}
+	testkit.Between(t, "searches that are said before: "+errOut, f.Searches, done.Searches, done.Searches+1)
+	expect(t, "prefixes", f.Prefixes, done.Prefixes)
 	m.wantFound(t, done)
 }
 
@@ -165,9 +164,7 @@ func TestAStoppedRunGoesOn(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "answers.json")
 	args := w.flags("-resume", file, "-")
 	f, _ := counted(t, 1, m.text, append([]string{"-searches", "2"}, args...)...)
-	if f.Searches != 2 || f.Unconfirmed == 0 || !strings.Contains(string(f.Stopped), "as many as -searches allows") {
-		t.Errorf("%d searches, %d unconfirmed, %s", f.Searches, f.Unconfirmed, f.Stopped)
-	}
+	f.wantStopped(t, 2, "as many as -searches allows")
 	dry, _ := counted(t, 0, m.text, append([]string{"-dry-run"}, args...)...)
 	// The second run is stopped while it waits for an answer.
 	w.Break("search", 1, protocoltest.Fault{Delay: time.Minute})
@@ -182,12 +179,9 @@ func TestAStoppedRunGoesOn(t *testing.T) {
 	f, _ = counted(t, 0, m.text, args...)
 	m.wantFound(t, f)
 	least, sent, prefixes := leastSearches(w.Server)
-	if dry.Searches > f.Searches-2 {
-		t.Errorf("after 2 of %d searches it would take %d", f.Searches, dry.Searches)
-	}
-	if f.Searches < sent-1 || sent > least+1 || prefixes > len(m.prefixes)+lookup.MaxPrefixes {
-		t.Errorf("%d searches are told, %d were sent for %d prefixes, want at most one more than %d", f.Searches, sent, prefixes, least)
-	}
+	testkit.Between(t, "searches after 2", dry.Searches, 0, f.Searches-2)
+	testkit.Between(t, "searches", sent, 0, min(least, f.Searches)+1)
+	testkit.Between(t, "prefixes", prefixes, 0, len(m.prefixes)+lookup.MaxPrefixes)
 	expect(t, "the file is left", exists(file), false)
 }
 
@@ -199,13 +193,10 @@ func TestAnAnswerThatHasExpiredIsAskedForAgain(t *testing.T) {
 	args := w.flags("-resume", file, "-")
 	counted(t, 1, m.text, append([]string{"-searches", "1"}, args...)...)
 	var s state
-	if err := json.Unmarshal([]byte(read(t, file)), &s); err != nil || len(s.Answers) != lookup.MaxPrefixes {
-		t.Fatalf("%d answers, %v", len(s.Answers), err)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(read(t, file)), &s))
+	expect(t, "answers", len(s.Answers), lookup.MaxPrefixes)
 	for i, a := range s.Answers {
-		if left := time.Until(a.Until); left <= 0 || left > 5*time.Minute {
-			t.Errorf("an answer lives for %s", left)
-		}
+		testkit.Between(t, "an answer lives for", time.Until(a.Until), 1, 5*time.Minute)
 		s.Answers[i].Until = time.Now().Add(-time.Second)
 		if i%2 == 0 { // the clock was ahead
 			s.Answers[i].At, s.Answers[i].Until = time.Now().Add(time.Hour), time.Now().Add(2*time.Hour)
@@ -261,9 +252,8 @@ func TestCoverageSendsNoMoreSearchesThanItMay(t *testing.T) {
 	search := &confirming{counter: c, state: s, perSearch: 2, most: 1, tell: t.Logf, progress: func(int) {}}
 	search.plan()
 	testkit.Must(t, search.run(t.Context()))
-	if p.searches != 1 || search.stopped == "" {
-		t.Errorf("%d searches, stopped by %q", p.searches, search.stopped)
-	}
+	expect(t, "searches", p.searches, 1)
+	expect(t, "it was stopped", search.stopped != "", true)
 }
 
 // A refusal of the service holds for coverage as for a CoreDNS, and for the next run.
@@ -277,10 +267,10 @@ func TestCoverageKeepsTheBackOffOfTheService(t *testing.T) {
 	w.Break("search", 1, protocoltest.Fault{Status: http.StatusTooManyRequests})
 	for range 2 {
 		f, _ := counted(t, 1, m.text, args...)
+		f.wantStopped(t, f.Searches, "back-off after a failure")
 		until, err := time.Parse(time.RFC3339, f.Until)
-		if f.Unconfirmed == 0 || !strings.Contains(string(f.Stopped), "back-off after a failure") || err != nil || time.Until(until) < 14*time.Minute {
-			t.Errorf("%d unconfirmed, %s until %s", f.Unconfirmed, f.Stopped, f.Until)
-		}
+		testkit.Must(t, err)
+		testkit.Between(t, "the back-off", time.Until(until), 14*time.Minute, 24*time.Hour)
 	}
 	w.wantRequests(t, "search", 2) // the first and the one that was refused
 }
@@ -294,9 +284,8 @@ func TestCoverageKeepsToTheBudget(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "answers.json")
 	for range 2 {
 		f, errOut := counted(t, 1, m.text, "-corefile", corefile, "-now", "-resume", file, "-")
-		if f.Searches != 3 || f.Unconfirmed == 0 || !strings.Contains(string(f.Stopped), "the day's budget of 3 searches is spent") || !strings.Contains(errOut, "are left today") {
-			t.Errorf("%d searches, %d unconfirmed, %s: %s", f.Searches, f.Unconfirmed, f.Stopped, errOut)
-		}
+		f.wantStopped(t, 3, "the day's budget of 3 searches is spent")
+		testkit.WantParts(t, errOut, "are left today")
 	}
 }
 
@@ -331,9 +320,8 @@ func TestCoverageByVersion4(t *testing.T) {
 	f, _ := counted(t, 0, "http://www.a.co.uk/x\nhttp://b.co.uk/a/b\nhttp://c.co.uk/\n", w.flags("-protocol", "v4", "-")...)
 	expect(t, "found", f.tally, tally{URLs: 3, Listed: 2, ByHost: 1, ByPath: 1, NotListed: 1})
 	expect(t, "searches", fmt.Sprint(f.Searches, " of ", f.Service), "1 of Safe Browsing v4")
-	if asked := w.Requests("search"); len(asked) != 1 || len(asked[0].Prefixes) != 2 || !slices.ContainsFunc(asked[0].Prefixes, func(p []byte) bool { return bytes.Equal(p, host[:7]) }) {
-		t.Errorf("asked about %+v", asked)
-	}
+	w.wantRequests(t, "search", 1)
+	expect(t, "asked about", slices.SortedFunc(slices.Values(w.Requests("search")[0].Prefixes), bytes.Compare), slices.SortedFunc(slices.Values([][]byte{host[:7], page[:4]}), bytes.Compare))
 }
 
 func TestCoverageDrawsAPicture(t *testing.T) {

@@ -22,9 +22,7 @@ import (
 // entriesOf reads a feed.
 func entriesOf(t testing.TB, f feedReader, text string) (all []feedEntry) {
 	t.Helper()
-	if err := f.read(strings.NewReader(text), func(e feedEntry) bool { all = append(all, e); return true }); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(t, f.read(strings.NewReader(text), func(e feedEntry) bool { all = append(all, e); return true }))
 	return all
 }
 
@@ -100,9 +98,10 @@ func TestAFeedIsReadAsTheFlagsSay(t *testing.T) {
 
 func TestALineThatIsTooLongIsOneBadLine(t *testing.T) {
 	all := entriesOf(t, feedReader{}, "http://a.example/\nhttp://b.example/"+strings.Repeat("x", 3*maxFeedLine)+"\nhttp://c.example/")
-	if len(all) != 3 || all[0].Err != nil || all[1].Err == nil || all[1].Line != 2 || all[2].URL != "http://c.example/" || all[2].Line != 3 {
-		t.Errorf("got %d entries, the second %.60v", len(all), all[1].Err)
-	}
+	expect(t, "entries", len(all), 3)
+	expect(t, "the others", all[0].shown()+", "+all[2].shown(), "1 | http://a.example/ | -, 3 | http://c.example/ | -")
+	testkit.WantError(t, all[1].Err)
+	expect(t, "its line", all[1].Line, 2)
 }
 
 // All of a list of rules would be not listed, and a long host would not fit into a question to the server that runs.
@@ -112,9 +111,8 @@ func TestWhatIsNoURL(t *testing.T) {
 		"||evil.example^": false, "|evil.example^": false, "@@||evil.example^$important": false,
 		long(50): true, long(100): false, long(70_000): false,
 	} {
-		if u, err := urlOf(feedEntry{URL: line}); (err == nil) != good {
-			t.Errorf("%.40s: %.40s, %v", line, u, err)
-		}
+		_, err := urlOf(feedEntry{URL: line})
+		expect(t, fmt.Sprintf("%.40s: %v", line, err), err == nil, good)
 	}
 }
 
@@ -209,21 +207,18 @@ func TestCoverageWaitsForAShortWhileOnly(t *testing.T) {
 			c.listed[hash.Prefix(4)] = block.Listed{Lists: []string{"se-4b"}, Ask: 1}
 			s := &state{known: make(map[lookup.Prefix]bool)}
 			search := &confirming{counter: c, state: s, perSearch: 240, tell: func(string, ...any) {}, progress: func(int) {}}
-			if prefixes, searches := search.plan(); prefixes != 1 || searches != 1 {
-				t.Errorf("%s: %d prefixes in %d searches", name, prefixes, searches)
-			}
-			if err := search.run(t.Context()); err != nil || search.stopped != tc.stopped {
-				t.Errorf("%s: stopped %q, %v", name, search.stopped, err)
-			}
+			prefixes, searches := search.plan()
+			expect(t, name+": prefixes, searches", [2]int{prefixes, searches}, [2]int{1, 1})
+			testkit.Must(t, search.run(t.Context()))
+			expect(t, name, search.stopped, tc.stopped)
 			var asked []time.Duration
 			for _, at := range server.asked {
 				asked = append(asked, at.Sub(begun))
 			}
 			expect(t, name+": asked after", asked, tc.asked)
 			c.finish(search.confirmed, s.has)
-			if c.total.Unconfirmed != map[bool]int{true: 1}[tc.stopped != ""] || c.total.URLs != 1 {
-				t.Errorf("%s: %+v", name, c.total)
-			}
+			unconfirmed := map[bool]int{true: 1}[tc.stopped != ""]
+			expect(t, name, c.total.tally, tally{URLs: 1, Unconfirmed: unconfirmed, NotListed: 1 - unconfirmed})
 		})
 	}
 }

@@ -92,7 +92,6 @@ func TestNamesAreReadAsTheyCome(t *testing.T) {
 	testkit.Must(t, err)
 	testkit.Until(t, "an answer before the last name", func() bool { return strings.Contains(out.String(), "safe.example/") })
 	cancel()
-	if status := <-ended; status != 2 || !strings.Contains(errOut.String(), context.Canceled.Error()) {
-		t.Errorf("stopped: status %d, %s", status, errOut)
-	}
+	expect(t, "status", <-ended, 2)
+	testkit.WantParts(t, errOut.String(), context.Canceled.Error())
 }

@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"math"
 	"math/rand/v2"
 	"path/filepath"
 	"regexp"
@@ -43,17 +42,14 @@ func TestTheSmallOfficeOfTheDocumentsWorks(t *testing.T) {
 	if len(commands) != 2 {
 		t.Fatalf("%d commands, want the two that the page promises: %q", len(commands), commands)
 	}
-	if status, out := testkit.Run(t, "sh", "-c", commands[0]); status != 0 {
-		t.Fatalf("%s: %d %s", commands[0], status, out)
-	}
+	status, out := testkit.Run(t, "sh", "-c", commands[0])
+	expect(t, commands[0]+": "+out, status, 0)
 	t.Setenv(config.KeyVariable, "GOOGLE")
 	run(t, "update", "-now", "-db", "relay", "-endpoint", w.endpoint).want(0)
 	t.Setenv(config.KeyVariable, "")
 	w.ClientStarted()
 	args := strings.Fields(strings.Replace(commands[1], "192.168.1.2:8099", "127.0.0.1:0", 1))
-	if args[0] != "safebrowsing-relay" {
-		t.Fatalf("the command is %q", args)
-	}
+	expect(t, "command", args[0], "safebrowsing-relay")
 	url, admin := startRelay(t, program, append(args[1:], "-endpoint", w.endpoint, "-admin", "127.0.0.1:0")...)
 	testkit.WantOK(t, admin+"/readyz")
 	expect(t, "its folder is there", exists("relay"), true)
@@ -81,10 +77,9 @@ func wantPlanOf(t *testing.T, metrics string) {
 	begun := fmt.Sprintf("\nprocess_start_time_seconds %d\n", time.Now().Add(-time.Hour).Unix())
 	metrics = regexp.MustCompile(`\nprocess_start_time_seconds .*\n`).ReplaceAllString(metrics, begun)
 	p := decode[planned](t, fed(t, metrics, "plan", "-json", "-from", "-").want(0).out)[0]
-	if m := p.Measured; m == nil || m.Clients != 1 || p.Network.Nodes != 1 || p.Network.Lines != defaults().Lines ||
-		!near(m.Searches, 24, 0.01) || !near(m.Dollars, 1.2, 0.01) {
-		t.Errorf("got %+v, measured %+v", p, m)
-	}
+	expect(t, "clients, nodes, lines", [3]float64{p.Measured.Clients, p.Network.Nodes, p.Network.Lines}, [3]float64{1, 1, defaults().Lines})
+	wantNear(t, "searches", p.Measured.Searches, 24, 0.01)
+	wantNear(t, "dollars", p.Measured.Dollars, 1.2, 0.01)
 }
 
 // relayProgram builds the relay and returns its path.
@@ -116,8 +111,11 @@ func defaults() (n provision) {
 	return n
 }
 
-// near reports whether two numbers differ by a share at most.
-func near(got, want, share float64) bool { return math.Abs(got-want) <= share*math.Abs(want) }
+// wantNear wants two numbers to differ by a share at most.
+func wantNear(t *testing.T, what string, got, want, share float64) {
+	t.Helper()
+	testkit.Between(t, what, got, want-share*want, want+share*want)
+}
 
 // A day of 100,000 lines that ask for names by Zipf's law, in a cache or several, is simulated; the day before fills them.
 func TestAPlanIsThatOfASimulatedDay(t *testing.T) {
@@ -127,9 +125,7 @@ func TestAPlanIsThatOfASimulatedDay(t *testing.T) {
 	for _, x := range []struct{ life, caches float64 }{{1, 1}, {1, 4}, {24, 1}, {1.0 / 12, 1}} {
 		got, want := n.tier("", x.caches, x.life).Searches, simulated(n, x.life, int(x.caches))
 		t.Logf("answers live %.2f hours, %v caches: planned %.0f searches a day, simulated %.0f", x.life, x.caches, got, want)
-		if !near(got, want, 0.10) {
-			t.Error("the plan is more than 10 % off")
-		}
+		wantNear(t, "searches", got, want, 0.10)
 	}
 }
 
@@ -168,12 +164,13 @@ coredns_safebrowsing_requests_total{method="fetch",outcome="success"} 900
 `
 	file := testkit.Write(t, t.TempDir(), "metrics", text)
 	p := decode[planned](t, run(t, "plan", "-json", "-from", file, "-lines", "50").want(0).out)[0]
-	if n := p.Network; n.Lines != 50 || n.Entries != 5e6 || !near(n.CPU, 50, 1e-9) || n.Nodes != 1 || n.Names > n.Lines*n.Queries {
-		t.Errorf("got %+v", n)
-	}
-	if m := p.Measured; m == nil || !near(m.Searches/m.Queries, 1e-6, 1e-9) || !near(m.Dollars, m.Searches/20, 1e-9) || !near(m.Month/m.Dollars, 30.44, 1e-3) {
-		t.Errorf("got %+v", m)
-	}
+	n, m := p.Network, p.Measured
+	expect(t, "lines, entries, nodes", [3]float64{n.Lines, n.Entries, n.Nodes}, [3]float64{50, 5e6, 1})
+	wantNear(t, "processor", n.CPU, 50, 1e-9)
+	testkit.Between(t, "names", n.Names, 0, n.Lines*n.Queries)
+	wantNear(t, "searches of a query", m.Searches/m.Queries, 1e-6, 1e-9)
+	wantNear(t, "dollars", m.Dollars, m.Searches/20, 1e-9)
+	wantNear(t, "dollars of a month", m.Month/m.Dollars, 30.44, 1e-3)
 	relay := `process_start_time_seconds 1.7e9
 safebrowsing_relay_clients 7
 safebrowsing_relay_searches_total{reason="popular"} 25
@@ -181,9 +178,8 @@ safebrowsing_relay_searches_total{reason="new"} 75
 coredns_safebrowsing_requests_total{method="search",outcome="success"} 100
 `
 	p = decode[planned](t, fed(t, relay, "plan", "-json", "-from", "-").want(0).out)[0]
-	if p.Measured == nil || p.Network.Nodes != 7 || p.Network.Lines != defaults().Lines || !near(p.Measured.Popular*4, p.Measured.Searches, 1e-9) {
-		t.Errorf("from a relay: got %+v, measured %+v", p, p.Measured)
-	}
+	expect(t, "nodes, lines", [2]float64{p.Network.Nodes, p.Network.Lines}, [2]float64{7, defaults().Lines})
+	wantNear(t, "popular searches", p.Measured.Popular*4, p.Measured.Searches, 1e-9)
 	fed(t, relay, "plan", "-from", "-").want(0, "answers that live twice as long would save ", " a month\n")
 	for broken, want := range map[string]string{"": "is missing", "{": "not the text format", "process_start_time_seconds 9e9\n": "less than a minute"} {
 		fed(t, broken, "plan", "-from", "-").want(2, want)
@@ -202,7 +198,7 @@ func TestACommandThatWaitsForInputCanBeInterrupted(t *testing.T) {
 
 // The page for providers has what the command prints.
 func TestThePageForProvidersHasThePlan(t *testing.T) {
-	_, out, _ := invoke(t, "plan")
+	out := run(t, "plan").out
 	expect(t, "ten names of each line", decode[planned](t, run(t, "plan", "-json", "-lines", "250000").want(0).out)[0].Network.Names, 2.5e6)
 	testkit.WantParts(t, read(t, "../../docs/provider.md"), "\n~~~ txt\n"+out+"~~~\n")
 }

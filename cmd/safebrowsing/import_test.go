@@ -75,9 +75,7 @@ func TestImportPrintsWhatComesAlongAndWhatDoesNot(t *testing.T) {
 	for _, tt := range importTests {
 		out := run(t, append([]string{"import", "-dry-run"}, strings.Fields(tt.files)...)...).want(0).quiet().out
 		expect(t, tt.name, strings.ReplaceAll(out, here, "HERE"), read(t, tt.name+".want"))
-		if exists("imported") {
-			t.Errorf("%s: -dry-run has written", tt.name)
-		}
+		expect(t, tt.name+": -dry-run has written", exists("imported"), false)
 	}
 }
 
@@ -93,15 +91,12 @@ func TestAnImportedConfigurationDecides(t *testing.T) {
 		run(t, args...).want(0, "Next: safebrowsing validate").quiet()
 		all, err := readCorefile(filepath.Join(dir, "Corefile"))
 		testkit.Must(t, err)
-		if len(all) != 1 || all[0].isOpen() {
-			t.Errorf("%s: expected one server block, for some only", tt.name)
-		}
+		expect(t, tt.name+": server blocks", len(all), 1)
+		expect(t, tt.name+": it is for all", all[0].isOpen(), false)
 		for blocked, names := range map[bool]string{true: tt.blocked, false: tt.passing} {
 			for _, name := range strings.Fields(names) {
 				h, _ := lookup.ParseHost(name)
-				if e := all[0].Explain(h, name+"."); (e.Verdict == lookup.Unsafe) != blocked {
-					t.Errorf("%s: %s: expected blocked %t, got %+v", tt.name, name, blocked, e)
-				}
+				expect(t, tt.name+" blocks "+name, all[0].Explain(h, name+".").Verdict == lookup.Unsafe, blocked)
 			}
 		}
 		closeBlocks(all)
@@ -118,8 +113,8 @@ func TestAListOfAnImportIsOneWord(t *testing.T) {
 		all, err := readCorefile(filepath.Join(dir, "out", "Corefile"))
 		testkit.Must(t, err)
 		for _, own := range all[0].Config.Own {
-			if f := own.Fetch; f.URL != "" && (f.URL != source || f.Wide) {
-				t.Errorf("%q became %+v", source, f)
+			if f := own.Fetch; f.URL != "" {
+				expect(t, "the list, and whether it is wide", fmt.Sprintf("%s %t", f.URL, f.Wide), source+" false")
 			}
 		}
 		closeBlocks(all)
@@ -140,15 +135,14 @@ func TestImportPrintsOneObject(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new")
 	all := decode[importReport](t, run(t, "import", "-json", "-out", dir, "-upstream", "tls://9.9.9.9%dns.quad9.net", "blocky.yml").want(0).out)
 	r := all[0]
-	if len(all) != 1 || r.From != "blocky" || r.Folder != dir || !r.Written || r.Block != (importCount{1, 6}) || r.Allow != (importCount{1, 1}) || len(r.Forward) != 1 || r.Counts["regular expression"] != 1 {
-		t.Errorf("got %+v", all)
-	}
+	expect(t, "from and into", [2]string{r.From, r.Folder}, [2]string{"blocky", dir})
+	expect(t, "lists", [2]importCount{r.Block, r.Allow}, [2]importCount{{1, 6}, {1, 1}})
+	expect(t, "reports, upstreams, expressions", [3]int{len(all), len(r.Forward), r.Counts["regular expression"]}, [3]int{1, 1, 1})
+	expect(t, "it was written", r.Written, true)
 	for _, f := range r.Files {
 		expect(t, f.Path, string(f.Text), read(t, f.Path))
 	}
-	if l := r.Left[0]; l.File != "blocky.yml" || l.Line == 0 {
-		t.Errorf("expected a place, got %+v", l)
-	}
+	testkit.WantStart(t, r.Left[0].String(), fmt.Sprintf("blocky.yml:%d: ", max(1, r.Left[0].Line)))
 }
 
 // teleporter is a backup of Pi-hole 5 with these files.
@@ -276,8 +270,9 @@ func TestUpstreamsOfOthers(t *testing.T) {
 		"tcp-tls:192.0.2.1#a b{$HOME}":       "",
 	} {
 		all, why := forwardTo(written)
-		if got := strings.Join(all, " "); got != want || want == "" && why == "" {
-			t.Errorf("%s: got %q (%s), want %q", written, got, why, want)
+		expect(t, written, strings.Join(all, " "), want)
+		if want == "" {
+			expect(t, "there is a reason for "+written, why != "", true)
 		}
 	}
 }
@@ -324,9 +319,8 @@ func TestAnImportListensForPlainDNS(t *testing.T) {
 		m := &imported{file: "x"}
 		testkit.Must(t, m.rpz([]byte("server:\n "+text)))
 		m.unbound.whole()
-		if got := fmt.Sprintf("%d %s: %s", m.port, m.bind, strings.Trim(fmt.Sprint(m.left), "[]")); !strings.HasPrefix(got, want) || len(m.left) != 1 {
-			t.Errorf("%q: got %s, %v, want %s", text, got, m.left, want)
-		}
+		testkit.WantStart(t, fmt.Sprintf("%d %s: %s", m.port, m.bind, strings.Trim(fmt.Sprint(m.left), "[]")), want)
+		expect(t, text, len(m.left), 1)
 	}
 }
 
@@ -381,8 +375,9 @@ func FuzzImport(f *testing.F) {
 		testkit.Must(t, err)
 		for i, allow := range map[int]bool{1: false, 2: true} {
 			sum, _, err := ownlist.Survey(strings.NewReader(string(all[i].Text)), ownlist.Config{Allow: allow})
-			if err != nil || sum.Seems != "" || sum.Bad.Count+sum.NotSupported()+sum.Elsewhere.Count > 0 {
-				t.Errorf("%v, %v in\n%s", err, sum.Remarks(), all[i].Text)
+			testkit.Must(t, err)
+			if sum.Seems != "" || sum.Bad.Count+sum.NotSupported()+sum.Elsewhere.Count > 0 {
+				t.Errorf("%v in\n%s", sum.Remarks(), all[i].Text)
 			}
 		}
 		_, err = json.Marshal(m.left)

@@ -78,13 +78,10 @@ func TestMisuseHasStatus2AndAHint(t *testing.T) {
 		"update -now -db DB -endpoint https://webrisk.googleapis.com -protocol webrisk":      "no API key: set $SAFEBROWSING_API_KEY",
 	} {
 		s := run(t, strings.Fields(strings.NewReplacer("ENDPOINT", w.endpoint, "DB", w.dir).Replace(args))...).want(2, want)
-		if s.mute(); strings.Count(s.errOut, "\n") != 1 {
-			t.Errorf("safebrowsing %s: %q, want one line", args, s.errOut)
-		}
+		s.mute()
+		expect(t, "lines of "+args, strings.Count(s.errOut, "\n"), 1)
 	}
-	if exists(none) || exists(w.dir) {
-		t.Error("a misuse has made a folder")
-	}
+	expect(t, "a misuse has made a folder", exists(none) || exists(w.dir), false)
 }
 
 // The examples of the help run with the files and the server of the test.
@@ -101,8 +98,7 @@ func TestExamplesOfTheHelpWork(t *testing.T) {
 	example := regexp.MustCompile(`(?m)^\s+((?:sudo -u coredns |SAFEBROWSING_API_KEY=\.\.\. )?safebrowsing (?:expressions|update|doctor|validate|version)(?: .*)?)$`)
 	found := 0
 	for _, command := range []string{"", "expressions", "update", "doctor", "validate", "version"} {
-		_, help, _ := invoke(t, append(strings.Fields(command), "-h")...)
-		_, help, _ = strings.Cut(help, "DESCRIPTION")
+		_, help, _ := strings.Cut(run(t, append(strings.Fields(command), "-h")...).out, "DESCRIPTION")
 		help, _, _ = strings.Cut(help, "OPTIONS")
 		for _, m := range example.FindAllStringSubmatch(help, -1) {
 			line, _, _ := strings.Cut(replacer.Replace(m[1]), " | ")
@@ -117,9 +113,7 @@ func TestExamplesOfTheHelpWork(t *testing.T) {
 			found++
 		}
 	}
-	if found < 10 {
-		t.Errorf("found %d examples", found)
-	}
+	testkit.Between(t, "examples", found, 10, 1000)
 }
 
 // A full disk must not look like good news.
@@ -131,9 +125,9 @@ func TestOutputThatCannotBeWritten(t *testing.T) {
 	defer full.Close()
 	for _, args := range []string{"expressions a.example", "expressions -json a.example"} {
 		var errOut testkit.Output
-		if status := execute(t.Context(), append([]string{"safebrowsing"}, strings.Fields(args)...), os.Stdin, full, &errOut); status != 2 || !strings.Contains(errOut.String(), "no space") {
-			t.Errorf("%s: status %d, %s", args, status, &errOut)
-		}
+		status := execute(t.Context(), append([]string{"safebrowsing"}, strings.Fields(args)...), os.Stdin, full, &errOut)
+		expect(t, args, status, 2)
+		testkit.WantParts(t, errOut.String(), "no space")
 	}
 }
 
@@ -209,9 +203,7 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 		}
 	}
 	for _, c := range command().Commands {
-		if !c.Hidden && !seen[c.Name] {
-			t.Errorf("Expected safebrowsing %s in the documents", c.Name)
-		}
+		expect(t, "the documents have safebrowsing "+c.Name, c.Hidden || seen[c.Name], true)
 	}
 }
 
@@ -250,9 +242,8 @@ func TestNoCommandPrintsAKeyFromAWrongPlaceOfTheCorefile(t *testing.T) {
 	for _, secret := range []string{testkit.Key, testkit.Token} {
 		check := func(stanza string, commands ...[]string) {
 			for _, command := range commands {
-				if _, out, errOut := invoke(t, command...); testkit.Leaks(out+errOut, secret) {
-					t.Errorf("%q: %q prints %s%s", stanza, command, out, errOut)
-				}
+				s := run(t, command...)
+				expect(t, fmt.Sprintf("%q: %q prints a key: %s%s", stanza, command, s.out, s.errOut), testkit.Leaks(s.out+s.errOut, secret), false)
 			}
 		}
 		for i, stanza := range testkit.Stanzas(config.Usages(), secret) {

@@ -19,9 +19,8 @@ func TestUpdateByVersion4AndOnByVersion5(t *testing.T) {
 	w.ClientStarted()
 	w.update(t, "-protocol", "v4").want(0, "nothing is due before ")
 	w.update(t).want(0, "se-4b: unchanged, 2 entries")
-	if got := w.Requests("batchGet"); len(got) != 1 || len(got[0].Versions) != 3 {
-		t.Errorf("requests of version 5: %+v, want one with all states", got)
-	}
+	w.wantRequests(t, "batchGet", 1)
+	expect(t, "states in it", len(w.Requests("batchGet")[0].Versions), 3)
 	w.update(t, "-protocol", "v6").want(2, `"v6" is not a protocol: the protocols are v5`)
 }
 

@@ -56,9 +56,8 @@ const (
 
 func TestRefusalsOfAKeySayWhatToDoInTheConsole(t *testing.T) {
 	for _, test := range []struct {
-		code         int
-		message, why string
-		cure         string
+		code               int
+		message, why, cure string
 	}{
 		{400, invalid, "Google does not know the key", "39 letters"},
 		{400, "API key expired. Please renew the API key.", "expired", "new one"},
@@ -74,13 +73,10 @@ func TestRefusalsOfAKeySayWhatToDoInTheConsole(t *testing.T) {
 		{429, "Quota exceeded", "quota", "midnight"},
 	} {
 		r := refusalOf(&updater.StatusError{Code: test.code, Message: test.message})
-		if r == nil || !strings.Contains(r.why, test.why) || !strings.Contains(r.cure, test.cure) {
-			t.Errorf("%d %s: %v, want %s and %s", test.code, test.message, r, test.why, test.cure)
-		}
+		testkit.WantParts(t, r.why, test.why)
+		testkit.WantParts(t, r.cure, test.cure)
 	}
-	if r := refusalOf(&updater.StatusError{Code: 503}); r != nil {
-		t.Errorf("A server with a fault has refused no key: %v", r)
-	}
+	expect(t, "a server with a fault has refused no key", refusalOf(&updater.StatusError{Code: 503}), nil)
 }
 
 // google is a Safe Browsing server that refuses keys in Google's words.
@@ -158,9 +154,7 @@ func (i *installed) setup(typed string, args ...string) (out string, err error) 
 func (i *installed) done(typed string, args ...string) (out string) {
 	i.t.Helper()
 	out, err := i.setup(typed, args...)
-	if err != nil {
-		i.t.Fatalf("%q, %q: %v\n%s", typed, args, err, out)
-	}
+	testkit.Must(i.t, err)
 	return out
 }
 
@@ -208,26 +202,18 @@ func (i *installed) wantKey() {
 	expect(i.t, "the key", read(i.t, i.path("safebrowsing.key")), testkit.Key+"\n")
 }
 
-// A key that is there already may have been written by hand.
-func TestSetupLeavesNoKeyThatOthersMayRead(t *testing.T) {
-	i := newInstalled(t)
-	write(t, i.path("safebrowsing.key"), testkit.Key+"\n")
-	testkit.Must(t, os.Chmod(i.path("safebrowsing.key"), 0o644))
-	i.done("", flagsWith(t)...)
-	i.wantKey()
-}
-
 func TestSetupConfiguresThePackage(t *testing.T) {
 	i := newInstalled(t)
 	i.holders = []holder{at("coredns", "coredns.service", "::")}
 	before := read(t, i.path("Corefile"))
+	write(t, i.path("safebrowsing.key"), "by hand\n") // which others may read
+	testkit.Must(t, os.Chmod(i.path("safebrowsing.key"), 0o644))
 	flags := flagsWith(t)
 	out := i.done("", flags...)
 	i.wantKey()
 	copies, _ := filepath.Glob(i.path("Corefile.*"))
-	if len(copies) != 1 || read(t, copies[0]) != before || !strings.Contains(out, "Corefile. The old one is "+copies[0]+".") {
-		t.Errorf("Expected a copy of the old Corefile, got %q and\n%s", copies, out)
-	}
+	expect(t, "copies", len(copies), 1)
+	expect(t, "the old Corefile", read(t, copies[0]), before)
 	testkit.WantParts(t, read(t, i.path("Corefile")),
 		"\n. {\n", "\tbind 192.168.1.2\n", "allow net 127.0.0.0/8 192.168.1.0/24\n", "\tforward . 9.9.9.9\n")
 	expect(t, "it ran", i.ran, []string{
@@ -235,7 +221,7 @@ func TestSetupConfiguresThePackage(t *testing.T) {
 		"systemctl disable --now coredns.service", "systemctl enable --quiet coredns-safebrowsing.service",
 		"systemctl restart coredns-safebrowsing.service", "ask 192.168.1.2:53 for malware.example", "ask 192.168.1.2:53 for example.com",
 	})
-	testkit.WantParts(t, out, "DNS server 192.168.1.2, and no second one")
+	testkit.WantParts(t, out, "Corefile. The old one is "+copies[0]+".", "DNS server 192.168.1.2, and no second one")
 	testkit.WantNone(t, out, testkit.Key)
 	i.holders = nil
 	all := i.files()
@@ -264,9 +250,7 @@ func TestSetupThatMovesTheServerTellsWhoWasInFront(t *testing.T) {
 		testkit.WantParts(t, read(t, i.path("Corefile")), "bind 192.168.1.2\n")
 		expect(t, test.holder.name, read(t, front), test.after)
 		expect(t, "at last it ran", i.ran[len(i.ran)-1], "systemctl try-restart "+test.holder.unit)
-		if i.led = see(i.root).led; len(i.led) > 0 {
-			t.Error("setup would do it again and again")
-		}
+		expect(t, "setup would do it again and again", see(i.root).led, nil)
 	}
 }
 
@@ -303,9 +287,8 @@ func TestARemovedPackageLeavesNoResolverInFront(t *testing.T) {
 			root := t.TempDir()
 			path := writeBelow(t, root, p.file.path, test.text)
 			ran := runScript(t, root, "prerm", test.arg)
-			if told := strings.Contains(ran, "try-restart "+p.unit+"\n"); exists(path) == test.removed || told != test.removed {
-				t.Errorf("%s with %s: it is there: %v; it ran\n%s", p.file.path, test.arg, exists(path), ran)
-			}
+			expect(t, p.file.path+" is there with "+test.arg, exists(path), !test.removed)
+			expect(t, "it is told: "+ran, strings.Contains(ran, "try-restart "+p.unit+"\n"), test.removed)
 		}
 	}
 }
@@ -322,16 +305,16 @@ func TestARemovedPackageGivesTheNetworkBackToSystemdResolved(t *testing.T) {
 		root := t.TempDir()
 		path := writeBelow(t, root, p.file.path, p.file.text)
 		ran := runScript(t, root, "prerm", test.arg)
-		if exists(path) == test.removed || strings.Contains(ran, again) != test.removed || strings.Index(ran, again) < strings.Index(ran, "stop ") {
-			t.Errorf("%s: it is there: %v; it ran\n%s", test.arg, exists(path), ran)
-		}
+		expect(t, "it is there with "+test.arg, exists(path), !test.removed)
+		_, after, _ := strings.Cut(ran, "stop ")
+		expect(t, "its unit is told after it: "+ran, [2]int{strings.Count(ran, again), strings.Count(after, again)}, map[bool][2]int{true: {1, 1}}[test.removed])
 		if test.arg != "remove" {
 			continue
 		}
 		ran = runScript(t, root, "postinst", "configure", "1.2.3")
-		if !exists(path) || !strings.Contains(ran, again) || strings.Index(ran, again) > strings.Index(ran, "\nstart "+setupUnit+"\n") {
-			t.Errorf("The package is back: it is there: %v; it ran\n%s", exists(path), ran)
-		}
+		expect(t, "the package is back, and its file", exists(path), true)
+		before, _, _ := strings.Cut(ran, "\nstart "+setupUnit+"\n")
+		testkit.WantParts(t, before, again)
 	}
 }
 
@@ -355,13 +338,11 @@ func TestADebThatComesBackStarts(t *testing.T) {
 	}
 	runScript(t, root, "prerm", "remove")
 	write(t, corefile, corefileFor(&answers{}, place{at: []netip.Addr{loopback}, port: 53}))
-	if runScript(t, root, "postinst", "configure", "1.2.3"); exists(front(fronts[0])) || exists(front(fronts[1])) {
-		t.Error("A resolver asks where the server no longer listens")
-	}
+	runScript(t, root, "postinst", "configure", "1.2.3")
+	expect(t, "a resolver asks where the server no longer listens", [2]bool{exists(front(fronts[0])), exists(front(fronts[1]))}, [2]bool{})
 	runScript(t, root, "postrm", "purge")
-	if _, err := os.Lstat(link); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("A purge leaves the link that enables the service: %v", err)
-	}
+	_, err := os.Lstat(link)
+	testkit.Is(t, "the link that enables the service, after a purge", err, fs.ErrNotExist)
 	for _, p := range fronts {
 		left, _ := filepath.Glob(front(p) + "*")
 		expect(t, "after a purge", left, nil)
@@ -448,9 +429,9 @@ func TestSetupAsks(t *testing.T) {
 	i.holders = []holder{at("coredns", "coredns.service", "10.0.0.2")}
 	out := i.done("\n\nlots\n,\n1,phishing-database,1\n7\n2,10.0.0.2\nno\n")
 	corefile := read(t, i.path("Corefile"))
-	testkit.WantParts(t, corefile, ".:1053 {", "bind 127.0.0.1\n", publicLists[0].url, publicLists[2].url, "forward . 192.168.1.1\n", "10.0.0.0/8")
-	if strings.Contains(corefile, publicLists[1].url) || strings.Count(corefile, publicLists[0].url) != 1 || strings.Count(corefile, "10.0.0.0/8") != 1 {
-		t.Errorf("Expected what was chosen, once, got\n%s", corefile)
+	testkit.WantParts(t, corefile, ".:1053 {", "bind 127.0.0.1\n", publicLists[2].url, "forward . 192.168.1.1\n")
+	for text, n := range map[string]int{publicLists[1].url: 0, publicLists[0].url: 1, "10.0.0.0/8": 1} {
+		expect(t, text, strings.Count(corefile, text), n)
 	}
 	for _, l := range publicLists {
 		testkit.WantParts(t, out, l.name+" ("+l.licence+")")
@@ -498,9 +479,8 @@ func TestSetupTriesTheKeyByTheResolversToForwardTo(t *testing.T) {
 		asked.Store(m.Question[0].Name, true)
 	})
 	err := tryKey(t.Context(), "https://google.example", testkit.Key, []string{resolver.String()})
-	if err == nil || errors.As(err, new(*keyRefusal)) {
-		t.Errorf("got %v", err)
-	}
+	testkit.WantError(t, err)
+	expect(t, "the key is refused", errors.As(err, new(*keyRefusal)), false)
 	_, ok := asked.Load("google.example.")
 	expect(t, "the resolver was asked", ok, true)
 	expect(t, "ports", fmt.Sprint([]string{withPort("9.9.9.9"), withPort("2620:fe::fe"), withPort("192.0.2.1:5353")}), "[9.9.9.9:53 [2620:fe::fe]:53 192.0.2.1:5353]")
@@ -584,9 +564,7 @@ func TestSetupLeavesSystemdResolvedNoOtherUpstream(t *testing.T) {
 	for file, refused := range map[string]bool{"etc/systemd/resolved.conf.d/vpn.conf": true, "run/systemd/resolved.conf.d/zz.conf": true, "etc/systemd/resolved.conf.d/dns.conf": false, "etc/systemd/resolved.conf.d/vpn.conf~": false} {
 		i := newInstalled(t)
 		path := writeBelow(t, i.root, file, "[Resolve]\n#DNS=192.0.2.1\nDNS=\nFallbackDNS=192.0.2.1\n")
-		if i.later = see(i.root).later; len(i.later) > 0 {
-			t.Errorf("%s: a line that names nobody counts: %q", file, i.later)
-		}
+		expect(t, file+" names nobody", see(i.root).later, nil)
 		write(t, path, "[Resolve]\nDNS = 192.0.2.1\n")
 		i.holders, i.later = []holder{at("systemd-resolve", "systemd-resolved.service", "127.0.0.53")}, see(i.root).later
 		if flags := flagsWith(t, "-serve", "machine"); refused {
@@ -621,9 +599,11 @@ func TestSetupKeepsAFileWhereDnsmasqDoesNotReadIt(t *testing.T) {
 	i.holders = []holder{at("dnsmasq", "dnsmasq.service", "::")}
 	file := writeBelow(t, i.root, dnsmasqFile, "server=9.9.9.9\n")
 	i.done("", flagsWith(t)...)
-	if copies, _ := filepath.Glob(file + ".*"); len(copies) != 1 || !strings.HasSuffix(copies[0], "~") || strings.Contains(read(t, file), "9.9.9.9") {
-		t.Errorf("got %q and %q", copies, read(t, file))
-	}
+	copies, _ := filepath.Glob(file + ".*")
+	kept, _ := filepath.Glob(file + ".*~")
+	expect(t, "copies", copies, kept)
+	expect(t, "one copy", len(copies), 1)
+	testkit.WantNone(t, read(t, file), "9.9.9.9")
 }
 
 // Who has neither a key nor a list is told so.

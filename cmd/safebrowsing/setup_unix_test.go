@@ -24,9 +24,9 @@ func TestSetupWritesWhatSystemdResolvedCanRead(t *testing.T) {
 	flags := flagsWith(t, "-serve", "machine")
 	defer syscall.Umask(syscall.Umask(0o077))
 	i.done("", flags...)
-	if info, err := os.Stat(filepath.Join(i.root, filepath.Dir(resolvedFile("").path))); err != nil || info.Mode().Perm() != 0o755 {
-		t.Errorf("%v, %v", info, err)
-	}
+	info, err := os.Stat(filepath.Join(i.root, filepath.Dir(resolvedFile("").path)))
+	testkit.Must(t, err)
+	expect(t, "mode", info.Mode().Perm(), 0o755)
 }
 
 // A terminal that is gone ends a command as Ctrl-C does, and setup takes back what it has done; not by nohup.

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,13 +32,11 @@ func TestUpdateFetchesOnceAndThenNothingIsDue(t *testing.T) {
 	out := w.update(t).want(0).quiet().out
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	last := lines[len(lines)-1]
-	if len(lines) != 4 || !strings.HasPrefix(w.plain(last), "nothing is due before TIME, in ") {
-		t.Errorf("the second time: %s", out)
-	}
+	expect(t, "lines", len(lines), 4)
+	testkit.WantStart(t, w.plain(last), "nothing is due before TIME, in ")
 	told, err := time.ParseInLocation(say.TimeForm, stamps.FindString(last), time.Local)
-	if wait := time.Hour; err != nil || told.Before(begun.Add(wait)) || told.After(ended.Add(wait)) {
-		t.Errorf("nothing due until %s, %v, want %s after the update from %s to %s", told, err, wait, begun, ended)
-	}
+	testkit.Must(t, err)
+	testkit.Between(t, "nothing is due for", told.Sub(begun), time.Hour, time.Hour+ended.Sub(begun))
 	out = w.update(t, "-json").want(0).quiet().out
 	testkit.WantParts(t, out, `"name":"mw-4b"`, `"outcome":"waiting"`, `"entries":1`, `"not_before":"`, `"error":"`)
 	expect(t, "JSON", decode[outcome](t, out), []outcome{{"mw-4b", "waiting", 1, say.Stamp(told), ""}, {"se-4b", "waiting", 2, say.Stamp(told), ""}, {"uws-4b", "waiting", 0, say.Stamp(told), ""}})
@@ -62,9 +59,9 @@ func TestUpdateFetchesOnlyWhatIsNamedAndDue(t *testing.T) {
 func TestUpdateLeavesABusyFolderAlone(t *testing.T) {
 	w := filled(t)
 	lock := flock.New(filepath.Join(w.dir, "lock"))
-	if ok, err := lock.TryLock(); !ok || err != nil {
-		t.Fatal(ok, err)
-	}
+	ok, err := lock.TryLock()
+	testkit.Must(t, err)
+	expect(t, "it is locked", ok, true)
 	defer lock.Close()
 	w.update(t).want(2, "the folder is in use: a running CoreDNS updates its lists by itself").mute()
 }
@@ -80,17 +77,15 @@ func TestUpdateThatFails(t *testing.T) {
 		expect(t, "lines during the back-off", strings.Count(s.out, "\n"), 1)
 	}
 	w.wantRequests(t, "", 1)
-	if all := w.lists(t); len(all) == 0 || slices.ContainsFunc(all, func(l updater.ListStatus) bool { return l.Failures == 0 }) {
-		t.Errorf("%+v", all)
-	}
+	expect(t, "failures", w.lists(t)[0].Failures, 1)
 }
 
 func TestUpdateOfWhichAListIsRejected(t *testing.T) {
 	w := newWorld(t)
 	w.Break("update", 1, protocoltest.ListFaults()["wrong checksum"])
-	if got := decode[outcome](t, w.update(t, "-json", "-lists", "se-4b").want(1).quiet().out)[0]; got.Outcome != "rejected" || got.Error == "" {
-		t.Errorf("%+v", got)
-	}
+	got := decode[outcome](t, w.update(t, "-json", "-lists", "se-4b").want(1).quiet().out)[0]
+	expect(t, "outcome with the error "+string(got.Error), got.Outcome, "rejected")
+	expect(t, "there is an error", got.Error != "", true)
 }
 
 func TestUpdateLeavesListsOfAnotherServerAlone(t *testing.T) {
@@ -116,9 +111,7 @@ func TestOnlyAPersonIsToldOfTheDelay(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	testkit.Must(t, err)
 	defer file.Close()
-	if control.IsTerminal(new(testkit.Output)) || control.IsTerminal(file) {
-		t.Error("a buffer or a file was taken for a terminal")
-	}
+	expect(t, "a buffer, a file", [2]bool{control.IsTerminal(new(testkit.Output)), control.IsTerminal(file)}, [2]bool{})
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
 		t.Skip("this system opens no terminals: ", err)
@@ -148,10 +141,9 @@ func TestUpdateKeepsToTheLimitOfTheCorefile(t *testing.T) {
 	}
 	w.Publish("uws-4b", many)
 	corefile := w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n  lists uws-4b\n  max_entries 2000\n }\n}\n")
-	_, out, errOut := invoke(t, "update", "-json", "-now", "-corefile", corefile)
-	if got := decode[outcome](t, out); len(got) != 1 || got[0].Entries > 2000 {
-		t.Errorf("%+v, %s", got, errOut)
-	}
+	got := decode[outcome](t, run(t, "update", "-json", "-now", "-corefile", corefile).out)
+	expect(t, "lists", len(got), 1)
+	testkit.Between(t, "entries", got[0].Entries, 0, 2000)
 	w.wantRequests(t, "update", 1)
 	expect(t, "limit", w.Requests("update")[0].MaxDatabase, 2000)
 }
@@ -162,9 +154,7 @@ func TestCorefilesWithoutOneFolder(t *testing.T) {
 		return zone + " {\n safebrowsing {\n" + strings.ReplaceAll(properties, ", ", "\n") + "\n }\n}\n"
 	}
 	two := stanza("a.example", "endpoint ENDPOINT, db DB") + stanza("b.example", "endpoint ENDPOINT, db DB/b")
-	for name, test := range map[string]struct {
-		corefile, update string
-	}{
+	for name, test := range map[string]struct{ corefile, update string }{
 		"own lists only": {stanza(".", "block OWN(a.example), db DB"), "DIR/Corefile has no API key and no endpoint: only your own lists are in force"},
 		"db off":         {stanza(".", "endpoint ENDPOINT, db off"), "DIR/Corefile:2 has db off"},
 		"nostorage":      {stanza(".", "endpoint ENDPOINT, mode nostorage"), "DIR/Corefile:2 has mode nostorage"},
@@ -172,9 +162,8 @@ func TestCorefilesWithoutOneFolder(t *testing.T) {
 	} {
 		corefile := w.corefile(t, test.corefile)
 		s := run(t, "update", "-corefile", corefile).want(2)
-		if s.mute(); !strings.HasPrefix(w.plain(s.errOut, filepath.Dir(corefile)), "safebrowsing: "+test.update) {
-			t.Errorf("%s: %s, want %s", name, s.errOut, test.update)
-		}
+		s.mute()
+		testkit.WantStart(t, name+": "+w.plain(s.errOut, filepath.Dir(corefile)), name+": safebrowsing: "+test.update)
 	}
 	w.wantRequests(t, "", 0)
 	expect(t, "a folder was made", exists(w.dir), false)
@@ -204,9 +193,8 @@ func TestUpdateByWebRiskAndOnByVersion5(t *testing.T) {
 	w.ClientStarted()
 	w.update(t, "-protocol", "webrisk").want(0, "nothing is due before ")
 	w.update(t).want(0, "se-4b: updated, 2 entries")
-	if got := w.Requests("batchGet"); len(got) != 1 || len(got[0].Versions) != 0 {
-		t.Errorf("requests of version 5: %+v, want one without versions: the services do not know each other's", got)
-	}
+	w.wantRequests(t, "batchGet", 1)
+	expect(t, "versions in it: the services do not know each other's", len(w.Requests("batchGet")[0].Versions), 0)
 }
 
 func TestUpdateThatWebRiskRefusesSaysUntilWhenForEachList(t *testing.T) {
@@ -225,9 +213,7 @@ func TestUpdateTakesATokenFromACorefile(t *testing.T) {
 	corefile := w.riskCorefile(t, "token_file "+testkit.Write(t, t.TempDir(), "token", "TOKEN\n")+"; budget 5; lists se-4b se-ext-4b")
 	w.Publish("se-ext-4b", [][]byte{{1, 2, 3, 4}})
 	run(t, "update", "-now", "-corefile", corefile).want(0, "se-ext-4b: updated, 1 entry").quiet()
-	if all := w.lists(t); len(all) != 2 || all[1].Name != "se-ext-4b" || all[1].Entries != 1 {
-		t.Errorf("%+v", all)
-	}
+	w.wantVerified(t, 2)
 }
 
 // fromGoogle puts a list into a folder as if it came from Google.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"path/filepath"
 	"regexp"
@@ -48,9 +49,7 @@ func runIn(ctx context.Context, t *testing.T, in io.Reader, args ...string) said
 // want wants an exit status, and parts of what was printed.
 func (s said) want(status int, parts ...string) said {
 	s.t.Helper()
-	if s.status != status {
-		s.t.Errorf("%.200q: status %d, want %d: %s%s", s.args, s.status, status, s.out, s.errOut)
-	}
+	testkit.Equal(s.t, fmt.Sprintf("status of %.200q: %s%s", s.args, s.out, s.errOut), s.status, status)
 	testkit.WantParts(s.t, s.out+s.errOut, parts...)
 	return s
 }
@@ -58,18 +57,14 @@ func (s said) want(status int, parts ...string) said {
 // quiet wants no complaint.
 func (s said) quiet() said {
 	s.t.Helper()
-	if s.errOut != "" {
-		s.t.Errorf("%q complains: %s", s.args, s.errOut)
-	}
+	testkit.Equal(s.t, fmt.Sprintf("complaints of %.200q", s.args), s.errOut, "")
 	return s
 }
 
 // mute wants nothing but complaints.
 func (s said) mute() {
 	s.t.Helper()
-	if s.out != "" {
-		s.t.Errorf("%q prints %s", s.args, s.out)
-	}
+	testkit.Equal(s.t, fmt.Sprintf("what %.200q prints", s.args), s.out, "")
 }
 
 // not wants none of these parts in what was printed.
@@ -77,13 +72,6 @@ func (s said) not(parts ...string) said {
 	s.t.Helper()
 	testkit.WantNone(s.t, s.out+s.errOut, parts...)
 	return s
-}
-
-// invoke runs a command line and returns its exit status and its output.
-func invoke(t *testing.T, args ...string) (status int, out, errOut string) {
-	t.Helper()
-	s := run(t, args...)
-	return s.status, s.out, s.errOut
 }
 
 // world is a server and a folder.
@@ -170,9 +158,7 @@ func decode[T any](t *testing.T, out string) (all []T) {
 		var v T
 		d := json.NewDecoder(strings.NewReader(line))
 		d.DisallowUnknownFields()
-		if err := d.Decode(&v); err != nil {
-			t.Fatalf("%v in %s", err, line)
-		}
+		testkit.Must(t, d.Decode(&v))
 		all = append(all, v)
 	}
 	return all
@@ -206,7 +192,6 @@ func (w *world) lists(t *testing.T) []updater.ListStatus {
 func (w *world) wantVerified(t *testing.T, n int) {
 	t.Helper()
 	all := w.lists(t)
-	if len(all) != n || slices.ContainsFunc(all, func(l updater.ListStatus) bool { return l.Missing() }) {
-		t.Errorf("%+v, want %d lists", all, n)
-	}
+	expect(t, fmt.Sprintf("lists in %+v", all), len(all), n)
+	expect(t, "some are missing", slices.ContainsFunc(all, func(l updater.ListStatus) bool { return l.Missing() }), false)
 }
