@@ -442,9 +442,9 @@ func TestCopiesThatNameEverMoreTakeNoMemory(t *testing.T) {
 		s.mu.Unlock()
 	}
 	for what, value := range map[string]any{"count": l.days, "schedule": s.state} {
-		if raw, err := json.Marshal(value); err != nil || len(raw) < 1<<20 || len(raw) > maxSmall {
-			t.Errorf("a %s of %d bytes, %v", what, len(raw), err)
-		}
+		raw, err := json.Marshal(value)
+		must(t, err)
+		testkit.Between(t, "bytes of a "+what, len(raw), 1<<20, maxSmall)
 	}
 }
 
@@ -496,9 +496,7 @@ func TestThreeProcessesOnTwoMediaAskNoSoonerAndNoMoreThanOne(t *testing.T) {
 		}
 	}
 	t.Logf("%d histories: %d searches sent, %d refused, %d crashes", *histories/20*2, sent, refused, crashes)
-	if least := *histories / 2; sent < least || refused < least || crashes < least {
-		t.Errorf("%d searches, %d refused, %d crashes: the histories are too quiet", sent, refused, crashes)
-	}
+	testkit.Between(t, "the rarest of these, or the histories are too quiet", min(sent, refused, crashes), *histories/2, math.MaxInt)
 }
 
 const modelBudget = 12
@@ -626,12 +624,8 @@ func (m modelServer) Search(context.Context, []lookup.Prefix) (lookup.Answer, er
 	now := time.Now()
 	m.sent++
 	m.today[dateOf(now)]++
-	if n := m.today[dateOf(now)]; n > modelBudget {
-		m.t.Errorf("search %d of %s, and the budget is %d", n, dateOf(now), modelBudget)
-	}
-	if now.Before(m.until) {
-		m.t.Errorf("a search %s too early", m.until.Sub(now))
-	}
+	testkit.Between(m.t, "searches on "+dateOf(now), m.today[dateOf(now)], 1, modelBudget)
+	testkit.Between(m.t, "a search is too early by", m.until.Sub(now), math.MinInt64, 0)
 	noted := m.by.schedule.searchClock().Asking
 	switch m.chance.IntN(5) {
 	case 0:

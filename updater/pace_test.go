@@ -69,9 +69,7 @@ func TestPauseAfterFailedSearches(t *testing.T) {
 		inBubble(t, test.name, func(t *testing.T) {
 			p := newProcess(t, t.TempDir(), SearchRules{Backoff: test.rule}, &script{errs: test.errs})
 			for i, wait := range test.want {
-				if err := p.search(t); err != test.errs[i] {
-					t.Fatalf("search %d: %v, want %v", i+1, err, test.errs[i])
-				}
+				testkit.Equal(t, fmt.Sprint("search ", i+1), p.search(t), test.errs[i])
 				p.pauses(t, wait)
 			}
 		})
@@ -81,9 +79,7 @@ func TestPauseAfterFailedSearches(t *testing.T) {
 // pauses fails unless the process sends nothing for exactly so long.
 func (p *process) pauses(t *testing.T, wait time.Duration) {
 	t.Helper()
-	if got := p.schedule.searchWait(time.Now()); max(0, got) != wait {
-		t.Fatalf("after search %d: a pause of %s, want %s", p.script.sent, got, wait)
-	}
+	testkit.Equal(t, fmt.Sprintf("the pause after search %d", p.script.sent), max(0, p.schedule.searchWait(time.Now())), wait)
 	if wait == 0 {
 		return
 	}
@@ -91,9 +87,8 @@ func (p *process) pauses(t *testing.T, wait time.Duration) {
 	for _, left := range []time.Duration{wait, wait / 2, 1} {
 		time.Sleep(time.Until(until) - left)
 		p.backsOff(t, "in the pause", left)
-		if held, ok := errors.AsType[*HeldError](p.search(t)); !ok || !held.Until.Equal(until) {
-			t.Errorf("in the pause: %#v, want one until %s", held, until)
-		}
+		held, _ := errors.AsType[*HeldError](p.search(t))
+		testkit.Equal(t, "the pause ends late by", held.Until.Sub(until), 0)
 	}
 	time.Sleep(1 * time.Nanosecond)
 }
@@ -188,38 +183,33 @@ func TestAMinimumWaitForAllListsHoldsForAnAnswerThatWasNotRead(t *testing.T) {
 
 // Of answers that come together the longest wait holds, also with a failure among them.
 func TestOfWaitsThatComeTogetherTheLongestHolds(t *testing.T) {
-	type end struct {
-		wait time.Duration
-		err  error
-	}
-	hour := end{time.Hour, nil}
+	const hour, minute = time.Hour, time.Minute
 	for name, test := range map[string]struct {
-		ends     []end
+		ends     []any // a wait, or an error
 		want     time.Duration
 		failures int
 	}{
-		"the longest first": {[]end{hour, {time.Minute, nil}}, time.Hour, 0},
-		"the longest last":  {[]end{{time.Minute, nil}, hour}, time.Hour, 0},
-		"before a failure":  {[]end{hour, {0, errServer}}, time.Hour, 1},
-		"after a failure":   {[]end{{0, errServer}, hour}, time.Hour, 1},
-		"none, after one":   {[]end{hour, {}}, time.Hour, 0},
-		"a Retry-After":     {[]end{{0, errServer}, {0, &StatusError{Code: 503, RetryAfter: 20 * time.Minute}}}, 20 * time.Minute, 1},
-		"a longer back-off": {[]end{{0, errServer}, {time.Minute, nil}}, 15 * time.Minute, 1},
-		"a refusal, a success and failures": {
-			append([]end{{0, &StatusError{Code: 429, RetryAfter: time.Hour}}, {}}, slices.Repeat([]end{{0, errDown}}, 10)...), time.Hour, 1,
-		},
+		"the longest first":                 {[]any{hour, minute}, hour, 0},
+		"the longest last":                  {[]any{minute, hour}, hour, 0},
+		"before a failure":                  {[]any{hour, errServer}, hour, 1},
+		"after a failure":                   {[]any{errServer, hour}, hour, 1},
+		"none, after one":                   {[]any{hour, nil}, hour, 0},
+		"a Retry-After":                     {[]any{errServer, &StatusError{Code: 503, RetryAfter: 20 * minute}}, 20 * minute, 1},
+		"a longer back-off":                 {[]any{errServer, minute}, 15 * minute, 1},
+		"a refusal, a success and failures": {append([]any{&StatusError{Code: 429, RetryAfter: hour}, nil}, slices.Repeat([]any{errDown}, 10)...), hour, 1},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			s := newScheduleOf(t, nil)
 			p := &pacedSearcher{schedule: s, rules: SearchRules{Backoff: Strict}}
 			sent := time.Now()
 			time.Sleep(time.Second)
-			for _, e := range test.ends {
-				p.searched(sentSearch{at: sent}, time.Now(), e.wait, e.err)
+			for _, end := range test.ends {
+				wait, _ := end.(time.Duration)
+				err, _ := end.(error)
+				p.searched(sentSearch{at: sent}, time.Now(), wait, err)
 			}
-			if got := s.searchWait(time.Now()); got != test.want || s.state.Search.Failures != test.failures {
-				t.Errorf("%s to wait after %d failures, want %s after %d", got, s.state.Search.Failures, test.want, test.failures)
-			}
+			testkit.Equal(t, "to wait", s.searchWait(time.Now()), test.want)
+			testkit.Equal(t, "failures", s.state.Search.Failures, test.failures)
 		})
 	}
 }

@@ -113,9 +113,8 @@ func TestARejectedListBacksOffByItself(t *testing.T) {
 		checkDue(t, s, 100*time.Hour)
 		time.Sleep(100 * time.Hour)
 		success(t, s, begin(t, s, se), time.Minute)
-		if c := s.list(se); c.Rejected || c.Failures != 0 || !c.Updated.Equal(time.Now()) {
-			t.Errorf("after a success: %+v", c)
-		}
+		c := s.list(se)
+		testkit.Equal(t, "after a success", []any{c.Rejected, c.Failures, time.Since(c.Updated)}, []any{false, 0, time.Duration(0)})
 	})
 }
 
@@ -142,9 +141,7 @@ func TestFloorsWhereTheServerGivesNoWait(t *testing.T) {
 			"the longest wait there is": {math.MaxInt64, true, math.MaxInt64},
 		} {
 			n := c.next(now, test.wait, test.changed)
-			if got := n.NotBefore.Sub(now); got != test.want || n.AtOnce != 0 || n.Wait != test.wait {
-				t.Errorf("%s: %+v, want to wait %s", name, n, test.want)
-			}
+			testkit.Equal(t, name, []any{n.NotBefore.Sub(now), n.AtOnce, n.Wait}, []any{test.want, 0, test.wait})
 		}
 	})
 }
@@ -181,6 +178,11 @@ func TestOnlyTheOwnerWritesTheSchedule(t *testing.T) {
 		time.Sleep(time.Minute)
 		must(t, errors.Join(second.own()))
 		checkDue(t, second, 59*time.Minute) // what the first one wrote holds
+		second.disown()
+		looked, err := ReadSchedule(second.store) // and then fetches
+		must(t, errors.Join(err, errors.Join(looked.own())))
+		success(t, looked, begin(t, looked, se), 6*time.Hour)
+		checkDue(t, looked, 6*time.Hour)
 	})
 }
 
@@ -192,9 +194,8 @@ func TestASuspendCountsAsTimePassed(t *testing.T) {
 			if strings.HasPrefix(name, "another") {
 				other := openStore(t, store.dir)
 				locked, err := other.tryLock()
-				if must(t, err); !locked {
-					t.Fatal("not locked")
-				}
+				must(t, err)
+				testkit.Equal(t, "another process has the lock", locked, true)
 				defer other.unlock()
 			}
 			s := newScheduleOf(t, store)

@@ -75,9 +75,7 @@ func TestWhichScheduleIsRead(t *testing.T) {
 				}
 			}
 			s, err := ReadSchedule(store)
-			if !errors.Is(err, test.err) || err != nil && test.err == nil {
-				t.Errorf("got %v, want %v", err, test.err)
-			}
+			testkit.Is(t, "the error", err, test.err)
 			testkit.Equal(t, "failures", s.state.Fetch.Failures, test.failures)
 		})
 	}
@@ -147,9 +145,8 @@ func TestAnUnreadableScheduleIsSetAside(t *testing.T) {
 				success(t, before, begin(t, before, se), 6*time.Hour)
 				must(t, writeSchedule(before.store, tamper(read(t, before))))
 				s, err := test.read(openStore(t, before.store.dir))
-				if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "waiting 30m0s before the first request") {
-					t.Errorf("got %v", err)
-				}
+				testkit.Is(t, "the error", err, ErrDamaged)
+				testkit.WantError(t, err, "waiting 30m0s before the first request")
 				wantDueIn(t, s, 30*time.Minute)
 				testkit.Equal(t, "held by", s.FetchHold([]string{se}).Cause, errUnreadable.Error())
 				testkit.Equal(t, "set aside", slices.Contains(namesIn(t, s.store.dir), scheduleFile+damagedSuffix), test.aside)
@@ -212,12 +209,11 @@ func TestTheTimeOfAnUpdateInTheFuture(t *testing.T) {
 			return at
 		}
 		at := success(1, 64*365*24*time.Hour)
-		if err := s.load(true); err != nil || !s.list(se).Updated.Equal(at) {
-			t.Errorf("at a start by a clock that is behind: updated at %s, want %s, %v", s.list(se).Updated, at, err)
-		}
-		if at = success(2, 0); !s.look() || !s.list(se).Updated.Equal(at) {
-			t.Errorf("after the next success: updated at %s, want %s", s.list(se).Updated, at)
-		}
+		must(t, s.load(true))
+		testkit.Equal(t, "at a start by a clock that is behind: updated late by", s.list(se).Updated.Sub(at), 0)
+		at = success(2, 0)
+		testkit.Equal(t, "the next success is news", s.look(), true)
+		testkit.Equal(t, "after it: updated late by", s.list(se).Updated.Sub(at), 0)
 		failed := ListClock{Clock: Clock{Failures: 1}, Updated: at}
 		later := ListClock{Updated: at.Add(time.Hour)}
 		testkit.Equal(t, "updated, by a version that counts no attempts", failed.join(later).Updated, later.Updated)
@@ -305,22 +301,9 @@ func TestADamagedScheduleTakesNoOtherClock(t *testing.T) {
 			t.Fatal(loadErr, saveErr)
 		}
 		for name, s := range map[string]*Schedule{"in memory": s, "after a restart": ownedSchedule(t, s.store.dir)} {
-			if !s.state.Fetch.NotBefore.Equal(until) || !s.list(se).NotBefore.Equal(until.Add(time.Hour)) || !s.state.Others["other"].Fetch.NotBefore.Equal(until) {
-				t.Errorf("%s: %+v", name, s.state)
-			}
+			all := []time.Duration{s.state.Fetch.NotBefore.Sub(until), s.list(se).NotBefore.Sub(until), s.state.Others["other"].Fetch.NotBefore.Sub(until)}
+			testkit.Equal(t, name+": the waits end late by", all, []time.Duration{0, time.Hour, 0})
 		}
-	})
-}
-
-// Who reads a schedule, and then fetches as its owner, saves it.
-func TestAScheduleThatWasOnlyReadIsSavedByItsOwner(t *testing.T) {
-	inBubble(t, "", func(t *testing.T) {
-		store := openStore(t, t.TempDir())
-		s, err := ReadSchedule(store)
-		must(t, err)
-		must(t, errors.Join(s.own()))
-		success(t, s, begin(t, s, se), 6*time.Hour)
-		checkDue(t, s, 6*time.Hour)
 	})
 }
 
@@ -346,9 +329,8 @@ func TestNoSearchWaitsWhileTheScheduleIsRead(t *testing.T) {
 				}
 				s.mu.Unlock()
 			})
-			if read(s); reads == 0 || s.state.Fetch.Failures != 3 {
-				t.Errorf("%d reads, then %+v", reads, s.state.Fetch)
-			}
+			read(s)
+			testkit.Equal(t, "it was read, and the failures", []any{reads > 0, s.state.Fetch.Failures}, []any{true, 3})
 		})
 	}
 }

@@ -57,9 +57,8 @@ func (p *process) search(t *testing.T) error {
 func (p *process) backsOff(t *testing.T, who string, wait time.Duration) {
 	t.Helper()
 	sent := p.script.sent
-	if err := p.search(t); !errors.Is(err, lookup.ErrBackoff) || p.script.sent != sent {
-		t.Errorf("%s: %v, %d sent, want it to back off", who, err, p.script.sent-sent)
-	}
+	testkit.Is(t, who, p.search(t), lookup.ErrBackoff)
+	testkit.Equal(t, who+": sent", p.script.sent-sent, 0)
 	testkit.Equal(t, who+" waits for", p.schedule.searchWait(time.Now()), wait)
 }
 
@@ -134,9 +133,8 @@ func TestASearchThatMayBeToldToWaitIsNotedBeforeItIsSent(t *testing.T) {
 			p, sent := newProcess(t, dir, v4Rules, nil), 0
 			p.during(errDown, func() {
 				sent++
-				if c := savedSearch(t, dir); !c.Asking || c.Failures != failures || time.Until(c.NotBefore) != Backoff(failures, 0) {
-					t.Errorf("search %d: %+v is on disk, want a back-off of %s", failures, c, Backoff(failures, 0))
-				}
+				c := savedSearch(t, dir)
+				testkit.Equal(t, "asking, failures and wait on disk", []any{c.Asking, c.Failures, time.Until(c.NotBefore)}, []any{true, failures, Backoff(failures, 0)})
 				p.schedule.store.dir = filepath.Join(t.TempDir(), "dead") // what it writes later is lost
 			})
 			p.search(t)
@@ -190,9 +188,8 @@ func TestASearchThatMayBeToldToWaitIsNotedBeforeItIsSent(t *testing.T) {
 		dir := t.TempDir()
 		p := newProcess(t, dir, v4Rules, &script{errs: []error{context.Canceled}})
 		p.search(t)
-		if c := savedSearch(t, dir); c.Failures != 0 || c.Asking || c.NotBefore.After(time.Now()) {
-			t.Errorf("%+v is saved", c)
-		}
+		c := savedSearch(t, dir)
+		testkit.Equal(t, "asking, failures and a wait are saved", []any{c.Asking, c.Failures, c.NotBefore.After(time.Now())}, []any{false, 0, false})
 	})
 }
 
@@ -284,9 +281,8 @@ func TestAnAnswerDoesNotWaitForTheDisk(t *testing.T) {
 		sync := store.disk.SyncFile
 		store.disk.SyncFile = func(f *os.File) error { time.Sleep(time.Minute); return sync(f) }
 		begun := time.Now()
-		if _, err := p.searcher.Search(t.Context(), nil); err != nil || time.Since(begun) != 0 {
-			t.Errorf("%v after %s, while the disk takes a minute", err, time.Since(begun))
-		}
+		must(t, searchOnce(t, p.searcher))
+		testkit.Equal(t, "an answer takes, while the disk takes a minute", time.Since(begun), 0)
 		testkit.Is(t, "before the wait is on disk", searchOnce(t, p.searcher), lookup.ErrBackoff)
 		p.schedule.Flush()
 		testkit.Equal(t, "Flush takes, as the disk", time.Since(begun), time.Minute)
@@ -322,10 +318,9 @@ func TestNoWaitIsLostBetweenProcesses(t *testing.T) {
 			for _, s := range all {
 				s.Flush()
 			}
-			wait := processes * changes * time.Minute
-			if got := savedSearch(t, dir); got.Failures < changes || got.Failures > test.most || got.NotBefore.Sub(now).Round(time.Second) != wait {
-				t.Errorf("%d failures and a wait of %s are saved, want %d to %d and %s", got.Failures, got.NotBefore.Sub(now), changes, test.most, wait)
-			}
+			got := savedSearch(t, dir)
+			testkit.Between(t, "failures that are saved", got.Failures, changes, test.most)
+			testkit.Equal(t, "the wait that is saved", got.NotBefore.Sub(now).Round(time.Second), processes*changes*time.Minute)
 		})
 	}
 }
@@ -370,9 +365,7 @@ func TestAMinimumWaitOfSearchesAboveADayIsTold(t *testing.T) {
 		must(t, p.search(t))
 		p.backsOff(t, "in the wait", 24*time.Hour+1)
 		told := slices.DeleteFunc(p.events, func(e Event) bool { return e.Kind != LongWait })
-		if len(told) != 1 || told[0].Wait != 24*time.Hour+1 || !told[0].Due.Equal(time.Now().Add(24*time.Hour+1)) || told[0].List != "" {
-			t.Errorf("told %+v", told)
-		}
+		testkit.Equal(t, "told", told, []Event{{Kind: LongWait, Wait: 24*time.Hour + 1, Due: time.Now().Add(24*time.Hour + 1)}})
 	})
 }
 

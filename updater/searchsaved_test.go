@@ -47,12 +47,9 @@ func TestWhatHappensDuringAWriteOfSearches(t *testing.T) {
 			s.Flush()
 			testkit.Equal(t, "failures that are saved", savedSearch(t, s.store.dir).Failures, test.saved)
 			testkit.Equal(t, "failures in memory", s.state.Search.Failures, test.memory)
-			if s.searches.dirty || s.searches.saving != nil {
-				t.Error("it is not over")
-			}
-			if news, lacks, err := s.searches.look(s.searchMedia()[0], nil); news || lacks || err != nil {
-				t.Errorf("its own file is news to it: %t, lacks something: %t, %v", news, lacks, err)
-			}
+			testkit.Equal(t, "it is over", !s.searches.dirty && s.searches.saving == nil, true)
+			news, lacks, err := s.searches.look(s.searchMedia()[0], nil)
+			testkit.Equal(t, "its own file is news to it, or lacks something", []any{news, lacks, err}, []any{false, false, nil})
 		})
 	}
 }
@@ -126,9 +123,8 @@ func TestADamagedFileOfSearchesShortensNoWait(t *testing.T) {
 			now := time.Now()
 			s.state.Search.Clock = Clock{NotBefore: now.Add(wait), Failures: 7}
 			err := s.load(false)
-			if !errors.Is(err, errUnreadableSearches) || !errors.Is(err, ErrDamaged) {
-				t.Errorf("got %v", err)
-			}
+			testkit.Is(t, "the error", err, errUnreadableSearches)
+			testkit.Is(t, "the error", err, ErrDamaged)
 			testkit.Equal(t, "the wait becomes", s.state.Search.NotBefore.Sub(now), max(wait, backoffUnit))
 			testkit.Equal(t, "the clock is kept", s.state.Search.Failures == 7, wait >= backoffUnit)
 		})
@@ -267,9 +263,8 @@ func TestAFileThatCouldNotBeReadIsReadByTheNextLook(t *testing.T) {
 		must(t, errors.Join(os.Symlink(searches, searches), os.Symlink(fetches, fetches))) // loops
 		for range 2 {
 			testkit.WantError(t, s.load(true))
-			if _, _, err := s.searches.look(s.store.folders("searches.json")[0], nil); err == nil {
-				t.Error("no error of searches")
-			}
+			_, _, err := s.searches.look(s.store.folders("searches.json")[0], nil)
+			testkit.WantError(t, err)
 		}
 		testkit.Equal(t, "files", namesIn(t, s.store.dir), []string{scheduleFile, "searches.json"})
 	})

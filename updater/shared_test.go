@@ -181,9 +181,9 @@ func sharing(t *testing.T, m *medium, fetch func() (*Update, error)) (*Updater, 
 func leads(t *testing.T, leader, follower *Updater) {
 	t.Helper()
 	must(t, leader.acquire(t.Context()))
-	if locked, err := follower.cfg.Store.tryLock(); locked || err != nil {
-		t.Fatal("two have the right to fetch")
-	}
+	locked, err := follower.cfg.Store.tryLock()
+	must(t, err)
+	testkit.Equal(t, "two have the right to fetch", locked, false)
 }
 
 func contentOf(t testing.TB, version string, values ...uint32) List {
@@ -224,9 +224,7 @@ func TestWhoLosesTheRightToFetchWaitsForItAgain(t *testing.T) {
 		}
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()
-		if before == 0 || asked.Load() <= before {
-			t.Errorf("Expected fetches before and after the right has ended, got %d and %d in all", before, asked.Load())
-		}
+		testkit.Equal(t, "fetched before the right ended, and after", []bool{before > 0, asked.Load() > before}, []bool{true, true})
 		cancel()
 		testkit.Is(t, "the end of Run", <-ended, context.Canceled)
 	})
@@ -279,9 +277,8 @@ func TestAFollowerTakesOverListsAndClocks(t *testing.T) {
 			leader.update(t.Context())
 			follower.follow()
 			got, want := follower.lists[se], leader.lists[se]
-			if got.Checksum != want.Checksum || !bytes.Equal(got.Version, want.Version) || !want.held() {
-				t.Errorf("content %d: got version %q, want %q", i, got.Version, want.Version)
-			}
+			testkit.Equal(t, fmt.Sprint("the checksum of content ", i), got.Checksum, want.Checksum)
+			testkit.Equal(t, fmt.Sprint("the version of content ", i), string(got.Version), strconv.Itoa(1+i))
 			testkit.Equal(t, "the version in the folder", savedVersion(t, follower), string(want.Version))
 			due, wantDue := follower.cfg.Schedule.due([]string{se}), leader.cfg.Schedule.due([]string{se})
 			testkit.Between(t, "the follower would ask after the leader by", due.Sub(wantDue), 0, time.Second)
@@ -409,19 +406,17 @@ func TestAFollowerRefuses(t *testing.T) {
 		must(t, os.Chtimes(follower.cfg.Store.listPath(se), time.Time{}, time.Now().Add(-time.Minute)))
 		follower.cfg.Report = func(Event) { told++ }
 		spoil(follower, m)
-		if follower.pull() || (follower.pullTrouble == "") != (name == "an older content") || !bytes.Equal(follower.lists[se].Version, []byte("1")) {
-			t.Errorf("%s: it is taken over", name)
-		}
-		if follower.pull(); told > 1 {
-			t.Errorf("%s: told %d times", name, told)
-		}
+		testkit.Equal(t, name+": it is taken over", follower.pull(), false)
+		testkit.Equal(t, name+": the version", string(follower.lists[se].Version), "1")
+		testkit.Equal(t, name+": there is trouble", follower.pullTrouble != "", name != "an older content")
+		follower.pull()
+		testkit.Between(t, name+": told", told, 0, 1)
 	}
 	m := good()
 	older(nil, m)
 	follower, _ := sharing(t, m, nil)
-	if !follower.pull() || follower.pullTrouble != "" {
-		t.Errorf("a good content is refused: %s", follower.pullTrouble)
-	}
+	testkit.Equal(t, "a good content is taken over", follower.pull(), true)
+	testkit.Equal(t, "trouble with it", follower.pullTrouble, "")
 	testkit.Between(t, "received after", follower.received(se).Sub(m.heads[se].Received), -time.Second, time.Second)
 }
 
@@ -455,18 +450,14 @@ func TestTheDifferenceLeadsFromOneContentToTheOther(t *testing.T) {
 		from, to := content(), content()
 		base, target := contentOf(t, "1", from...), contentOf(t, "2", to...)
 		raw := difference(base.Set, target.Set, 1<<20)
-		if raw == nil {
-			if len(from)+len(to) > 0 {
-				t.Fatalf("no difference from %v to %v", from, to)
-			}
+		if raw == nil && len(from)+len(to) == 0 {
 			continue
 		}
 		update, err := parseDifference(raw, Head{Version: []byte("2"), Checksum: target.Checksum[:]})
 		must(t, err)
 		got, _, err := Apply(base, update, 1000)
-		if err != nil || got.Checksum != target.Checksum {
-			t.Fatalf("from %v to %v: %v", from, to, err)
-		}
+		must(t, err)
+		testkit.Equal(t, fmt.Sprintf("the checksum, from %v to %v", from, to), got.Checksum, target.Checksum)
 	}
 	testkit.Equal(t, "a difference of entries of several widths", difference(heldList(t, "x-8b", 0).Set, heldList(t, se, 0).Set, 1<<20), nil)
 }
@@ -483,9 +474,7 @@ func TestADifferenceWithAbsurdCountsIsRefused(t *testing.T) {
 	} {
 		raw, err := binary.Append(nil, binary.BigEndian, counts)
 		must(t, err)
-		if u, err := parseDifference(raw, Head{}); err == nil {
-			t.Errorf("%s: %d removals and %d bytes of additions are taken over", name, u.Removals.Count, u.added())
-		}
+		testkit.Equal(t, name+" are refused", errOf(parseDifference(raw, Head{})) != nil, true)
 	}
 }
 
@@ -501,9 +490,8 @@ func FuzzParseDifference(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if _, _, err := Apply(base, u, 1000); err == nil {
-			t.Error("a content with another checksum is taken over")
-		}
+		_, _, err = Apply(base, u, 1000)
+		testkit.WantError(t, err) // the checksum is another one
 	})
 }
 

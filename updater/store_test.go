@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
@@ -70,9 +69,8 @@ func TestListsComeBackFromTheStore(t *testing.T) {
 	}
 	for _, l := range lists {
 		got, err := openStore(t, dir).LoadList(l.Name)
-		if err != nil || !equal(t, got, l) {
-			t.Errorf("%s: got %v, %v", l.Name, got, err)
-		}
+		must(t, err)
+		testkit.Equal(t, l.Name+" comes back", equal(t, got, l), true)
 	}
 	testkit.Equal(t, "files", len(namesIn(t, dir)), len(lists))
 }
@@ -95,9 +93,8 @@ func TestAFileThatCannotBeAListIsNotReadWhole(t *testing.T) {
 			must(t, os.WriteFile(elsewhere, []byte(test.begin), 0o600))
 			must(t, os.Truncate(elsewhere, test.size)) // sparse
 			must(t, os.Symlink(elsewhere, filepath.Join(s.dir, "se-4b"+listSuffix)))
-			if _, err := s.ReadList("se-4b"); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), test.why) {
-				t.Errorf("got %v, want %q", err, test.why)
-			}
+			_, err := s.ReadList("se-4b")
+			testkit.WantError(t, err, test.why)
 			checkDamaged(t, s, "se-4b", name)
 			testkit.Is(t, "what the link leads to", errOf(os.Stat(elsewhere)), nil)
 		})
@@ -125,9 +122,8 @@ func TestNoListThatIsAcceptedIsTooLongForItsFile(t *testing.T) {
 func checkDamaged(t *testing.T, s *Store, name, what string) {
 	t.Helper()
 	l, err := s.LoadList(name)
-	if !errors.Is(err, ErrDamaged) || l.Set != nil {
-		t.Errorf("%s: got %v, %v, want it found damaged", what, l, err)
-	}
+	testkit.Is(t, what, err, ErrDamaged)
+	testkit.Equal(t, what+": the set", l.Set, nil)
 	testkit.Is(t, what+": read again", errOf(s.LoadList(name)), fs.ErrNotExist)
 	testkit.Is(t, what+": set aside", errOf(os.Stat(filepath.Join(s.dir, name+listSuffix+damagedSuffix))), nil)
 }
@@ -254,9 +250,8 @@ func TestAListThatCannotBeReadIsNotDamaged(t *testing.T) {
 	must(t, err)
 	defer f.Close()
 	_, err = verify(f)
-	if err == nil || errors.Is(err, ErrDamaged) {
-		t.Errorf("got %v", err)
-	}
+	testkit.WantError(t, err)
+	testkit.Equal(t, "it counts as damaged", errors.Is(err, ErrDamaged), false)
 	raw, readErr := os.ReadFile(s.listPath("se-4b"))
 	must(t, readErr)
 	for n := range len(raw) - sha256.Size {
@@ -292,9 +287,7 @@ func TestAFileIsOnTheDiskBeforeItReplacesTheOldOne(t *testing.T) {
 			}
 			s.disk = files.Disk{
 				SyncFile: func(f *os.File) error {
-					if raw, err := os.ReadFile(f.Name()); err != nil || string(raw) != "new" {
-						t.Errorf("synced while it holds %q, %v", raw, err)
-					}
+					testkit.Equal(t, "the file that is synced", testkit.Read(t, f.Name()), "new")
 					return errors.Join(step("sync file"), f.Sync())
 				},
 				Rename: func(from, to string) error {
@@ -312,8 +305,9 @@ func TestAFileIsOnTheDiskBeforeItReplacesTheOldOne(t *testing.T) {
 				_, err := io.WriteString(w, "new")
 				return errors.Join(err, step("write"))
 			})
-			if (err == nil) != (test.fails == "") || err != nil && (!errors.Is(err, lost) || !strings.Contains(err.Error(), scheduleFile)) {
-				t.Errorf("got %v", err)
+			if testkit.Equal(t, "it fails", err != nil, test.fails != ""); err != nil {
+				testkit.Is(t, "the error", err, lost)
+				testkit.WantError(t, err, scheduleFile)
 			}
 			testkit.Equal(t, "steps", steps, test.want)
 			testkit.Equal(t, "the file", testkit.Read(t, filepath.Join(s.dir, scheduleFile)), test.holds)
@@ -348,39 +342,25 @@ func TestStatusOfAFolder(t *testing.T) {
 
 	all, err := Status(dir)
 	must(t, err)
-	want := []struct {
-		name           string
-		entries, width int
-		err            error
-	}{
-		{"aside-4b", 0, 4, ErrDamaged},
-		{"bad-4b", 0, 4, ErrDamaged},
-		{"folder-4b", 0, 4, errAny},
-		{"good-4b", 2, 4, nil},
-		{"new-4b", 0, 4, ErrDamaged},
-		{"wide-32b", 1, 32, nil},
-		{"wrong-4b", 0, 4, ErrChecksum},
-	}
-	if len(all) != len(want) {
-		t.Fatalf("got %d lists, want %d: %+v", len(all), len(want), all)
-	}
-	for i, w := range want {
-		got := all[i]
-		fits := errors.Is(got.Err, w.err) || w.err == errAny && got.Err != nil
-		if got.Name != w.name || got.Entries != w.entries || !slices.Equal(got.Widths, []int{w.width}) || !fits || !got.NotBefore.IsZero() {
-			t.Errorf("got %+v, want %+v", got, w)
-		}
-		if held := got.Err == nil; held != (got.Origin == testOrigin) || held != (got.Version != nil) || held != (got.Checksum != [32]byte{}) {
-			t.Errorf("%s: %+v holds something, or not", w.name, got)
+	var got []string
+	for _, l := range all {
+		got = append(got, fmt.Sprint(l.Name, ", ", l.Entries, " of ", l.Widths))
+		held := l.Err == nil
+		testkit.Equal(t, l.Name+": its origin, version and checksum", []bool{l.Origin == testOrigin, l.Version != nil, l.Checksum != [32]byte{}}, []bool{held, held, held})
+		testkit.Equal(t, l.Name+" waits until", l.NotBefore, time.Time{})
+		if want, known := map[string]error{"good-4b": nil, "wide-32b": nil, "wrong-4b": ErrChecksum, "folder-4b": l.Err}[l.Name]; known { // of a folder: any error
+			testkit.Is(t, l.Name, l.Err, want)
+		} else {
+			testkit.Is(t, l.Name, l.Err, ErrDamaged)
 		}
 	}
+	testkit.Equal(t, "lists", got, []string{"aside-4b, 0 of [4]", "bad-4b, 0 of [4]", "folder-4b, 0 of [4]", "good-4b, 2 of [4]",
+		"new-4b, 0 of [4]", "wide-32b, 1 of [32]", "wrong-4b, 0 of [4]"})
 	testkit.Equal(t, "the folder", namesIn(t, dir), before)
-	if all, err := Status(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) || all != nil {
-		t.Errorf("of no folder: got %+v, %v", all, err)
-	}
-	if all, err := Status(t.TempDir()); err != nil || all != nil {
-		t.Errorf("of an empty one: got %+v, %v, want nothing", all, err)
-	}
+	all, err = Status(filepath.Join(dir, "none"))
+	testkit.Is(t, "of no folder", err, fs.ErrNotExist)
+	testkit.Equal(t, "of no folder", all, nil)
+	all, err = Status(t.TempDir())
+	must(t, err)
+	testkit.Equal(t, "of an empty folder", all, nil)
 }
-
-var errAny = errors.New("any error")
