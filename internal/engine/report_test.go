@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,53 +62,53 @@ func life(t *testing.T, s Settings, google *protocoltest.Server, contact time.Du
 	return e, func() { e.stop(); google.ClientStarted() }
 }
 
+// logged runs a test in simulated time, with what is logged.
+func logged(t *testing.T, run func(t *testing.T, lines *testkit.Lines)) {
+	synctest.Test(t, func(t *testing.T) { run(t, testkit.Capture(t)) })
+}
+
+// starts is life, and holds what the line of the start says.
+func starts(t *testing.T, lines *testkit.Lines, s Settings, to *protocoltest.Server, contact time.Duration, parts ...string) func() {
+	t.Helper()
+	lines.Forget()
+	_, end := life(t, s, to, contact)
+	testkit.WantParts(t, lines.Only(t, " is on: "), parts...)
+	return end
+}
+
 func TestTheStartSaysWhatProtects(t *testing.T) {
 	s := Settings{Endpoint: "http://start.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b mw-4b", DB: t.TempDir()}
-	lines := testkit.Capture(t)
-	synctest.Test(t, func(t *testing.T) {
+	logged(t, func(t *testing.T, lines *testkit.Lines) {
 		google := listing(t, 30*time.Minute)
 		google.Publish("mw-4b", [][]byte{{1, 2, 3, 4}, {1, 2, 3, 5}})
 
-		_, end := life(t, s, google, 40*time.Second)
-		testkit.WantParts(t, lines.Only(t, "is on: http://start.example"), "[WARNING]", "Safe Browsing v5", "mode local", "NO list is in force yet (se-4b, mw-4b)",
-			"db "+s.DB, "next request within a minute (first contact)")
+		end := starts(t, lines, s, google, 40*time.Second, "is on: http://start.example", "[WARNING]", "Safe Browsing v5", "mode local",
+			"NO list is in force yet (se-4b, mw-4b)", "db "+s.DB, "next request within a minute (first contact)")
 		time.Sleep(time.Minute)
 		end()
 
 		time.Sleep(10 * time.Minute)
-		lines.Forget()
-		_, end = life(t, s, google, 0)
-		testkit.WantParts(t, lines.Only(t, "is on: "), "[INFO]", "se-4b (1 entry, updated 10m ago), mw-4b (2 entries, updated 10m ago)",
+		end = starts(t, lines, s, google, 0, "[INFO]", "se-4b (1 entry, updated 10m ago), mw-4b (2 entries, updated 10m ago)",
 			"next request not before "+say.Time(time.Now().Add(30*time.Minute-10*time.Minute-20*time.Second))+" (minimum wait of the server)")
 		testkit.WantNone(t, lines.String(), "in force")
 		google.Break("update", 1, protocoltest.Fault{Status: 503})
 		time.Sleep(25 * time.Minute)
 		end()
 
-		lines.Forget()
-		_, end = life(t, s, google, 0)
-		testkit.WantParts(t, lines.Only(t, "is on: "), "[INFO]", "back-off after a failure at ", "status 503 Service Unavailable")
-		end()
+		starts(t, lines, s, google, 0, "[INFO]", "back-off after a failure at ", "status 503 Service Unavailable")()
 
 		google.Break("update", 1000, protocoltest.Fault{Status: 503})
 		time.Sleep(25 * time.Hour)
-		lines.Forget()
-		_, end = life(t, s, google, time.Second)
-		testkit.WantParts(t, lines.Only(t, "is on: "), "[WARNING]", "OLD: updated 25h")
-		end()
+		starts(t, lines, s, google, time.Second, "[WARNING]", "OLD: updated 25h")()
 
 		s.Lists += " uws-4b"
-		lines.Forget()
-		_, end = life(t, s, google, time.Second)
-		testkit.WantParts(t, lines.Only(t, "is on: "), "[WARNING]", "uws-4b (not yet)")
-		end()
+		starts(t, lines, s, google, time.Second, "[WARNING]", "uws-4b (not yet)")()
 	})
 }
 
 func TestAFollowerSaysWhomItFollowsAndTellsTheTrueTimes(t *testing.T) {
 	s := Settings{Endpoint: "http://follower.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b mw-4b", DB: t.TempDir()}
-	lines := testkit.Capture(t)
-	synctest.Test(t, func(t *testing.T) {
+	logged(t, func(t *testing.T, lines *testkit.Lines) {
 		google := listing(t, 30*time.Minute)
 		google.Publish("mw-4b", [][]byte{{1, 2, 3, 4}}) // which does not change
 		_, endFirst := life(t, s, google, 0)
@@ -115,14 +116,10 @@ func TestAFollowerSaysWhomItFollowsAndTellsTheTrueTimes(t *testing.T) {
 		time.Sleep(time.Minute)
 		other := s
 		other.Lists += " uws-4b" // which the first process does not name
-		lines.Forget()
-		_, endOther := life(t, other, google, 0)
-		testkit.WantParts(t, lines.Only(t, "is on: "), "[WARNING]", "se-4b (1 entry, ", "uws-4b (not yet)",
-			"Lists that the other does not name never come: write the same mode and lists in both, or give this one another db")
-		endOther()
-		lines.Forget()
-		_, end := life(t, s, google, 0)
-		testkit.WantParts(t, lines.Only(t, "is on: "), "[INFO]", "se-4b (1 entry, updated 1m ago)", "another process uses db and fetches the lists; this one reads them from there\n")
+		starts(t, lines, other, google, 0, "[WARNING]", "se-4b (1 entry, ", "uws-4b (not yet)",
+			"Lists that the other does not name never come: write the same mode and lists in both, or give this one another db")()
+		end := starts(t, lines, s, google, 0, "[INFO]", "se-4b (1 entry, updated 1m ago)",
+			"another process uses db and fetches the lists; this one reads them from there\n")
 		testkit.Equal(t, "gauge", testkit.Metric(t, "list_last_success_timestamp_seconds", "list", "se-4b"), unixSeconds(fetched))
 		google.Publish("se-4b", [][]byte{{1, 2, 3, 4}, {5, 6, 7, 8}})
 		time.Sleep(31 * time.Minute)
@@ -141,8 +138,7 @@ func TestAFollowerSaysWhomItFollowsAndTellsTheTrueTimes(t *testing.T) {
 func TestAListThatTheServerDoesNotHaveIsNamed(t *testing.T) {
 	s := Settings{Endpoint: "http://unknown.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b pha4-4b mw-4b", Mode: lookup.RealTime}
 	for status, relay := range map[string]bool{"status 400": false, "status 404": true} {
-		lines := testkit.Capture(t)
-		synctest.Test(t, func(t *testing.T) {
+		logged(t, func(t *testing.T, lines *testkit.Lines) {
 			google := listing(t, 30*time.Minute)
 			google.Publish("mw-4b", [][]byte{{1, 2, 3, 4}, {5, 6, 7, 8}})
 			if relay {
@@ -161,58 +157,57 @@ func TestAListThatTheServerDoesNotHaveIsNamed(t *testing.T) {
 				"Mode realtime acts as mode local until it is there: start the relay with -realtime, or write mode local")
 			lines.Only(t, "List se-4b now has 1 entry")
 			lines.Only(t, "List mw-4b now has 2 entries")
-			if again := lines.About("Lists are updated again"); len(again) == 1 == relay {
-				t.Errorf("%s: %q", status, again)
-			}
-			if got := testkit.Metric(t, "list_next_due_timestamp_seconds", "list", "pha4-4b"); got <= unixSeconds(time.Now()) {
-				t.Errorf("Expected the gauge to tell when the refused list is tried again, got %v", got)
-			}
+			testkit.Equal(t, status+": it is said that lists are updated again", len(lines.About("Lists are updated again")) == 1, !relay)
+			due := testkit.Metric(t, "list_next_due_timestamp_seconds", "list", "pha4-4b")
+			testkit.Equal(t, "a gauge tells when the refused list is tried again", due > unixSeconds(time.Now()), true)
 		})
 	}
 }
 
 func TestAMinimumWaitAboveADayIsAWarning(t *testing.T) {
-	wantLongWaits(t, protocol.DialectV5, 2, "for lists se-4b. ")
+	wantLongWaits(t, protocol.DialectV5, "for lists se-4b. It is obeyed", "for lists mw-4b. It is obeyed")
 }
 
-// wantLongWaits holds how many warnings tell of a minimum wait of two days, and the lists of the first.
-func wantLongWaits(t *testing.T, d *protocol.Dialect, warnings int, lists string) {
+// wantLongWaits holds which warnings tell of a minimum wait of two days.
+func wantLongWaits(t *testing.T, d *protocol.Dialect, parts ...string) {
 	t.Helper()
 	s := Settings{Endpoint: "http://longwait.example", Protocol: d.Name, Lists: "se-4b mw-4b"}
-	lines := testkit.Capture(t)
-	synctest.Test(t, func(t *testing.T) {
+	logged(t, func(t *testing.T, lines *testkit.Lines) {
 		google := listing(t, 48*time.Hour)
 		google.Publish("mw-4b", [][]byte{{1, 2, 3, 4}})
 		_, end := life(t, s, google, 0)
-		got := lines.About("minimum wait of 48h0m0s")
-		if len(got) != warnings {
-			t.Fatalf("%s: Expected %d lines, got %q", d, warnings, got)
-		}
-		testkit.WantParts(t, got[0], "[WARNING]", lists, "It is obeyed", "are not updated before "+say.Time(time.Now().Add(48*time.Hour)))
+		wantLines(t, lines, "minimum wait of 48h0m0s", parts...)
+		until := "are not updated before " + say.Time(time.Now().Add(48*time.Hour))
+		wantLines(t, lines, "[WARNING] plugin/safebrowsing: The server asks", slices.Repeat([]string{until}, len(parts))...)
 		end()
 	})
+}
+
+// wantLines holds how many lines there are about a text, and what each of them says.
+func wantLines(t *testing.T, lines *testkit.Lines, about string, parts ...string) {
+	t.Helper()
+	got := lines.About(about)
+	testkit.Equal(t, got, len(got), len(parts))
+	for i := range min(len(got), len(parts)) {
+		testkit.WantParts(t, got[i], parts[i])
+	}
 }
 
 // One line when trouble begins and one when it ends, whatever the retries.
 func TestADayWithoutListUpdatesIsTwoLines(t *testing.T) {
 	s := Settings{Endpoint: "http://day.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b"}
-	lines := testkit.Capture(t)
-	synctest.Test(t, func(t *testing.T) {
+	logged(t, func(t *testing.T, lines *testkit.Lines) {
 		google := listing(t, 30*time.Minute)
 		_, end := life(t, s, google, 0)
 		defer end()
 		google.Break("update", 1000, protocoltest.Fault{Status: 503})
 		time.Sleep(24 * time.Hour)
 		testkit.WantParts(t, lines.Only(t, "Cannot update lists"), "[ERROR]", "se-4b", "status 503", "The lists in force stay in force", "Next try not before")
-		if n := len(google.Requests("update")); n < 4 {
-			t.Fatalf("Expected several tries, got %d", n)
-		}
+		testkit.Between(t, "tries", len(google.Requests("update")), 4, 1000)
 		google.Repair()
 		google.Break("update", 1, protocoltest.Fault{Status: 403})
 		time.Sleep(48 * time.Hour)
-		if got := lines.About("Cannot update lists"); len(got) != 2 || !strings.Contains(got[1], "Check the API key") {
-			t.Errorf("Expected another line about another trouble, with advice, got %q", got)
-		}
+		wantLines(t, lines, "Cannot update lists", "status 503", "Check the API key")
 		testkit.WantParts(t, lines.Only(t, "Lists are updated again"), "[INFO]", testkit.LocalTimes("since 2000-01-01T00:30:00Z"))
 	})
 }
@@ -232,8 +227,7 @@ func (f *failsFor) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // Lists of Web Risk are asked for one by one: what one of them brings is no end of the trouble of others.
 func TestListsOfWebRiskThatAlwaysFailAreALineForEachCause(t *testing.T) {
-	lines := testkit.Capture(t)
-	synctest.Test(t, func(t *testing.T) {
+	logged(t, func(t *testing.T, lines *testkit.Lines) {
 		google := listing(t, 20*time.Minute)
 		google.Publish("mw-4b", [][]byte{{1, 2, 3, 4}})
 		google.Publish("uws-4b", [][]byte{{1, 2, 3, 4}})
@@ -244,9 +238,7 @@ func TestListsOfWebRiskThatAlwaysFailAreALineForEachCause(t *testing.T) {
 		e := started(t, s, "key", Edge{Transport: fails, FirstContact: atOnce})
 		defer e.stop()
 		time.Sleep(12 * time.Hour)
-		if got := lines.About("Cannot update lists"); len(got) != 2 || !strings.Contains(got[0], "se-4b: the server answered status 403") || !strings.Contains(got[1], "uws-4b: the server answered status 500") {
-			t.Errorf("Expected a line for each cause, got %q", got)
-		}
+		wantLines(t, lines, "Cannot update lists", "se-4b: the server answered status 403", "uws-4b: the server answered status 500")
 		fails.status.Delete("SOCIAL_ENGINEERING")
 		time.Sleep(12 * time.Hour)
 		testkit.WantNone(t, lines.String(), "updated again")
@@ -274,8 +266,7 @@ func (o *outcomes) Search(_ context.Context, _ []lookup.Prefix) (lookup.Answer, 
 }
 
 func TestAPauseOfConfirmationsIsSaidOnceAndItsEndOnce(t *testing.T) {
-	lines := testkit.Capture(t)
-	synctest.Test(t, func(t *testing.T) {
+	logged(t, func(t *testing.T, lines *testkit.Lines) {
 		r := reporting(t, Settings{Endpoint: "http://pause.example", Protocol: protocol.DialectV5.Name})
 		e := &Engine{Service: Service{settings: r.settings, Schedule: r.schedule}, reporter: r}
 		running.add(e)
@@ -292,9 +283,8 @@ func TestAPauseOfConfirmationsIsSaidOnceAndItsEndOnce(t *testing.T) {
 		searches(r, searcher, 2)
 		testkit.WantParts(t, lines.Only(t, "A confirmation failed"), "[WARNING]", "status 502", "Suspected names pass")
 		testkit.Equal(t, "status of two failures without a pause", failing(), "")
-		if got := lines.About("paused"); len(got) != 0 || gauge() > unixSeconds(time.Now()) {
-			t.Errorf("Expected no pause before the third failure, got %q", got)
-		}
+		testkit.WantNone(t, lines.String(), "paused")
+		testkit.Between(t, "gauge without a pause", gauge(), 0, unixSeconds(time.Now()))
 		time.Sleep(time.Second)
 		searches(r, searcher, 1)
 		until := time.Now().Add(5 * time.Minute)
@@ -318,22 +308,18 @@ func TestAPauseOfConfirmationsIsSaidOnceAndItsEndOnce(t *testing.T) {
 		time.Sleep(31 * time.Minute)
 		searches(r, searcher, 5)
 		testkit.WantParts(t, lines.Only(t, "Confirmations work again"), "[INFO]")
-		if hold := r.schedule.SearchHold(); hold.Active(time.Now()) || gauge() > unixSeconds(time.Now()) || failing() != "" {
-			t.Errorf("Expected no pause any more, got %v, %q", hold, failing())
-		}
+		testkit.Equal(t, "a pause, and the status after it", []any{r.schedule.SearchHold().Active(time.Now()), failing()}, []any{false, ""})
+		testkit.Between(t, "gauge after the pause", gauge(), 0, unixSeconds(time.Now()))
 		server.err = &updater.StatusError{Code: http.StatusTooManyRequests}
 		searches(r, searcher, 1)
-		if got := lines.About("paused"); len(got) != 2 || !strings.Contains(got[1], "quota") {
-			t.Errorf("Expected a refusal to pause at once, got %q", got)
-		}
+		wantLines(t, lines, "paused", "", "quota") // a refusal pauses at once
 	})
 }
 
 // A relay that may not ask answers about names that it knows, and not about others, many times a
 // second. That is one state, no pause, and no failure.
 func TestARelayThatAnswersInPartIsTwoLines(t *testing.T) {
-	lines := testkit.Capture(t)
-	synctest.Test(t, func(t *testing.T) {
+	logged(t, func(t *testing.T, lines *testkit.Lines) {
 		r := reporting(t, Settings{Endpoint: "http://part.example", Protocol: protocol.DialectV5.Name})
 		server := new(outcomes)
 		searcher := updater.Pace(server, r.schedule, updater.SearchRules{Backoff: updater.Strikes}, r.report)
@@ -345,9 +331,8 @@ func TestARelayThatAnswersInPartIsTwoLines(t *testing.T) {
 			searches(r, searcher, 1)
 			time.Sleep(10 * time.Second)
 		}
-		if _, _, inPart := r.standing(); inPart != "Names are confirmed in part (the relay has no answer: the day's budget of searches is spent for this client): suspected names that the relay does not know pass. The relay's log says until when." {
-			t.Errorf("Expected the standing to say so, got %q", inPart)
-		}
+		_, _, inPart := r.standing()
+		testkit.Equal(t, "standing", inPart, "Names are confirmed in part (the relay has no answer: the day's budget of searches is spent for this client): suspected names that the relay does not know pass. The relay's log says until when.")
 		testkit.WantParts(t, lines.Only(t, "in part"), "[WARNING]", "budget of searches is spent for this client", "Suspected names that the relay does not know pass", "1m0s at most")
 		hold := r.schedule.SearchHold()
 		testkit.Equal(t, "failures, and a wait", []any{hold.Failures, hold.Active(time.Now())}, []any{0, false})
@@ -357,15 +342,14 @@ func TestARelayThatAnswersInPartIsTwoLines(t *testing.T) {
 			searches(r, searcher, 1)
 		}
 		testkit.WantParts(t, lines.Only(t, "answers about all names again"), "[INFO]")
-		_, _, inPart := r.standing()
+		_, _, inPart = r.standing()
 		testkit.Equal(t, "standing afterwards", inPart, "")
 		testkit.WantNone(t, lines.String(), "onfirmation")
 	})
 }
 
 func TestMinimumWaitsOfSearchesAreOneState(t *testing.T) {
-	lines := testkit.Capture(t)
-	synctest.Test(t, func(t *testing.T) {
+	logged(t, func(t *testing.T, lines *testkit.Lines) {
 		r := reporting(t, Settings{Endpoint: "http://waits.example", Protocol: protocol.DialectV5.Name})
 		server := &outcomes{wait: time.Minute}
 		searcher := updater.Pace(server, r.schedule, updater.SearchRules{Backoff: updater.Strict}, r.report)
@@ -403,8 +387,7 @@ func (b *badKey) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // Google refuses a wrong key with status 400, as it does a list that it lacks. Who has just enabled the API is told of the next try.
 func TestAWrongKeyIsNotTakenForAListThatIsRefused(t *testing.T) {
-	lines := testkit.Capture(t)
-	synctest.Test(t, func(t *testing.T) {
+	logged(t, func(t *testing.T, lines *testkit.Lines) {
 		google := new(badKey)
 		e := started(t, Settings{Protocol: protocol.DialectV5.Name, Lists: "se-4b mw-4b"}, "WRONG", Edge{Transport: google, FirstContact: atOnce})
 		synctest.Wait()
@@ -414,12 +397,9 @@ func TestAWrongKeyIsNotTakenForAListThatIsRefused(t *testing.T) {
 			"If you have just enabled the API: the next try is at "+say.Time(e.FetchHold().Until)+", in ")
 		time.Sleep(12 * time.Hour)
 		e.stop()
-		if lines.Only(t, "Cannot update lists"); strings.Contains(line, "by itself") || len(lines.About("refuses list")) > 0 {
-			t.Errorf("it speaks of lists: %s%q", line, lines.About("refuses list"))
-		}
-		if alone := slices.DeleteFunc(google.asked, func(path string) bool { return strings.HasSuffix(path, ":batchGet") }); len(alone) > 0 {
-			t.Errorf("lists are asked for by themselves: %q", alone)
-		}
+		lines.Only(t, "Cannot update lists")
+		testkit.WantNone(t, lines.String(), "by itself", "refuses list")
+		testkit.Equal(t, "requests", slices.Compact(google.asked), []string{"/v5/hashLists:batchGet"})
 	})
 }
 
@@ -511,13 +491,9 @@ func TestReadyNeverWaits(t *testing.T) {
 	r := NewRegistry(Edge{})
 	r.work.Lock()
 	defer r.work.Unlock()
-	done := make(chan bool)
-	go func() { done <- r.Ready() }()
-	select {
-	case <-done:
-	case <-time.After(10 * time.Second):
-		t.Error("Expected an answer while engines are started and stopped")
-	}
+	var answered atomic.Bool
+	go func() { r.Ready(); answered.Store(true) }()
+	testkit.Until(t, "an answer while engines are started and stopped", answered.Load)
 }
 
 // The line of the start is a warning if names are not confirmed, or at any price.
@@ -533,8 +509,7 @@ func TestTheStartSaysWhatTheBudgetAllows(t *testing.T) {
 		"unknown": {2, "{", []string{"[WARNING]", "budget of 2 searches a day, 0 left today; confirmations are paused until "}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lines := testkit.Capture(t)
-			synctest.Test(t, func(t *testing.T) {
+			logged(t, func(t *testing.T, lines *testkit.Lines) {
 				s := Settings{Endpoint: "http://budget.example", Protocol: protocol.DialectWebRisk.Name, Lists: "se-4b", DB: t.TempDir(), Budget: test.budget, Share: 100}
 				google := listing(t, time.Hour)
 				_, end := life(t, s, google, 0) // fetches the list
@@ -542,14 +517,9 @@ func TestTheStartSaysWhatTheBudgetAllows(t *testing.T) {
 				if test.file != "" {
 					file := filepath.Join(s.DB, "budget-webrisk.json")
 					testkit.Must(t, os.WriteFile(file, []byte(test.file), 0o600))
-					if err := os.Chtimes(file, time.Now(), time.Now()); err != nil { // the bubble's time
-						t.Fatal(err)
-					}
+					testkit.Must(t, os.Chtimes(file, time.Now(), time.Now())) // the bubble's time
 				}
-				lines.Forget()
-				_, end = life(t, s, google, 0)
-				testkit.WantParts(t, lines.Only(t, "Web Risk is on"), test.want...)
-				end()
+				starts(t, lines, s, google, 0, test.want...)()
 			})
 		})
 	}
@@ -577,9 +547,8 @@ func TestLinesOfTheBudgetAndOfDamageSayWhatToDo(t *testing.T) {
 		if test.event.Kind == updater.LoadFailed { // it is read again when the folder is locked
 			r.report(test.event)
 		}
-		if _, got, _ := strings.Cut(strings.TrimSpace(lines.Only(t, "")), " ["); "["+got != testkit.LocalTimes(test.want) {
-			t.Errorf("%s: got %q, want %q", name, "["+got, test.want)
-		}
+		_, got, _ := strings.Cut(strings.TrimSpace(lines.Only(t, "")), " [")
+		testkit.Equal(t, name, "["+got, testkit.LocalTimes(test.want))
 	}
 }
 

@@ -209,9 +209,7 @@ func TestTheFirstRequestHasTheVersionsThatTheServerKnows(t *testing.T) {
 				_, release = acquire(t, r, Settings{APIKey: "TWO", Protocol: tc.second.Name, Lists: "se-4b"}, 0)
 				defer release()
 				all := google.Requests("update")
-				if len(all) != 2 || len(all[1].Versions) != tc.versions {
-					t.Errorf("Expected a second request with versions: %d, got %+v", tc.versions, all)
-				}
+				testkit.Equal(t, "requests, and versions in the last", [2]int{len(all), len(all[len(all)-1].Versions)}, [2]int{2, tc.versions})
 			})
 		})
 	}
@@ -220,24 +218,21 @@ func TestTheFirstRequestHasTheVersionsThatTheServerKnows(t *testing.T) {
 // Without db a reload hands the schedule over, with the back-off of the token before.
 func TestANewTokenAtAReloadEndsTheBackoffWithoutADB(t *testing.T) {
 	for key, want := range map[string]int{"OLD": 1, "NEW": 2} {
-		t.Run(key, func(t *testing.T) {
-			file := filepath.Join(t.TempDir(), "token")
-			synctest.Test(t, func(t *testing.T) {
-				google := server(t)
-				google.SetToken("NEW")
-				r := ForTests{NewRegistry(Edge{Transport: google, FirstContact: atOnce})}
-				s := Settings{Protocol: protocol.DialectWebRisk.Name, Lists: "se-4b", KeyFile: file, Token: true}
-				_, release, err := r.Acquire(s, "OLD")
-				testkit.Must(t, err)
-				synctest.Wait()
-				s.Cache = 7
-				_, releaseNext, err := r.Acquire(s, key)
-				testkit.Must(t, err)
-				release()
-				synctest.Wait()
-				testkit.Equal(t, "updates", len(google.Requests("update")), want)
-				releaseNext()
-			})
+		synctest.Test(t, func(t *testing.T) {
+			google := server(t)
+			google.SetToken("NEW")
+			r := ForTests{NewRegistry(Edge{Transport: google, FirstContact: atOnce})}
+			s := Settings{Protocol: protocol.DialectWebRisk.Name, Lists: "se-4b", KeyFile: filepath.Join(t.TempDir(), "token"), Token: true}
+			_, release, err := r.Acquire(s, "OLD")
+			testkit.Must(t, err)
+			synctest.Wait()
+			s.Cache = 7
+			_, releaseNext, err := r.Acquire(s, key)
+			testkit.Must(t, err)
+			release()
+			synctest.Wait()
+			testkit.Equal(t, key+": updates", len(google.Requests("update")), want)
+			releaseNext()
 		})
 	}
 }
@@ -290,31 +285,23 @@ func TestTheOriginOfSeveralEndpointsIsTheirSet(t *testing.T) {
 
 // An engine lives as long as somebody holds it, and a hold ends once.
 func TestEqualSettingsShareAnEngineUntilTheLastHoldEnds(t *testing.T) {
-	s := Settings{Endpoint: "http://shared.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b"}
+	s := Settings{Endpoint: "http://shared.example", APIKey: "key", Protocol: protocol.DialectV5.Name, Lists: "se-4b"}
 	other := s
 	other.Cache = 7
 	synctest.Test(t, func(t *testing.T) {
-		google := listing(t, 0)
-		r := ForTests{NewRegistry(Edge{Transport: google, FirstContact: atOnce})}
+		r := ForTests{NewRegistry(Edge{Transport: listing(t, 0)})}
 		want := func(engines, holders int) {
 			t.Helper()
 			e, h := r.Count()
 			testkit.Equal(t, "engines and holds", []int{e, h}, []int{engines, holders})
 		}
-		first, endFirst, err := r.Acquire(s, "key")
-		testkit.Must(t, err)
-		second, endSecond, err := r.Acquire(s, "key")
-		if err != nil || first != second {
-			t.Fatalf("Expected the same engine, got %p and %p, %v", first, second, err)
-		}
+		_, endFirst := acquire(t, r, s, 0)
+		_, endSecond := acquire(t, r, s, 0)
 		want(1, 2)
 		endFirst()
 		endFirst()
 		want(1, 1)
-		third, endThird, err := r.Acquire(other, "key")
-		if err != nil || third == first {
-			t.Fatalf("Expected an engine of its own for other settings, %v", err)
-		}
+		_, endThird := acquire(t, r, other, 0)
 		want(2, 2)
 		endSecond()
 		endThird()
@@ -350,9 +337,8 @@ func TestAFailedReloadLeavesTheCountOfSearchesWhereItWas(t *testing.T) {
 		ledger, err := updater.NewLedger(e.openStore("key", nil))
 		testkit.Must(t, err)
 		testkit.Equal(t, "searches in the folder of the engine that stays", ledger.Spent(time.Now()), 6)
-		if got := ledger.Uses(); len(got) != 1 || got[0].Kept != 6 {
-			t.Errorf("Expected that the file tells of 6 searches of one client, got %+v", got)
-		}
+		uses := ledger.Uses()
+		testkit.Equal(t, "clients, and searches of the first", []any{len(uses), uses[0].Kept}, []any{1, 6})
 	})
 }
 
