@@ -1,7 +1,6 @@
 package test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -52,14 +51,12 @@ func TestRecipeOfHomeAssistant(t *testing.T) {
 	}
 	bad := list(`states\('sensor.safe_browsing'\) in`)
 	good := read(`"blocked":1`)
-	if today := good["today"].(map[string]any); good["state"] != truth.Protected.String() || today["blocked"] != 1.0 {
-		t.Errorf("Expected to be protected and one blocked name, got %v", good)
-	}
+	got := [2]any{good["state"], good["today"].(map[string]any)["blocked"]}
+	testkit.Equal(t, "the state, and how many names are blocked", got, [2]any{truth.Protected.String(), 1.0})
 	testkit.WantParts(t, recipe, "value_json.state }}", "value_json.today.blocked }}", "state_attr('sensor.safe_browsing', 'headline')")
 	for _, attribute := range list("json_attributes:") {
-		if _, ok := good[attribute]; !ok {
-			t.Errorf("There is no attribute %s", attribute)
-		}
+		_, ok := good[attribute]
+		testkit.Equal(t, "there is an attribute "+attribute, ok, true)
 	}
 	// With the key gone only own lists are left.
 	testkit.WantParts(t, recipe, fmt.Sprintf("from: %s\n        to: %s\n", truth.Protected, truth.OwnLists))
@@ -69,9 +66,8 @@ func TestRecipeOfHomeAssistant(t *testing.T) {
 		}
 	}
 	w.order("/pause", `{"for": "10m"}`)
-	if got := read("blocking is paused")["state"]; !slices.Contains(bad, got.(string)) {
-		t.Errorf("Expected %s to be told, got only %q", got, bad)
-	}
+	paused := read("blocking is paused")["state"].(string)
+	testkit.Equal(t, paused+" is told", slices.Contains(bad, paused), true)
 }
 
 // A topic takes messages.
@@ -144,19 +140,14 @@ func TestRecipeOfAlertmanagerSendsEachAlert(t *testing.T) {
 	dir, address := t.TempDir(), testkit.FreeAddr(t)
 	config := strings.NewReplacer("https://ntfy.sh/TOPIC", topic.URL+"/dns", "group_wait: 30s", "group_wait: 0s").Replace(file(t, "deploy/notify/alertmanager.yml"))
 	startForwarder(t, program, "--config.file", writeFile(t, dir, "alertmanager.yml", config), "--storage.path", dir, "--web.listen-address", address, "--cluster.listen-address=")
-	var alerts []map[string]any
-	waiting := map[string]bool{}
-	alert := func(name string) {
-		alerts = append(alerts, map[string]any{"labels": map[string]string{"alertname": name, "instance": "192.168.1.2:9153"}, "annotations": map[string]string{"summary": "about " + name}})
-	}
-	alert("DiskFull")
+	const form = `{"labels": {"alertname": %q, "instance": "192.168.1.2:9153"}, "annotations": {"summary": "about %[1]s"}}`
+	alerts, waiting := fmt.Sprintf(form, "DiskFull"), map[string]bool{}
 	for _, m := range regexp.MustCompile(`- alert: (\w+)`).FindAllStringSubmatch(file(t, "deploy/prometheus/rules.yml"), -1) {
-		alert(m[1])
+		alerts += ", " + fmt.Sprintf(form, m[1])
 		waiting[m[1]] = true
 	}
-	body, _ := json.Marshal(alerts)
 	testkit.Until(t, "Alertmanager to take the alerts", func() bool {
-		response, err := http.Post("http://"+address+"/api/v2/alerts", "application/json", bytes.NewReader(body))
+		response, err := http.Post("http://"+address+"/api/v2/alerts", "application/json", strings.NewReader("["+alerts+"]"))
 		if err != nil {
 			return false
 		}
@@ -173,9 +164,8 @@ func TestRecipeOfAlertmanagerSendsEachAlert(t *testing.T) {
 			testkit.Must(t, json.Unmarshal([]byte(strings.TrimPrefix(message, ": ")), &sent))
 			for _, a := range sent.Alerts {
 				name := a.Labels["alertname"]
-				if name == "DiskFull" || sent.Status != "firing" || a.Annotations["summary"] != "about "+name {
-					t.Errorf("Expected only alerts of the rules, got %s", message)
-				}
+				got := [3]any{name == "DiskFull", sent.Status, a.Annotations["summary"]}
+				testkit.Equal(t, "an alert of the rules", got, [3]any{false, "firing", "about " + name})
 				delete(waiting, name)
 			}
 		case <-time.After(time.Minute):
@@ -229,16 +219,11 @@ func TestAlertsFireForTroubleAndNotOnHealthyServers(t *testing.T) {
 
 // promtool reads an expression only in a file of rules.
 func TestQueriesOfTheDashboardAreValid(t *testing.T) {
-	rules := map[string]any{"groups": []any{map[string]any{"name": "dashboard", "rules": func() (all []any) {
-		for i, expr := range dashboardQueries(t) {
-			expr = strings.NewReplacer("$instance", "a", "$__rate_interval", "5m").Replace(expr)
-			all = append(all, map[string]string{"record": fmt.Sprintf("query:%d", i), "expr": expr})
-		}
-		return all
-	}()}}}
-	text, err := json.Marshal(rules) // JSON is YAML
-	testkit.Must(t, err)
-	promtool(t, "check", "rules", testkit.Write(t, t.TempDir(), "queries.yml", string(text)))
+	rules := "groups: [{name: dashboard, rules: [{record: a, expr: 1}"
+	for i, expr := range dashboardQueries(t) {
+		rules += fmt.Sprintf(", {record: query:%d, expr: %q}", i, strings.NewReplacer("$instance", "a", "$__rate_interval", "5m").Replace(expr))
+	}
+	promtool(t, "check", "rules", writeFile(t, t.TempDir(), "queries.yml", rules+"]}]"))
 }
 
 // dashboardQueries returns the queries of the dashboard.
@@ -283,22 +268,18 @@ func TestDashboardAndAlertsUseMetricsThatExist(t *testing.T) {
 		}
 		used[name] = true
 		for _, l := range regexp.MustCompile(`([a-z_]+)(?:=~|=)"([^"]*)"`).FindAllStringSubmatch(m[2], -1) {
-			if l[1] != "instance" && !slices.Contains(labels, l[1]) {
-				t.Errorf("%s: Expected a label %s, there are %q", m[0], l[1], labels)
-			}
+			testkit.Equal(t, m[0]+": a label "+l[1], slices.Contains(append(labels, "instance"), l[1]), true)
 		}
 	}
 	for _, m := range regexp.MustCompile(`by \(([a-z_, ]+)\) \([a-z]+\(([a-z_]+)`).FindAllStringSubmatch(text, -1) {
+		labels := append(metrics[strings.TrimSuffix(m[2], "_bucket")], "instance", "le")
 		for label := range strings.SplitSeq(m[1], ", ") {
-			if name := strings.TrimSuffix(m[2], "_bucket"); label != "instance" && label != "le" && !slices.Contains(metrics[name], label) {
-				t.Errorf("%s: Expected a label %s, there are %q", m[0], label, metrics[name])
-			}
+			testkit.Equal(t, m[0]+": a label "+label, slices.Contains(labels, label), true)
 		}
 	}
+	used["coredns_safebrowsing_own_list_last_change_timestamp_seconds"] = true // by nobody
 	for name := range metrics {
-		if !used[name] && name != "coredns_safebrowsing_own_list_last_change_timestamp_seconds" {
-			t.Errorf("Expected %s in the dashboard or in an alert", name)
-		}
+		testkit.Equal(t, name+" is in the dashboard or in an alert", used[name], true)
 	}
 }
 

@@ -279,7 +279,8 @@ func TestAClientSpendsItsShareOfTheBudget(t *testing.T) {
 	lines := testkit.Capture(t)
 	w := newRiskWorld(t)
 	names := w.suspicious(20)
-	today, yesterday := time.Now().Format(time.DateOnly), time.Now().AddDate(0, 0, -1).Format(time.DateOnly) // when clients needed their shares
+	now := time.Now() // a day after one on which clients needed their shares
+	today, yesterday := now.Format(time.DateOnly), now.AddDate(0, 0, -1).Format(time.DateOnly)
 	raw := fmt.Sprintf(`{"day":%q,"spent":{%q:0},"uses":[{"date":%q,"clients":10,"kept":30}]}`, today, today, yesterday)
 	writeFile(t, w.db, "budget-webrisk.json", raw)
 	w.run("budget 20 15%", "limit off")
