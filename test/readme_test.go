@@ -51,23 +51,21 @@ func TestTheDocumentsAreFewAndShort(t *testing.T) {
 		default:
 			continue
 		}
-		if n > most {
-			t.Errorf("Expected at most %d words in %s, got %d", most, name, n)
-		}
+		testkit.Between(t, "words in "+name, n, 1, most)
 	}
-	if words > 16_000 || pages > 12 {
-		t.Errorf("Expected at most 16,000 words in 12 pages, got %d in %d", words, pages)
-	}
-	for _, terms := range []string{"Safe Browsing is for non-commercial use", "Not made or endorsed by Google or by the CoreDNS project."} {
-		if !strings.Contains(documents(t)["README.md"], terms) {
-			t.Errorf("Expected the README to say: %s", terms)
-		}
-	}
+	testkit.Between(t, "words in all pages", words, 1, 16_000)
+	testkit.Between(t, "pages", pages, 1, 12)
+	testkit.WantParts(t, documents(t)["README.md"], "Safe Browsing is for non-commercial use",
+		"Not made or endorsed by Google or by the CoreDNS project.")
 	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z_]+)`").FindAllStringSubmatch(sectionOf(t, "README.md", "Configure it"), -1) {
-		if _, ok := config.Usages()[m[1]]; !ok {
-			t.Errorf("Expected no property %s in the README", m[1])
-		}
+		wantProperty(t, "README.md", m[1])
 	}
+}
+
+func wantProperty(t *testing.T, page, word string) {
+	t.Helper()
+	_, ok := config.Usages()[word]
+	testkit.Equal(t, page+": there is a property "+word, ok, true)
 }
 
 // A property is explained by an item of the list after the syntax, or by one of a page that this list links to.
@@ -79,16 +77,12 @@ func TestEveryPropertyIsInTheReference(t *testing.T) {
 	}
 	for word, usage := range config.Usages() {
 		testkit.WantParts(t, syntax+"\n", strings.TrimRight("    "+word+" "+usage, " ")+"\n")
-		if !slices.Contains(explained, word) {
-			t.Errorf("Expected %s to be explained", word)
-		}
+		testkit.Equal(t, word+" is explained", slices.Contains(explained, word), true)
 	}
 	for line := range strings.SplitSeq(syntax, "\n") {
 		if word, indented := strings.CutPrefix(line, "    "); indented {
 			word, _, _ = strings.Cut(word, " ")
-			if _, ok := config.Usages()[word]; !ok {
-				t.Errorf("Expected no property %s in the syntax", word)
-			}
+			wantProperty(t, reference, word)
 		}
 	}
 }
@@ -130,16 +124,11 @@ func described(t *testing.T) map[string][]string {
 func TestMetricsAreAllInTheReference(t *testing.T) {
 	metrics := described(t)
 	found(t, "metrics", len(metrics), 14)
+	inReference := make(map[string][]string)
 	for _, m := range regexp.MustCompile("`(coredns_safebrowsing_[a-z_]+)\\{([a-z_, ]*)\\}`").FindAllStringSubmatch(section(t, "Metrics"), -1) {
-		labels, ok := metrics[m[1]]
-		if want := strings.Join(labels, ", "); !ok || m[2] != want {
-			t.Errorf("docs/corefile.md has %s with the labels %q: Expected %q, and that there is such a metric", m[1], m[2], want)
-		}
-		delete(metrics, m[1])
+		inReference[m[1]] = strings.Split(m[2], ", ")
 	}
-	for name := range metrics {
-		t.Errorf("Expected %s in docs/corefile.md", name)
-	}
+	testkit.Equal(t, "metrics of docs/corefile.md, with labels", inReference, metrics)
 }
 
 // A family is linted when it has a value.
@@ -178,21 +167,15 @@ func TestThePageForCoreDNSAgreesWithTheReference(t *testing.T) {
 	if repo == nil {
 		t.Fatal("Expected the page to begin with fields between two lines of +++")
 	}
-	syntax := strings.Split(section(t, "Syntax"), "\n")
 	for line := range strings.SplitSeq(blocks(text, "txt")[0], "\n") {
-		if !slices.Contains(syntax, line) {
-			t.Errorf("Expected the line %q in the syntax of docs/corefile.md", line)
-		}
+		testkit.WantParts(t, section(t, "Syntax"), "\n"+line+"\n")
 	}
 	for _, metric := range regexp.MustCompile("`coredns_[^`]+`").FindAllString(text, -1) {
 		testkit.WantParts(t, section(t, "Metrics"), metric)
 	}
 	needs := "CoreDNS " + regexp.MustCompile(`github\.com/coredns/coredns v(\d+\.\d+)`).FindStringSubmatch(file(t, "go.mod"))[1]
-	for _, page := range []string{text, documents(t)["README.md"]} {
-		if !strings.Contains(page, needs) {
-			t.Errorf("Expected the oldest %s in %.50q", needs, page)
-		}
-	}
+	testkit.WantParts(t, documents(t)["README.md"], needs)
+	testkit.WantParts(t, text, needs, "\nsafebrowsing:"+strings.TrimPrefix(repo[1], "https://")+"\ncache:cache\n")
 	links := regexp.MustCompile(`\]\(([^)]+)\)`).FindAllStringSubmatch(text, -1)
 	for _, m := range links {
 		target, ok := strings.CutPrefix(m[1], repo[1]+"/blob/main/")
@@ -202,9 +185,7 @@ func TestThePageForCoreDNSAgreesWithTheReference(t *testing.T) {
 			t.Errorf("Expected a URL of a document of the repository, got %s", m[1])
 		}
 	}
-	if len(links) < 3 || !strings.Contains(text, "\nsafebrowsing:"+strings.TrimPrefix(repo[1], "https://")+"\ncache:cache\n") {
-		t.Error("Expected links to the documents, and the line of plugin.cfg before cache")
-	}
+	found(t, "links to the documents", len(links), 3)
 }
 
 // Each task that a document names is in the Makefile.
@@ -212,9 +193,8 @@ func TestTasksOfTheDocumentsExist(t *testing.T) {
 	tried, makefile := 0, file(t, "Makefile")
 	for name, text := range documents(t) {
 		for _, m := range regexp.MustCompile("(?m)(?:^|`)make ([a-z]+(?:-[a-z]+)*)").FindAllStringSubmatch(text, -1) {
-			if tried++; !strings.Contains(makefile, "\n"+m[1]+":") {
-				t.Errorf("%s: expected a task %s in the Makefile", name, m[1])
-			}
+			tried++
+			testkit.Equal(t, name+": the Makefile has "+m[1], strings.Contains(makefile, "\n"+m[1]+":"), true)
 		}
 	}
 	found(t, "tasks in the documents", tried, 3)
@@ -246,9 +226,7 @@ func tableOf(t *testing.T, document, after string) (rows [][]string) {
 
 // The figures of the comparison are those that the command of the bench has printed.
 func TestFiguresOfTheComparisonAreThoseOfTheBench(t *testing.T) {
-	if !slices.ContainsFunc(shellLines(documents(t)["docs/comparison.md"]), func(line string) bool { return strings.HasPrefix(line, "go -C bench run . -only peers ") }) {
-		t.Error("Expected the command that prints the figures")
-	}
+	testkit.WantParts(t, "\n"+strings.Join(shellLines(documents(t)["docs/comparison.md"]), "\n"), "\ngo -C bench run . -only peers ")
 	of := func(name string) (figures []float64) { // queries of a core and second, forwarded and cached, and MiB
 		for _, row := range tableOf(t, "bench/README.md", "`go -C bench run . -only peers`):\n")[1:] {
 			for _, cell := range row[1:4] {
@@ -277,9 +255,8 @@ func TestFiguresOfTheComparisonAreThoseOfTheBench(t *testing.T) {
 			if want == "1.0 times" && name == "this plugin" {
 				want = "1"
 			}
-			if got := row[slices.IndexFunc(rows[0], func(h string) bool { return strings.HasPrefix(h, name) })]; got != want {
-				t.Errorf("%s, %s: Expected %s as in bench/README.md, got %s", row[0], name, want, got)
-			}
+			column := slices.IndexFunc(rows[0], func(h string) bool { return strings.HasPrefix(h, name) })
+			testkit.Equal(t, row[0]+", "+name+": as in bench/README.md", row[column], want)
 		}
 	}
 	testkit.Equal(t, "figures", tried, 12)
@@ -288,21 +265,15 @@ func TestFiguresOfTheComparisonAreThoseOfTheBench(t *testing.T) {
 // A cell about others says where it is from, one about us where that is held. The last two rows are against us.
 func TestTheComparisonHasASourceForEachCell(t *testing.T) {
 	rows := tableOf(t, "docs/comparison.md", "\n")
-	defined := regexp.MustCompile(`(?m)^\[([a-z0-9-]+)\]: https://\S+$`).FindAllStringSubmatch(documents(t)["docs/comparison.md"], -1)
-	isDefined := func(name string) bool {
-		return slices.ContainsFunc(defined, func(m []string) bool { return m[1] == name })
-	}
+	defined := regexp.MustCompile(`(?m)^\[([a-z0-9-]+)\]: https://\S+$`).FindAllString(documents(t)["docs/comparison.md"], -1)
 	figure := regexp.MustCompile(`^[0-9.]+( times| MiB)?$`)
 	for n, row := range rows[1:] {
-		if against := strings.HasPrefix(row[0], "**"); against != (n >= len(rows)-3) || len(row) != len(rows[0]) {
-			t.Errorf("%s: Expected %d cells, and the rows against us last, got %q", row[0], len(rows[0]), row)
-		}
+		testkit.Equal(t, row[0]+": it is against us", strings.HasPrefix(row[0], "**"), n >= len(rows)-3)
+		testkit.Equal(t, row[0]+": cells", len(row), len(rows[0]))
 		for i, cell := range row[1:] {
 			sources := regexp.MustCompile(`\]\[([a-z0-9-]+)\]`).FindAllStringSubmatch(cell, -1)
-			for _, m := range sources {
-				if !isDefined(m[1]) {
-					t.Errorf("%s: Expected an address for %s", row[0], m[1])
-				}
+			for _, m := range sources { // each has an address
+				testkit.WantParts(t, "\n"+strings.Join(defined, "\n"), "\n["+m[1]+"]: ")
 			}
 			nothing := i > 0 && slices.Contains([]string{"–", "not seen", "no DNS", "none"}, cell) // what is not there has no source
 			if len(sources) == 0 && !strings.Contains(cell, "](") && !figure.MatchString(cell) && !nothing {

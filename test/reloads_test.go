@@ -466,3 +466,39 @@ func (w *world) loadCorefile(port string, properties ...string) string {
 	template := "template IN A {\n\t\tanswer \"{{ .Name }} 60 IN A 192.0.2.7\"\n\t}"
 	return strings.NewReplacer(":0", port, "forward . "+w.upstream, template).Replace(w.corefile(append([]string{"limit off"}, properties...)...))
 }
+
+// BenchmarkCollision measures what a harmless name that collides with a prefix costs its client, over real sockets: the
+// time that the answer takes beyond what upstream alone takes. It should be max(0, search - upstream), at most
+// confirm_timeout - upstream, and nothing once the answer of the server is kept: a search of 0.
+func BenchmarkCollision(b *testing.B) {
+	const upstream = 30 * time.Millisecond
+	for _, search := range []time.Duration{30 * time.Millisecond, 100 * time.Millisecond, 400 * time.Millisecond, time.Second, 0} {
+		b.Run(fmt.Sprintf("upstream=%s/search=%s", upstream, search), func(b *testing.B) {
+			w := newWorld(b)
+			w.upstream = startUpstream(b, upstream)
+			var colliding []string
+			for i := range 2000 {
+				colliding = append(colliding, fmt.Sprintf("host%d.example.com/", i))
+			}
+			w.publish("se-4b", colliding...)
+			w.run("limit off", "confirm_timeout 500ms")
+			w.google.Break("search", 1<<30, protocoltest.Fault{Delay: search})
+			took := func(name string) time.Duration {
+				begun := time.Now()
+				w.ask(name, dns.TypeA)
+				return time.Since(begun)
+			}
+			took("host1999.example.com.") // connections are open from here on, and this one is kept
+			var with, without time.Duration
+			for n := 0; b.Loop(); n++ {
+				name := fmt.Sprintf("host%d.example.com.", n%1999)
+				if search == 0 {
+					name = fmt.Sprintf("n%d.host1999.example.com.", n)
+				}
+				with += took(name)
+				without += took(fmt.Sprintf("clean%d.example.com.", n))
+			}
+			b.ReportMetric(float64((with-without).Microseconds())/1000/float64(b.N), "added-ms/op")
+		})
+	}
+}
