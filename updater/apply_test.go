@@ -236,7 +236,7 @@ func next(r *rand.Rand, held model, widths []int, partial bool) (*Update, model)
 	var kept []string
 	var removed []uint32
 	quarters := []int{0, 3, 3, 3, 4}[r.IntN(5)]                             // that stay
-	more := []int{0, r.IntN(200), 2 * cursorEntries * r.IntN(4)}[r.IntN(3)] // that come
+	more := []int{0, r.IntN(200), 2 * streamEntries * r.IntN(4)}[r.IntN(3)] // that come
 	for i, e := range held {
 		if partial && r.IntN(4) < quarters {
 			kept = append(kept, e)
@@ -393,7 +393,7 @@ func TestMergingEndsWithABrokenStream(t *testing.T) {
 		if _, _, err := Apply(old, u, 1<<24); !errors.Is(err, broken) || !errors.Is(err, ErrMalformed) {
 			t.Errorf("%s: got %v, want %v", name, err, broken)
 		}
-		testkit.Between(t, name+": entries of the other stream that were read", long.next, 0, 2*cursorEntries)
+		testkit.Between(t, name+": entries of the other stream that were read", long.next, 0, 2*streamEntries)
 	}
 }
 

@@ -9,13 +9,12 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"sort"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 )
 
 // One pass over the old entries and the update, which are both sorted. Beyond the new set it
-// needs memory for about cursorEntries of each stream, however long the list is. Nothing is
+// needs memory for about streamEntries of each stream, however long the list is. Nothing is
 // sorted here: entries out of order are an error.
 
 // merge returns the set that results from an update of base, and its checksum. It reads
@@ -23,16 +22,16 @@ import (
 func merge(base *prefixset.Set, u *Update) (*prefixset.Set, [sha256.Size]byte, error) {
 	m := &merger{
 		base: base,
-		held: &cursor{next: base.Runs().Next},
+		held: prefixset.NewCursor(base.Runs().Next),
 		out:  newCollector(expected(base, u)),
 	}
-	m.removals = cursorOf(u.Removals, &m.cut)
+	m.removals = newStream(u.Removals, &m.cut)
 	for _, e := range u.Additions {
-		m.additions = append(m.additions, cursorOf(e, &m.cut))
+		m.additions = append(m.additions, newStream(e, &m.cut))
 	}
 	m.run()
 	m.out.flush()
-	if !m.cut && m.removals.ok() {
+	if !m.cut && m.removals.OK() {
 		return nil, [sha256.Size]byte{}, fmt.Errorf("%w: removal of entry %d, which is not in ascending order or past the end of %d entries",
 			ErrMalformed, m.removal(), base.Len())
 	}
@@ -65,11 +64,12 @@ func expected(base *prefixset.Set, u *Update) (n int) {
 type merger struct {
 	base *prefixset.Set
 	// Removals are indices into the old list: held alone advances index.
-	held, removals *cursor
-	additions      []*cursor
-	index          int  // of the entry at hand of held
-	cut            bool // a stream of the update ended with an error
-	out            *collector
+	held      *prefixset.Cursor
+	removals  *stream
+	additions []*stream
+	index     int  // of the entry at hand of held
+	cut       bool // a stream of the update ended with an error
+	out       *collector
 }
 
 // run writes the entries of the new list to out, in ascending order.
@@ -78,36 +78,36 @@ func (m *merger) run() {
 	for m.out.err == nil && !m.cut {
 		addition := m.least()
 		switch {
-		case !m.held.ok() && addition == nil:
+		case !m.held.OK() && addition == nil:
 			return
-		case !m.held.ok() && len(m.additions) == 1: // nothing left to compare with
-			m.out.add(addition.take(addition.count()))
-		case !m.held.ok():
-			m.out.add(addition.take(1))
+		case !m.held.OK() && len(m.additions) == 1: // nothing left to compare with
+			m.out.add(addition.Take(addition.Len()))
+		case !m.held.OK():
+			m.out.add(addition.Take(1))
 		// Nothing is written for a removal, so it may come before a lesser addition.
-		case m.removals.ok() && m.removal() == m.index:
-			m.removals.take(1)
-			m.held.take(1)
+		case m.removals.OK() && m.removal() == m.index:
+			m.removals.Take(1)
+			m.held.Take(1)
 			m.index++
 		default:
 			if n := m.undisturbed(addition); n > 0 {
-				entries, width := m.held.take(n)
+				entries, width := m.held.Take(n)
 				m.out.addOf(m.base, m.index, entries, width)
 				m.index += n
 			} else {
-				m.out.add(addition.take(1))
+				m.out.add(addition.Take(1))
 			}
 		}
 	}
 }
 
 // removal returns the index of the next entry to remove.
-func (m *merger) removal() int { return int(binary.BigEndian.Uint32(m.removals.entry(0))) }
+func (m *merger) removal() int { return int(binary.BigEndian.Uint32(m.removals.Entry(0))) }
 
 // least returns the stream of additions whose entry at hand is the least, or nil.
-func (m *merger) least() (least *cursor) {
+func (m *merger) least() (least *stream) {
 	for _, a := range m.additions {
-		if a.ok() && (least == nil || bytes.Compare(a.entry(0), least.entry(0)) < 0) {
+		if a.OK() && (least == nil || bytes.Compare(a.Entry(0), least.Entry(0)) < 0) {
 			least = a
 		}
 	}
@@ -116,92 +116,47 @@ func (m *merger) least() (least *cursor) {
 
 // undisturbed returns how many old entries at hand come before the next removal and the
 // next addition.
-func (m *merger) undisturbed(addition *cursor) int {
-	n := m.held.count()
-	if m.removals.ok() && m.removal() > m.index {
+func (m *merger) undisturbed(addition *stream) int {
+	n := m.held.Len()
+	if m.removals.OK() && m.removal() > m.index {
 		n = min(n, m.removal()-m.index)
 	}
 	if addition == nil {
 		return n
 	}
-	// An addition that equals an old entry comes after it. The builder refuses the
+	// An addition that equals an old entry comes before it. The builder refuses the
 	// second of the two.
-	return m.held.upTo(n, addition.entry(0))
+	return m.held.Below(n, addition.Entry(0))
 }
 
-// cursor reads a stream of entries. While ok it has entries at hand.
-type cursor struct {
-	next  func() (entries []byte, width int) // some entries of one width; none at the end
-	rest  []byte                             // the ones that are still at hand
-	width int
-	err   error
+// stream reads the entries of an update.
+type stream struct {
+	*prefixset.Cursor
+	err error
 }
 
-// cursorEntries is how many entries are read at a time.
-const cursorEntries = 1024
+// streamEntries is how many entries are read at a time.
+const streamEntries = 1024
 
-// cursorOf returns a cursor over a stream of an update. The cursor sets *cut if the
-// stream ends with an error.
-func cursorOf(e Entries, cut *bool) *cursor {
-	c := &cursor{}
-	buf := make([]byte, e.Width*min(cursorEntries, e.Count))
-	c.next = func() ([]byte, int) {
-		n := min(e.Count, cursorEntries)
+// newStream returns a reader of entries of an update. It sets *cut if they end with an error.
+func newStream(e Entries, cut *bool) *stream {
+	s := new(stream)
+	buf := make([]byte, e.Width*min(streamEntries, e.Count))
+	s.Cursor = prefixset.NewCursor(func() ([]byte, int) {
+		n := min(e.Count, streamEntries)
 		chunk := buf[:n*e.Width]
-		if n == 0 || c.err != nil {
+		if n == 0 || s.err != nil {
 			return nil, 0
 		}
 		// A stream that ends early is an error too: Count has promised more.
-		if _, c.err = io.ReadFull(e.Reader, chunk); c.err != nil {
+		if _, s.err = io.ReadFull(e.Reader, chunk); s.err != nil {
 			*cut = true
 			return nil, 0
 		}
 		e.Count -= n
 		return chunk, e.Width
-	}
-	return c
-}
-
-// ok reports whether there is an entry at hand, and reads on if need be. Call it before
-// each use of the entries.
-func (c *cursor) ok() bool {
-	if len(c.rest) == 0 {
-		c.rest, c.width = c.next()
-	}
-	return len(c.rest) > 0
-}
-
-// count returns how many entries are at hand.
-func (c *cursor) count() int { return len(c.rest) / c.width }
-
-// entry returns entry i of those at hand.
-func (c *cursor) entry(i int) []byte { return c.rest[i*c.width : (i+1)*c.width] }
-
-// upTo returns how many of the first n entries at hand are not greater than the given one.
-// n is 1 or more.
-func (c *cursor) upTo(n int, entry []byte) int {
-	if bytes.Compare(c.entry(n-1), entry) <= 0 { // so it is most times
-		return n
-	}
-	if c.width != 4 || len(entry) != 4 {
-		return sort.Search(n-1, func(i int) bool { return bytes.Compare(c.entry(i), entry) > 0 })
-	}
-	// The same without branches: the processor could not predict them.
-	found, most := 0, int64(binary.BigEndian.Uint32(entry))
-	for n > 1 {
-		half := n / 2
-		greater := (most - int64(binary.BigEndian.Uint32(c.rest[4*(found+half-1):]))) >> 63 // 0 or -1
-		found += half &^ int(greater)
-		n -= half
-	}
-	return found
-}
-
-// take returns the first n entries at hand and moves past them. They are valid until
-// the next call of ok.
-func (c *cursor) take(n int) (entries []byte, width int) {
-	entries, c.rest = c.rest[:n*c.width], c.rest[n*c.width:]
-	return entries, c.width
+	})
+	return s
 }
 
 // collector builds the set and the checksum of a list from its entries. The checksum is

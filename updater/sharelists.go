@@ -224,42 +224,23 @@ func difference(from, to *prefixset.Set, limit int) []byte {
 	if len(width) == 0 || slices.Max(width) != slices.Min(width) {
 		return nil
 	}
-	w := width[0]
-	old, next := &cursor{next: from.Runs().Next}, &cursor{next: to.Runs().Next}
 	var removals, additions []byte
-	for index := 0; old.ok() || next.ok(); {
-		if len(removals)+len(additions) > limit {
+	d := prefixset.NewDiffer(from.Runs().Next, to.Runs().Next)
+	for {
+		switch where, entry, _ := d.Next(); {
+		case where == prefixset.Ended:
+			head := binary.BigEndian.AppendUint32(nil, uint32(width[0]))
+			head = binary.BigEndian.AppendUint32(head, uint32(len(removals)/4))
+			head = binary.BigEndian.AppendUint32(head, uint32(len(additions)/width[0]))
+			return slices.Concat(head, removals, additions)
+		case len(removals)+len(additions) > limit:
 			return nil
-		}
-		switch order := compareAt(old, next); {
-		case order == 0:
-			old.take(1)
-			next.take(1)
-			index++
-		case order < 0:
-			removals = binary.BigEndian.AppendUint32(removals, uint32(index))
-			old.take(1)
-			index++
-		default:
-			entry, _ := next.take(1)
+		case where == prefixset.BaseOnly:
+			removals = binary.BigEndian.AppendUint32(removals, uint32(d.Index()))
+		case where == prefixset.TargetOnly:
 			additions = append(additions, entry...)
 		}
 	}
-	raw := binary.BigEndian.AppendUint32(nil, uint32(w))
-	raw = binary.BigEndian.AppendUint32(raw, uint32(len(removals)/4))
-	raw = binary.BigEndian.AppendUint32(raw, uint32(len(additions)/w))
-	return slices.Concat(raw, removals, additions)
-}
-
-// compareAt compares the entries at hand. One that has ended is greater than any entry.
-func compareAt(a, b *cursor) int {
-	switch {
-	case !a.ok():
-		return 1
-	case !b.ok():
-		return -1
-	}
-	return bytes.Compare(a.entry(0), b.entry(0))
 }
 
 // parseDifference returns the update that difference described. It leads to the version and the

@@ -47,18 +47,18 @@ func (s step) bytes() int { return stepOverhead + s.removed.Bytes() + s.added.By
 // is indexed: the indices in base, as four bytes, big-endian.
 func changeBetween(base, target runs, indexed bool) (change, error) {
 	gone, came := prefixset.NewBuilder(0), prefixset.NewBuilder(0)
-	d := &differ{base: cursor{next: base}, target: cursor{next: target}}
+	d := prefixset.NewDiffer(base, target)
 	for {
 		var err error
-		switch what, run, width := d.next(); {
-		case what == ended:
+		switch where, entries, width := d.Next(); {
+		case where == prefixset.Ended:
 			return change{gone.Set(), came.Set()}, nil
-		case what == removed && indexed:
-			err = gone.Add(binary.BigEndian.AppendUint32(nil, uint32(d.index-1)), 4)
-		case what == removed:
-			err = gone.Add(run, width)
-		case what == added:
-			err = came.Add(run, width)
+		case where == prefixset.BaseOnly && indexed:
+			err = gone.Add(binary.BigEndian.AppendUint32(nil, uint32(d.Index())), 4)
+		case where == prefixset.BaseOnly:
+			err = gone.Add(entries, width)
+		case where == prefixset.TargetOnly:
+			err = came.Add(entries, width)
 		}
 		if err != nil {
 			return change{}, err

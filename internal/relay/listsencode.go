@@ -3,11 +3,9 @@ package relay
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"iter"
-	"sort"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -183,121 +181,37 @@ func firstRuns(from runs, n int64) runs {
 	}
 }
 
-// lower returns the bytes of the entries in run that are less than bound.
-func lower(run []byte, width int, bound []byte) int {
-	return width * sort.Search(len(run)/width, func(i int) bool {
-		return bytes.Compare(run[i*width:(i+1)*width], bound) >= 0
-	})
-}
-
-// cursor has the next entries of runs at hand, which all have one width.
-type cursor struct {
-	next  runs
-	rest  []byte
-	width int
-}
-
-// ok reports whether there is an entry at hand, and reads on if need be.
-func (c *cursor) ok() bool {
-	if len(c.rest) == 0 {
-		c.rest, c.width = c.next()
-	}
-	return len(c.rest) > 0
-}
-
-// entry returns the first entry at hand.
-func (c *cursor) entry() []byte { return c.rest[:c.width] }
-
-// take returns the first n bytes at hand, whole entries, and moves past them.
-func (c *cursor) take(n int) (run []byte, width int) {
-	run, c.rest = c.rest[:n], c.rest[n:]
-	return run, c.width
-}
-
 // changedRuns reads the entries of from that are not in without, and the entries of with. An entry
 // that both from and with have is read twice: the caller finds it by its order or checksum.
 func changedRuns(from, without, with runs) runs {
-	f, out, in := &cursor{next: from}, &cursor{next: without}, &cursor{next: with}
+	f, out, in := prefixset.NewCursor(from), prefixset.NewCursor(without), prefixset.NewCursor(with)
 	return func() ([]byte, int) {
-		for f.ok() {
-			n := len(f.rest)
-			if out.ok() {
-				switch bytes.Compare(out.entry(), f.entry()) {
+		for f.OK() {
+			n := f.Len()
+			if out.OK() {
+				switch bytes.Compare(out.Entry(0), f.Entry(0)) {
 				case 0:
-					f.take(f.width)
+					f.Take(1)
 					continue
 				case -1:
-					out.take(out.width)
+					out.Take(1)
 					continue
 				}
-				n = lower(f.rest, f.width, out.entry())
+				n = f.Below(n, out.Entry(0))
 			}
-			if in.ok() {
-				n = lower(f.rest[:n], f.width, in.entry())
+			if in.OK() {
+				n = f.Below(n, in.Entry(0))
 			}
 			if n == 0 {
-				return in.take(in.width)
+				return in.Take(1)
 			}
-			return f.take(n)
+			return f.Take(n)
 		}
-		if in.ok() {
-			return in.take(len(in.rest))
+		if in.OK() {
+			return in.Take(in.Len())
 		}
 		return nil, 0
 	}
-}
-
-// difference is what differ found.
-type difference int
-
-const (
-	ended   difference = iota
-	same               // entries of both
-	removed            // one entry of the base only
-	added              // one entry of the target only
-)
-
-// differ compares two contents entry by entry.
-type differ struct {
-	base, target cursor
-	index        int // of the next entry of base
-}
-
-// next returns the next entries and where they are.
-func (d *differ) next() (where difference, run []byte, width int) {
-	b, t := &d.base, &d.target
-	inBase, inTarget := b.ok(), t.ok()
-	if !inBase && !inTarget {
-		return ended, nil, 0
-	}
-	if inBase && inTarget && b.width == t.width {
-		if n := equalEntries(b.rest, t.rest, b.width); n > 0 {
-			d.index += n / b.width
-			t.take(n)
-			run, width = b.take(n)
-			return same, run, width
-		}
-	}
-	if inBase && (!inTarget || bytes.Compare(b.entry(), t.entry()) < 0) {
-		d.index++
-		run, width = b.take(b.width)
-		return removed, run, width
-	}
-	run, width = t.take(t.width)
-	return added, run, width
-}
-
-// equalEntries returns the bytes of the whole entries with which a and b both begin.
-func equalEntries(a, b []byte, width int) int {
-	n := 0
-	for n+8 <= len(a) && n+8 <= len(b) && binary.NativeEndian.Uint64(a[n:]) == binary.NativeEndian.Uint64(b[n:]) {
-		n += 8
-	}
-	n -= n % width
-	for n+width <= min(len(a), len(b)) && bytes.Equal(a[n:n+width], b[n:n+width]) {
-		n += width
-	}
-	return n
 }
 
 // collect returns the set of all entries. It expects capacity of them.
