@@ -3,7 +3,6 @@ package relay
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -43,34 +42,20 @@ func TestClientKeys(t *testing.T) {
 			{"a page", "/v5/hashLists?key=NEW", "Sec-Fetch-Site", "cross-site", 403},
 			{"a page by a name of its own", "/v5/hashLists?key=NEW", "Sec-Fetch-Site", "same-origin", 403},
 		} {
-			if got := try(tc.target, tc.header, tc.value); got != tc.want {
-				t.Errorf("%s: %d, want %d", tc.name, got, tc.want)
-			}
+			testkit.Equal(t, tc.name, try(tc.target, tc.header, tc.value), tc.want)
 		}
 		// An alert says of these that a client has no valid key.
-		if n := valueOf(t, w.relay.handler.metrics.requests.WithLabelValues("list", outcomeDenied)); n != 4 {
-			t.Errorf("%v requests are counted as denied, want 4", n)
-		}
-		if line := lines.Only(t, "no valid key"); !strings.Contains(line, "192.0.2.1:4000") || strings.Contains(line, "OLDER") {
-			t.Errorf("the line is %s", line)
-		}
+		testkit.Equal(t, "requests counted as denied", valueOf(t, w.relay.handler.metrics.requests.WithLabelValues("list", outcomeDenied)), 4)
+		testkit.WantParts(t, lines.Only(t, "no valid key"), "192.0.2.1:4000")
 		put(t, file, "two words\n")
 		time.Sleep(21 * time.Second) // no file is read while the next one is written
-		if got := try("/v5/hashLists?key=OLD"); got != 200 {
-			t.Errorf("with a broken file: %d, want 200", got)
-		}
+		testkit.Equal(t, "with a broken file", try("/v5/hashLists?key=OLD"), 200)
 		testkit.WantParts(t, lines.Only(t, "Cannot read the keys of clients"), file+":1: a key holds a space", "Those before stay in use")
 		put(t, file, "NEW\nNEXT\n")
 		time.Sleep(10 * time.Second)
-		if old, next := try("/v5/hashLists?key=OLD"), try("/v5/hashLists?key=NEXT"); old != 403 || next != 200 {
-			t.Errorf("after the rotation: old %d, next %d", old, next)
-		}
+		testkit.Equal(t, "the old key and the next one after the rotation", [2]int{try("/v5/hashLists?key=OLD"), try("/v5/hashLists?key=NEXT")}, [2]int{403, 200})
 		lines.Only(t, "The keys of clients in "+file+" are in use as they are now")
-		for _, key := range []string{"OLD", "NEXT"} {
-			if got := lines.About(key); len(got) > 0 {
-				t.Errorf("a key is in the log: %s", got)
-			}
-		}
+		testkit.WantNone(t, lines.String(), "OLD", "NEXT")
 	})
 }
 
@@ -88,36 +73,27 @@ func TestSearchesAreLimitedForEachClient(t *testing.T) {
 		w.cfg.ClientKeyFile = testkit.Write(t, t.TempDir(), "keys", "KEY\nOTHER\n")
 		w.start()
 		next := 0
-		search := func(remote, key string) (int, string) {
+		search := func(remote, key string, served bool) {
+			t.Helper()
 			got := recorded(w.relay, requestOf(t, searchRequest(all[next]), remote, key))
-			if got.Code == 200 {
-				next++
+			if !served {
+				mustComeBack(t, got, "2")
+			} else if next++; got.Code != 200 {
+				t.Errorf("search %d, of %s by %s: %d", next, remote, key, got.Code)
 			}
-			return got.Code, got.Header().Get("Retry-After")
 		}
 		for _, c := range []struct{ remote, key string }{
 			{"192.0.2.1:1", "KEY"}, {"192.0.2.2:1", "KEY"}, {"192.0.2.1:1", "OTHER"}, {"[2001:db8::1]:1", "KEY"}, {"[2001:db8:0:100::1]:1", "KEY"}, {"[2001:db8::2]:1", "OTHER"},
 		} {
-			for i := range 3 {
-				if code, _ := search(c.remote, c.key); code != 200 {
-					t.Errorf("%v, search %d: %d", c, i, code)
-				}
-			}
-			if code, after := search(c.remote, c.key); code != 503 || after != "2" {
-				t.Errorf("%v, beyond the limit: %d, Retry-After %q, want 503 and 2", c, code, after)
+			for i := range 4 {
+				search(c.remote, c.key, i < 3)
 			}
 		}
-		if code, _ := search("[2001:db8::ffff]:9", "KEY"); code != 503 {
-			t.Errorf("another address of the same network: %d, want 503", code)
-		}
+		search("[2001:db8::ffff]:9", "KEY", false) // another address of the same network
 		next--
-		if code, _ := search("192.0.2.1:1", "KEY"); code != 200 {
-			t.Errorf("a cached answer is not limited: %d", code)
-		}
+		search("192.0.2.1:1", "KEY", true) // a cached answer is not limited
 		time.Sleep(2 * time.Second)
-		if code, _ := search("192.0.2.1:1", "KEY"); code != 200 {
-			t.Errorf("after Retry-After: %d", code)
-		}
+		search("192.0.2.1:1", "KEY", true)
 	})
 }
 
@@ -168,12 +144,10 @@ func TestWhereTheRelayListens(t *testing.T) {
 		}
 	}
 	for name, text := range map[string]string{"an empty file": "\n# none\n", "two words": "a b\n", "too many": strings.Repeat("k\n", maxClientKeys+1)} {
-		put(t, keys, text)
 		w := newWorld(t)
-		w.cfg.ClientKeyFile = keys
-		if _, err := New(w.cfg); err == nil || !strings.Contains(err.Error(), keys) {
-			t.Errorf("%s: %v", name, err)
-		}
+		w.cfg.ClientKeyFile = testkit.Write(t, dir, name, text)
+		_, err := New(w.cfg)
+		testkit.WantError(t, err, w.cfg.ClientKeyFile)
 	}
 }
 
@@ -185,9 +159,7 @@ func TestFilesOfKeysAreRegular(t *testing.T) {
 		new(auth).load(none), (&certificates{cert: none, key: key}).load(), (&certificates{cert: cert, key: none}).load(),
 		(&certificates{cert: cert, key: key, clientCA: none}).load(),
 	} {
-		if !errors.Is(err, files.ErrIrregular) {
-			t.Errorf("%d: %v", i, err)
-		}
+		testkit.Is(t, i, err, files.ErrIrregular)
 	}
 }
 
@@ -206,10 +178,8 @@ func TestTheRelaySpeaksTLSAndWantsCertificates(t *testing.T) {
 		return got
 	}
 	testkit.Until(t, "the first lists", func() bool { return ask(&ours, r.url) == 200 })
-	none, foreign, clear := ask(nil, r.url), ask(&other, r.url), ask(nil, strings.Replace(r.url, "https", "http", 1))
-	if none != 0 || foreign != 0 || clear == 200 {
-		t.Errorf("without a certificate %d, with one of another CA %d, in clear text %d", none, foreign, clear)
-	}
+	testkit.Equal(t, "without a certificate, with one of another CA", [2]int{ask(nil, r.url), ask(&other, r.url)}, [2]int{0, 0})
+	testkit.Equal(t, "in clear text", ask(nil, strings.Replace(r.url, "https", "http", 1)), 400)
 	before := shown(t, ours, r.url)
 	time.Sleep(20 * time.Millisecond) // the file needs another modification time
 	testkit.Certificate(t, dir)
@@ -293,9 +263,8 @@ func (r *reloaded) look(pairs ...string) {
 func (r *reloaded) want(when string, clients map[string]*http.Client, statuses map[string]int) {
 	r.t.Helper()
 	for name, c := range clients {
-		if got, body := codeOf(r.t, c, r.url); got != statuses[name] {
-			r.t.Errorf("%s: client %s: status %d, want %d: %s", when, name, got, statuses[name], body)
-		}
+		got, body := codeOf(r.t, c, r.url)
+		testkit.Equal(r.t, fmt.Sprint(when, ": client ", name, ": ", body), got, statuses[name])
 	}
 }
 
@@ -309,15 +278,11 @@ func TestAHandshakeThatFailsMakesNoLineInTheLog(t *testing.T) {
 		t.Fatal("a protocol that the relay does not speak is served")
 	}
 	testkit.Until(t, "the end of the handshake", func() bool { return valueOf(t, r.metrics.broken) > 0 || len(lines.About("panic")) > 0 })
-	if got := lines.About("panic"); len(got) > 0 {
-		t.Errorf("%q", got)
-	}
+	testkit.Equal(t, "lines about panics", lines.About("panic"), nil)
 	for _, line := range []string{"http: panic serving 192.0.2.1:1: a mistake\n", "http2: panic serving 192.0.2.1:1: a mistake\n"} {
 		r.server.ErrorLog.Print(line)
 	}
-	if got := lines.About("a mistake"); len(got) != 2 {
-		t.Errorf("Expected both panics, got %q", got)
-	}
+	testkit.Equal(t, "lines about the two real panics", len(lines.About("a mistake")), 2)
 }
 
 // A CA that is taken out of the file vouches for no new connection, even if the client resumes a TLS session that the CA vouched for.
@@ -379,8 +344,6 @@ func TestAFileOfTheSameSizeAndTimeIsReadAgain(t *testing.T) {
 			testkit.Must(t, openAll([]*watched{w}))
 		}
 		w.look()
-		if want := 1 + n/2; reads != want {
-			t.Errorf("after %q: read %d times, want %d", key, reads, want)
-		}
+		testkit.Equal(t, fmt.Sprint("reads after ", n, ": ", key), reads, 1+n/2)
 	}
 }
