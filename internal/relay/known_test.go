@@ -7,7 +7,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -30,18 +29,21 @@ func (w *world) twoReplicas() (one, other *replica) {
 	return one, other
 }
 
-// answerAbout searches for expressions. It returns the threats, whether the answer is about all of them and may be
-// kept, and the answer.
-func (w *world) answerAbout(expressions ...string) (threats int, whole bool, got *httptest.ResponseRecorder) {
+// mustTell searches for expressions and wants a number of threats. whole says whether the answer is about all of them, and so may be kept.
+func (w *world) mustTell(threats int, whole bool, expressions ...string) {
 	w.t.Helper()
-	got = w.searchOf(expressions...)
+	got := w.searchOf(expressions...)
 	var answer sbv5.SearchHashesResponse
 	answered(w.t, got, &answer)
-	whole = got.Header().Get(protocol.UnansweredHeader) == ""
-	if keeps := answer.GetCacheDuration().AsDuration() > 0; keeps != whole {
-		w.t.Errorf("%q: kept: %t, %v", expressions, keeps, got.Header())
-	}
-	return len(answer.FullHashes), whole, got
+	testkit.Equal(w.t, "threats", len(answer.FullHashes), threats)
+	testkit.Equal(w.t, "is whole", got.Header().Get(protocol.UnansweredHeader) == "", whole)
+	testkit.Equal(w.t, "may be kept", answer.GetCacheDuration().AsDuration() > 0, whole)
+}
+
+// mustSearch wants that the server has seen a number of searches more than before.
+func (w *world) mustSearch(before, more int) {
+	w.t.Helper()
+	testkit.Equal(w.t, "searches of the server", len(w.google.Requests("search"))-before, more)
 }
 
 // spend lets a client decide about the first of n threats, a second each, until one is not confirmed. It returns its number.
@@ -90,9 +92,7 @@ func TestASearchWithMoreNewPrefixesThanTheBurstIsAnsweredInParts(t *testing.T) {
 		w.searchOf("first.example/") // the first search after a start goes alone
 		time.Sleep(time.Minute)
 		for _, want := range []int{DefaultBurst, lookup.MaxPrefixes} {
-			if threats, whole, got := w.answerAbout(names...); threats != want || whole != (want == lookup.MaxPrefixes) {
-				t.Errorf("%d threats, want %d: %v", threats, want, got.Header())
-			}
+			w.mustTell(want, want == lookup.MaxPrefixes, names...)
 			time.Sleep(time.Second)
 		}
 		c := w.replica(1)
@@ -116,11 +116,8 @@ func TestAForeignClientIsToldNothingThatIsNotKnown(t *testing.T) {
 				t.Errorf("new.example and %s: status %d, %v", other, got.Code, got.Header())
 			}
 		}
-		for _, other := range []string{"new.example/", "good.example/"} {
-			if threats, whole, got := w.answerAbout(other, "evil.example/"); threats != 1 || whole != (other == "good.example/") {
-				t.Errorf("%s and evil.example: %d threats, %v", other, threats, got.Header())
-			}
-		}
+		w.mustTell(1, false, "new.example/", "evil.example/")
+		w.mustTell(1, true, "good.example/", "evil.example/")
 	})
 }
 
@@ -140,9 +137,7 @@ func TestARefusalHoldsForAMinuteBehindTwoRelays(t *testing.T) {
 		w.google.Break("search", 1, protocoltest.Fault{Status: 429})
 		near.mustBe(t, lookup.Unsure, "late.example.")
 		until := w.relay.engine.SearchHold().Until
-		if time.Until(until) < 10*time.Minute {
-			t.Fatalf("the first relay waits for %s", time.Until(until))
-		}
+		testkit.Between(t, "the wait of the first relay", time.Until(until), 10*time.Minute, 24*time.Hour)
 		far.mustBe(t, lookup.Unsafe, "a.bad.example.")
 		far.mustBe(t, lookup.Unsafe, "evil.example.")
 		if d := far.decide("a.bad.example."); d.Expires.After(known.Add(30 * time.Minute)) {
@@ -185,9 +180,7 @@ func TestAClientLearnsWhatItsRelayKnowsWhileTheServerHangs(t *testing.T) {
 		}
 		time.Sleep(6 * time.Second)
 		c.mustBe(t, lookup.Unsafe, "a.bad.example.")
-		if n := len(w.google.Requests("search")) - asked; n != 1 {
-			t.Errorf("%d searches of the server, want 1", n)
-		}
+		w.mustSearch(asked, 1)
 		mustNotWait(t, "the relay", w.relay.engine.SearchHold())
 		mustNotWait(t, "its client", c.SearchHold())
 	})
@@ -215,9 +208,8 @@ func TestSearchesWithoutAnAnswerCost(t *testing.T) {
 		w.begin()
 		check := func(when string, want int) {
 			t.Helper()
-			if c := w.relay.handler.costs.sum(time.Now()); c.Searches != want || c.Searches != len(w.google.Requests("search")) {
-				t.Errorf("%s: %d searches are told, the server saw %d, want %d", when, c.Searches, len(w.google.Requests("search")), want)
-			}
+			testkit.Equal(t, when+": searches that are told", w.relay.handler.costs.sum(time.Now()).Searches, want)
+			w.mustSearch(0, want)
 		}
 		w.google.Break("search", 1, protocoltest.Fault{Delay: 8 * time.Second})
 		w.searchOf("slow.example/")
@@ -245,9 +237,7 @@ func TestAnAnswerWithoutAKnownThreatWaitsForTheServer(t *testing.T) {
 		w.begin()
 		w.searchOf("good.example/")
 		w.google.Break("search", 1, protocoltest.Fault{Delay: 3 * time.Second})
-		if threats, whole, got := w.answerAbout("good.example/", "new.example/"); threats != 1 || !whole {
-			t.Errorf("%d threats, %v", threats, got.Header())
-		}
+		w.mustTell(1, true, "good.example/", "new.example/")
 	})
 }
 
@@ -267,9 +257,7 @@ func TestAClientThatHasSpentItsShareLearnsWhatARelayFartherAwayKnows(t *testing.
 		near.mustBe(t, lookup.Unsafe, "evil.example.")
 		before := len(w.google.Requests("search"))
 		far.mustBe(t, lookup.Unsafe, "evil.example.")
-		if n := len(w.google.Requests("search")); n > before {
-			t.Errorf("%d searches of the server", n-before)
-		}
+		w.mustSearch(before, 0)
 	})
 }
 
@@ -289,10 +277,7 @@ func TestOneClientCannotSpendTheBudgetOfTheFleet(t *testing.T) {
 			}
 		}
 		flood(0, 150)
-		spent := len(w.google.Requests("search"))
-		if spent > 25 || spent < 10 {
-			t.Errorf("%d searches of 100 are spent in 15 seconds", spent)
-		}
+		testkit.Between(t, "searches of 100 that are spent in 15 seconds", len(w.google.Requests("search")), 10, 25)
 		mustBe(t, lookup.Unsafe, second.decideFor("198.51.100.1", "evil.example."))
 		mustBe(t, lookup.Unsafe, first.decideFor("192.0.2.1", "worse.example."))
 		for hour := range 3 { // and it continues
@@ -337,16 +322,11 @@ func TestWhatARelayRaisesOrReplacesEndsTheWaitsOfItsClients(t *testing.T) {
 			if before.key != "" {
 				w.google.Break("search", 1, protocoltest.Fault{Status: http.StatusTooManyRequests})
 			}
-			refused := -1
-			for i := range 59 {
-				if d := c.decideFor("192.0.2.1", hostName(i)+"."); d.Verdict == lookup.Unsure {
-					refused = i
-					break
-				}
+			refused := 0
+			for refused < 59 && c.decideFor("192.0.2.1", hostName(refused)+".").Verdict != lookup.Unsure {
+				refused++
 			}
-			if refused < 0 || refused == 0 && before.key == "" {
-				t.Fatalf("name %d was refused", refused)
-			}
+			testkit.Equal(t, fmt.Sprint("names before the one that was refused: ", refused), refused > 0, before.key == "")
 			w.relay.Close()
 			w.cfg.Settings.Budget, w.cfg.Settings.Share = 1000, 100
 			if before.key != "" {
@@ -391,9 +371,8 @@ func TestANameServerWithManyUsersIsNotLimited(t *testing.T) {
 				time.Sleep(time.Second / perSecond)
 			}
 		}
-		if n := len(w.google.Requests("search")); n != names || w.counted(outcomeLimited) != 0 {
-			t.Errorf("%d searches of the server, %d were limited, want one for each name, and none", n, w.counted(outcomeLimited))
-		}
+		w.mustSearch(0, names)
+		testkit.Equal(t, "searches that were limited", w.counted(outcomeLimited), 0)
 	})
 }
 
@@ -409,23 +388,18 @@ func TestAClientOverTheLimitWaitsForASecond(t *testing.T) {
 				failed++
 			}
 		}
-		if failed < 40 || w.counted(outcomeLimited) != failed {
-			t.Errorf("%d names failed and %d searches were limited, want about 50", failed, w.counted(outcomeLimited))
-		}
+		testkit.Between(t, "names that failed", failed, 40, 50)
+		testkit.Equal(t, "searches that were limited", w.counted(outcomeLimited), failed)
 		mustNotWait(t, "the client", c.SearchHold())
 		time.Sleep(time.Second)
-		if d := c.decide(hostName(DefaultBurst+49) + "."); d.Err != nil {
-			t.Errorf("after a second: %v", d.Err)
-		}
+		testkit.Must(t, c.decide(hostName(DefaultBurst+49)+".").Err)
 		begun, before := time.Now(), len(w.google.Requests("search"))
 		for i := DefaultBurst + 50; i < names; i++ {
 			c.decide(hostName(i) + ".")
 			time.Sleep(time.Millisecond)
 		}
 		allowed := DefaultBurst + int(DefaultRate*time.Since(begun).Seconds()) + 1
-		if n := len(w.google.Requests("search")) - before; n > allowed {
-			t.Errorf("%d searches in %s, at most %d are allowed", n, time.Since(begun), allowed)
-		}
+		testkit.Between(t, "searches of the server", len(w.google.Requests("search"))-before, 0, allowed)
 	})
 }
 
@@ -435,17 +409,13 @@ func TestABurstIsRefusedByEMA(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, c := limitedWorld(t, names, 3)
 		for i := range names - 10 {
-			if d := c.decide(hostName(i) + "."); d.Err != nil {
-				t.Fatalf("name %d, at a steady rate above -rate: %v", i, d.Err)
-			}
+			testkit.Must(t, c.decide(hostName(i)+".").Err)
 			time.Sleep(time.Second / 200)
 		}
 		for i := names - 10; i < names; i++ {
 			c.decide(hostName(i) + ".")
 		}
-		if n := w.counted(outcomeLimited); n != 1 {
-			t.Errorf("%d searches of a burst were limited, want 1, from which the rule learns", n)
-		}
+		testkit.Equal(t, "searches of a burst that were limited, from which the rule learns", w.counted(outcomeLimited), 1)
 	})
 }
 

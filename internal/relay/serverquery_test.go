@@ -77,8 +77,6 @@ func TestTheRelayRefusesAllElse(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.start()
 		good := searchRequest("evil.example/")
-		var one sbv5.HashList
-		answered(t, ask(t, w.relay, "GET", "/v5/hashList/se-4b"), &one)
 		for _, tc := range []struct {
 			name, method, target string
 			code                 int
@@ -93,29 +91,16 @@ func TestTheRelayRefusesAllElse(t *testing.T) {
 			{"another list", "GET", "/v5/hashList/xy-4b", 404, `does not have list "xy-4b": it has mw-4b, se-4b`},
 			{"POST", "POST", good, 405, "GET only"},
 			{"HEAD", "HEAD", good, 405, "GET only"},
-			{"no prefix", "GET", "/v5/hashes:search", 400, "no parameter hashPrefixes"},
-			{"a short prefix", "GET", "/v5/hashes:search?hashPrefixes=AAAA", 400, "3 bytes"},
-			{"a full hash", "GET", "/v5/hashes:search?hashPrefixes=" + param(prefixOf("evil.example/", 32)), 400, "32 bytes"},
-			{"not base64", "GET", "/v5/hashes:search?hashPrefixes=%21", 400, "not base64"},
-			{"too many prefixes", "GET", "/v5/hashes:search?alt=proto" + strings.Repeat("&hashPrefixes=AAAAAA", 1001), 400, "1001 times"},
 			{"an unknown parameter", "GET", "/v5/hashes:search?x=1", 400, `unknown parameter "x"`},
 			{"a parameter of another method", "GET", good + "&names=se-4b", 400, "unknown parameter"},
 			{"JSON", "GET", good + "&alt=json", 400, "alt=proto only"},
 			{"alt twice", "GET", good + "&alt=proto&alt=proto", 400, "2 times"},
 			{"a broken escape", "GET", "/v5/hashes:search?hashPrefixes=%zz", 400, "cannot be parsed"},
-			{"a broken message", "GET", "/v5/hashes:search?$req=%21", 400, "$req is not base64"},
 			{"a message of nothing", "GET", "/v5/hashes:search?$req=_w%3D%3D", 400, "$req is not a message"},
 			{"a message for a method without", "GET", "/v5/hashLists?$req=AA%3D%3D", 400, "$req is not for this method"},
-			{"no names", "GET", "/v5/hashLists:batchGet", 400, "no parameter names"},
-			{"a name again", "GET", "/v5/hashLists:batchGet?names=se-4b&names=se-4b", 400, "more than once"},
 			{"a list more, of another server", "GET", "/v5/hashLists:batchGet?names=se-4b&names=xy-4b", 404, "does not have list"},
-			{"two versions of one list", "GET", "/v5/hashLists:batchGet?names=se-4b&names=mw-4b&version=" + param(one.GetVersion()) + "&version=" + param(one.GetVersion()), 400, `two versions of list "se-4b"`},
-			{"two versions", "GET", "/v5/hashList/se-4b?version=AA&version=AA", 400, "more versions than lists"},
 			{"a long version", "GET", "/v5/hashList/se-4b?version=" + strings.Repeat("A", 2000), 400, "a version of 1500 bytes"},
-			{"a small update", "GET", "/v5/hashList/se-4b?sizeConstraints.maxUpdateEntries=1023", 400, "at least 1024"},
-			{"a negative size", "GET", "/v5/hashList/se-4b?sizeConstraints.maxDatabaseEntries=-1", 400, "negative"},
 			{"a size in words", "GET", "/v5/hashList/se-4b?sizeConstraints.maxDatabaseEntries=all", 400, "not a number"},
-			{"another page", "GET", "/v5/hashLists?pageToken=2", 400, "no such page"},
 			{"a long URL", "GET", good + "&key=" + strings.Repeat("A", maxURL), 414, "more than 32768 bytes"},
 		} {
 			got := ask(t, w.relay, tc.method, tc.target)
