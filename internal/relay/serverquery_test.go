@@ -2,6 +2,7 @@ package relay
 
 import (
 	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -105,20 +106,15 @@ func TestTheRelayRefusesAllElse(t *testing.T) {
 		} {
 			got := ask(t, w.relay, tc.method, tc.target)
 			var body errorObject
-			if err := json.Unmarshal(got.Body.Bytes(), &body); err != nil {
-				t.Errorf("%s: %v: %s", tc.name, err, got.Body)
-			}
-			if got.Code != tc.code || body.Error.Code != tc.code || body.Error.Status == "" || !strings.Contains(body.Error.Message, tc.words) {
-				t.Errorf("%s: status %d, %s, want %d and %q", tc.name, got.Code, got.Body, tc.code, tc.words)
+			err := json.Unmarshal(got.Body.Bytes(), &body)
+			if err != nil || got.Code != tc.code || body.Error.Code != tc.code || body.Error.Status == "" || !strings.Contains(body.Error.Message, tc.words) {
+				t.Errorf("%s: status %d, %s, %v, want %d and %q", tc.name, got.Code, got.Body, err, tc.code, tc.words)
 			}
 		}
-		if n := len(w.google.Requests("search")); n != 0 {
-			t.Errorf("%d searches of the server, want none", n)
-		}
+		w.mustSearch(0, 0)
 		got := recorded(w.relay, httptest.NewRequest("GET", good, strings.NewReader("a body")))
-		if got.Code != 400 || !strings.Contains(got.Body.String(), "no body") {
-			t.Errorf("a body: %d, %s", got.Code, got.Body)
-		}
+		testkit.Equal(t, "a body", got.Code, 400)
+		testkit.WantParts(t, got.Body.String(), "no body")
 	})
 }
 
@@ -146,9 +142,8 @@ func TestTheRelayTakesSystemParametersAndNamesOfFieldsAsGoogleDoes(t *testing.T)
 			"/v5/hashes:search?$alt=proto&alt=json&hash_prefixes=" + prefix:                                    400,
 			"/v5/hashes:search?hash__prefixes_x=" + prefix:                                                     400,
 		} {
-			if got := ask(t, w.relay, "GET", target); got.Code != code {
-				t.Errorf("%s: status %d, %s, want %d", target, got.Code, got.Body, code)
-			}
+			got := ask(t, w.relay, "GET", target)
+			testkit.Equal(t, target+": "+got.Body.String(), got.Code, code)
 		}
 	})
 }
@@ -172,14 +167,16 @@ func TestAnswersAreCompressedWhereItHelps(t *testing.T) {
 		r.Header.Set("Accept-Encoding", tc.accepts)
 		tc.reply.write(w, r)
 		body := io.Reader(w.Body)
-		if got := w.Header().Get("Content-Encoding"); got != tc.want {
-			t.Errorf("%s: coding %q, want %q", tc.name, got, tc.want)
-		} else if got == "gzip" {
-			body = unzip(t, body)
+		coding := w.Header().Get("Content-Encoding")
+		testkit.Equal(t, tc.name, coding, tc.want)
+		if coding != "" {
+			z, err := gzip.NewReader(body)
+			testkit.Must(t, err)
+			body = z
 		}
-		if raw, err := io.ReadAll(body); err != nil || !bytes.Equal(raw, bytes.Join(tc.reply.parts, nil)) {
-			t.Errorf("%s: %d bytes, %v", tc.name, len(raw), err)
-		}
+		raw, err := io.ReadAll(body)
+		testkit.Must(t, err)
+		testkit.Equal(t, tc.name, string(raw), string(bytes.Join(tc.reply.parts, nil)))
 	}
 }
 
@@ -259,18 +256,16 @@ func TestARelayCausesNoSearchThatADirectClientDoesNot(t *testing.T) {
 			w.google.Publish("se-4b", [][]byte{listed[:5], other[:4]})
 			w.google.AddThreat(lengthened+"/", sbv5.ThreatType_SOCIAL_ENGINEERING)
 			w.cfg.Settings.Protocol = protocol.DialectWebRisk.Name
-			for n := range tc.relays {
-				if n == 0 {
-					w.start()
-				} else {
-					w = w.behind().world
-				}
-				time.Sleep(2 * time.Minute)
-			}
-			var c *replica
-			if tc.relays == 0 {
-				c = w.direct()
-			} else {
+			c := new(replica)
+			switch tc.relays {
+			case 0:
+				c = newReplica(t, w.cfg.Edge, w.cfg.Settings)
+			case 2:
+				w.begin()
+				w = w.behind().world
+				c = w.replica(1)
+			default:
+				w.begin()
 				c = w.replica(1)
 				c.wire.old.Store(tc.old)
 			}
@@ -278,9 +273,7 @@ func TestARelayCausesNoSearchThatADirectClientDoesNot(t *testing.T) {
 			for range 2 {
 				before := len(w.google.Requests("search"))
 				c.mustBe(t, lookup.Safe, popular+".")
-				if got := len(w.google.Requests("search")) - before; got != tc.want {
-					t.Errorf("%s: %d searches, want %d", popular, got, tc.want)
-				}
+				w.mustSearch(before, tc.want)
 				c.mustBe(t, lookup.Unsafe, lengthened+".")
 				w.google.Publish("se-4b", [][]byte{listed[:6]}) // a partial update
 				time.Sleep(2 * time.Hour)
@@ -339,9 +332,7 @@ func TestRetryAfterIsShortWhileASearchIsUnderWay(t *testing.T) {
 		go func() { first <- w.searchOf("evil.example/").Code }()
 		time.Sleep(time.Second)
 		mustComeBack(t, w.searchOf("worse.example/"), "1")
-		if got, after := <-first, w.searchOf("worse.example/").Code; got != 200 || after != 200 {
-			t.Errorf("the search under way: status %d, after it %d, want 200", got, after)
-		}
+		testkit.Equal(t, "the search under way, and one after it", [2]int{<-first, w.searchOf("worse.example/").Code}, [2]int{200, 200})
 	})
 }
 
@@ -355,14 +346,10 @@ func TestRetryAfterIsTheBackoffAfterAFailureAndAMinuteAtMost(t *testing.T) {
 			w.google.Break("search", 1, protocoltest.Fault{Status: 429})
 			for range 2 { // the failure itself, and the wait after it
 				mustComeBack(t, w.searchOf("evil.example/"), "60")
-				if left := time.Until(w.relay.engine.SearchHold().Until); left < 10*time.Minute {
-					t.Errorf("the relay waits for %s", left)
-				}
+				testkit.Between(t, "the relay's wait", time.Until(w.relay.engine.SearchHold().Until), 10*time.Minute, 24*time.Hour)
 				time.Sleep(time.Minute)
 			}
-			if failed, held := w.counted(outcomeUnavailable), w.counted(outcomeBackoff); failed != 1 || held != 1 {
-				t.Errorf("%d searches are counted as failed, and %d as held, want one each", failed, held)
-			}
+			testkit.Equal(t, "searches counted as failed and as held", [2]int{w.counted(outcomeUnavailable), w.counted(outcomeBackoff)}, [2]int{1, 1})
 		})
 	}
 }
@@ -391,15 +378,12 @@ func TestClientsWaitForTheRelaysBudget(t *testing.T) {
 			if d := second.decide("worse.example."); d.Verdict != lookup.Unsure || d.By != lookup.ByBudget {
 				t.Errorf("after %s: %+v", step.after, d)
 			}
-			if asked += step.asks; searches() != asked {
-				t.Errorf("after %s the client has asked %d times in all, want %d", step.after, searches(), asked)
-			}
+			asked += step.asks
+			testkit.Equal(t, fmt.Sprint("searches of the client after ", step.after), searches(), asked)
 		}
 		// No hour may take the whole budget of a day, so the day may have some left.
 		testkit.WantParts(t, w.searchOf("worse.example/").Body.String(), "the relay's budget allows no search now")
-		if w.counted(outcomeBudget) == 0 {
-			t.Error("no refusal is counted as one of the budget")
-		}
+		testkit.Between(t, "refusals counted as ones of the budget", w.counted(outcomeBudget), 1, 10)
 	})
 }
 
@@ -412,9 +396,7 @@ func TestAClientInModeRealtimeHasItsListsAlthoughTheRelayCannotDoMore(t *testing
 		w.start()
 		c := w.replicaIn(lookup.RealTime, 1, atOnce)
 		time.Sleep(time.Second)
-		if n := c.entries(); n != 1 {
-			t.Errorf("Expected the lists that the relay has at once, got %d entries", n)
-		}
+		testkit.Equal(t, "entries at once, of the lists that the relay has", c.entries(), 1)
 		c.mustBe(t, lookup.Unsafe, "evil.example.")
 		testkit.WantParts(t, lines.Only(t, "Client 10.0.0.1 asks for list"), "[WARNING]", `list "gc-32b", and this relay has mw-4b, se-4b only`, "start the relay with -realtime, or write mode local there")
 		testkit.WantParts(t, lines.Only(t, "refuses list gc-32b"), "[ERROR]", "start the relay with -realtime, or write mode local")
@@ -434,9 +416,7 @@ func TestModeNostorageBehindARelayThatCannotIsSaidByBoth(t *testing.T) {
 		for i := range manyUnlisted {
 			local.decide(hostName(i))
 		}
-		if got := lines.About("are in no list"); len(got) != 0 {
-			t.Errorf("For a client in mode local the relay says %q", got)
-		}
+		testkit.Equal(t, "lines about a client in mode local", lines.About("are in no list"), nil)
 		for i := range 3 * manyUnlisted {
 			c.decide(fmt.Sprintf("n%d.example.", i))
 			time.Sleep(time.Second)
@@ -460,9 +440,9 @@ func TestTheLogNamesTheAddressOfAClientWithAKey(t *testing.T) {
 	var named netip.Addr
 	h := &handler{shareSpent: func(_, address netip.Addr) { named = address }}
 	refuses := func(int) (int, func(), error) { return 0, nil, lookup.ErrShare }
-	if _, _, err := h.told(request, pseudonym([]byte("CLIENT")), refuses)(1); err != lookup.ErrShare || named.String() != "10.9.8.7" {
-		t.Errorf("Expected the address of the client, got %s, %v", named, err)
-	}
+	_, _, err := h.told(request, pseudonym([]byte("CLIENT")), refuses)(1)
+	testkit.Is(t, "a share that is spent", err, lookup.ErrShare)
+	testkit.Equal(t, "the address of the client", named.String(), "10.9.8.7")
 }
 
 // The names of its lists are what a doctor asks for, who is called when something is new.
@@ -470,22 +450,19 @@ func TestARelayWithoutItsFirstListsDoesNotSayThatItHasNone(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.cfg.Edge.FirstContact = func() time.Duration { return 40 * time.Second }
 		w.start()
-		ask := func(path string) *httptest.ResponseRecorder {
-			synctest.Wait()
-			return recorded(w.relay, httptest.NewRequest("GET", path, nil))
-		}
 		for path, words := range map[string]string{
 			"/v5/hashes:search?hashPrefixes=AAAAAA": "the relay has no lists yet",
 			"/v5/hashLists":                         "the relay has no lists yet: it fetches them within a minute of its start",
 		} {
-			got := ask(path)
+			got := ask(t, w.relay, "GET", path)
 			mustComeBack(t, got, "60")
 			testkit.WantParts(t, got.Body.String(), words)
 		}
 		time.Sleep(time.Minute)
-		if got := ask("/v5/hashLists"); got.Code != 200 || !strings.Contains(got.Body.String(), "se-4b") {
-			t.Errorf("Expected the lists, got %d %s", got.Code, got.Body)
-		}
+		synctest.Wait()
+		got := ask(t, w.relay, "GET", "/v5/hashLists")
+		testkit.Equal(t, "status", got.Code, 200)
+		testkit.WantParts(t, got.Body.String(), "se-4b")
 	})
 }
 
@@ -495,9 +472,7 @@ func TestARelayThatHandsItsListsOnAnswersSearches(t *testing.T) {
 		w.begin()
 		h := w.relay.handler
 		h.first = make(chan struct{}) // as it was when the lists were published
-		if got := w.searchOf("clean.example/").Code; got != 200 {
-			t.Errorf("Expected an answer by the lists, got %d", got)
-		}
+		testkit.Equal(t, "an answer by the lists", w.searchOf("clean.example/").Code, 200)
 		h.configured = append(h.configured, "uwsa-4b") // it may still come
 		mustComeBack(t, w.searchOf("clean.example/"), "60")
 	})
@@ -513,7 +488,5 @@ func TestAListThatIsNotFetchedYetIsNotOneThatIsNotNamed(t *testing.T) {
 	if bad == nil || bad.code != 404 || bad.lists != "se-4b" || !strings.Contains(bad.message, "has not fetched list mw-4b yet") {
 		t.Errorf("Expected a refusal that says so, got %+v", bad)
 	}
-	if got := lines.About("asks for list"); len(got) != 0 {
-		t.Errorf("Expected no advice, got %q", got)
-	}
+	testkit.Equal(t, "advice", lines.About("asks for list"), nil)
 }

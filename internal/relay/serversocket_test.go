@@ -2,7 +2,6 @@ package relay
 
 import (
 	"bufio"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -32,13 +32,6 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
-
-func unzip(t testing.TB, r io.Reader) io.Reader {
-	t.Helper()
-	z, err := gzip.NewReader(r)
-	testkit.Must(t, err)
-	return z
-}
 
 // running is a relay on sockets.
 type running struct {
@@ -111,14 +104,10 @@ func TestOperatorsSeeHowTheRelayIs(t *testing.T) {
 	}}
 	r := run(t, w.cfg)
 	for page, want := range map[string]int{"/healthz": 200, "/readyz": 503, "/metrics": 200, "/": 404, "/v5/hashLists": 404} {
-		if got := statusOf(t, r.admin+page); got != want {
-			t.Errorf("before the lists: %s: %d, want %d", page, got, want)
-		}
+		testkit.Equal(t, "before the lists: "+page, statusOf(t, r.admin+page), want)
 	}
 	evil, clean := searchRequest("evil.example/"), searchRequest("clean.example/")
-	if got := statusOf(t, r.url+clean); got != 503 {
-		t.Errorf("a search before the lists: %d, want 503", got)
-	}
+	testkit.Equal(t, "a search before the lists", statusOf(t, r.url+clean), 503)
 	close(hold)
 	testkit.WantOK(t, r.admin+"/readyz")
 	for _, target := range []string{evil, evil, clean, "/v5/hashes:search", "/v5/hashList/se-4b", "/nothing"} {
@@ -175,9 +164,7 @@ func TestTheRelayLetsRequestsEnd(t *testing.T) {
 		return got == 0
 	})
 	slow <- struct{}{}
-	if got := <-answered; got != 200 {
-		t.Errorf("the request under way got %d", got)
-	}
+	testkit.Equal(t, "the request under way", <-answered, 200)
 	testkit.Must(t, <-stopped)
 }
 
@@ -219,12 +206,9 @@ func TestSlowClientsDoNotBlockOthers(t *testing.T) {
 		testkit.Must(t, err)
 	}
 	c := &http.Client{Timeout: time.Minute}
-	if got, body := codeOf(t, c, r.url+"/v5/hashLists"); got != 200 {
-		t.Errorf("status %d, %s", got, body)
-	}
-	if took := time.Since(begun); took < time.Second {
-		t.Errorf("a third connection of two was served after %s", took)
-	}
+	got, body := codeOf(t, c, r.url+"/v5/hashLists")
+	testkit.Equal(t, body, got, 200)
+	testkit.Between(t, "the wait of a third connection of two", time.Since(begun), time.Second, time.Minute)
 }
 
 func TestMetricsOfTheRelayAreInTheDocuments(t *testing.T) {
@@ -238,28 +222,18 @@ func TestMetricsOfTheRelayAreInTheDocuments(t *testing.T) {
 			c.Describe(descs)
 		}
 	}()
-	want := make(map[string]bool)
+	var want []string
 	for desc := range descs {
 		m := regexp.MustCompile(`fqName: "([^"]*)".* variableLabels: {([^}]*)}`).FindStringSubmatch(desc.String())
-		labels := ""
-		if m[2] != "" {
-			labels = "{" + strings.ReplaceAll(m[2], ",", ", ") + "}"
-		}
-		want["`"+m[1]+labels+"`"] = true
+		labels := "{" + strings.ReplaceAll(m[2], ",", ", ") + "}"
+		want = append(want, "`"+m[1]+strings.TrimSuffix(labels, "{}")+"`")
 	}
-	for _, name := range regexp.MustCompile("`safebrowsing_relay_[^`]*`").FindAllString(text, -1) {
-		if !want[name] {
-			t.Errorf("there is no metric %s", name)
-		}
-		delete(want, name)
-	}
-	for name := range want {
-		t.Errorf("docs/fleet.md does not have %s", name)
-	}
+	slices.Sort(want)
+	got := regexp.MustCompile("`safebrowsing_relay_[^`]*`").FindAllString(text, -1)
+	slices.Sort(got)
+	testkit.Equal(t, "metrics in docs/fleet.md", slices.Compact(got), want)
 	for _, outcome := range []string{outcomeSuccess, outcomeInvalid, outcomeDenied, outcomeLimited, outcomeBudget, outcomeBackoff, outcomeUnavailable, outcomeCancelled} {
-		if !strings.Contains(text, "`"+outcome+"`") {
-			t.Errorf("docs/fleet.md does not have the outcome %s", outcome)
-		}
+		testkit.WantParts(t, text, "`"+outcome+"`")
 	}
 }
 
@@ -302,14 +276,12 @@ func TestARelayTellsWhatItCosts(t *testing.T) {
 func TestARelayWhoseSearchesCostNothingNamesNoMoney(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.start()
-		if _, most := w.relay.handler.costs.sum(time.Now()).Text(time.Now()); most != "" {
-			t.Errorf("before the first search: %s", most)
-		}
+		_, most := w.relay.handler.costs.sum(time.Now()).Text(time.Now())
+		testkit.Equal(t, "before the first search", most, "")
 		w.ttlAt("evil.example/")
 		said, most := w.relay.handler.costs.sum(time.Now()).Text(time.Now())
-		if strings.Contains(said+most, "US-$") || !strings.HasPrefix(said, "1 search (1 new, ") {
-			t.Errorf("%s\n%s", said, most)
-		}
+		testkit.WantNone(t, said+most, "US-$")
+		testkit.WantStart(t, said, "1 search (1 new, ")
 	})
 }
 
@@ -319,9 +291,7 @@ func TestTheURLForClientsLeadsToTheRelay(t *testing.T) {
 		"127.0.0.1:8099": "http://127.0.0.1:8099", "[2001:db8::1]:8099": "http://[2001:db8::1]:8099",
 		"0.0.0.0:8099": "http://ADDRESS:8099", "[::]:8099": "http://ADDRESS:8099", "[fe80::1%eth0]:8099": "http://[fe80::1%25eth0]:8099",
 	} {
-		if got := new(Config).URL(net.TCPAddrFromAddrPort(netip.MustParseAddrPort(address))); got != want {
-			t.Errorf("%s: expected %s, got %s", address, want, got)
-		}
+		testkit.Equal(t, address, new(Config).URL(net.TCPAddrFromAddrPort(netip.MustParseAddrPort(address))), want)
 	}
 }
 
@@ -376,15 +346,12 @@ func TestTheRelayComesBack(t *testing.T) {
 			w.start()
 			c.wire.connect(w.relay, 0)
 			time.Sleep(10 * time.Minute)
-			if n := len(w.google.Requests("update")) - fetched; (n > 0) != tc.lost {
-				t.Errorf("%d requests for lists within 10 minutes, want some: %t", n, tc.lost)
-			}
+			testkit.Equal(t, "has asked for lists within 10 minutes", len(w.google.Requests("update")) > fetched, tc.lost)
 			c.mustBe(t, lookup.Unsafe, "evil.example.")
 			w.threaten("evil.example/", "worse.example/")
 			time.Sleep(31 * time.Minute)
-			if c.mustBe(t, lookup.Unsafe, "worse.example."); c.entries() != 2 {
-				t.Errorf("after the next update: entries: %d", c.entries())
-			}
+			c.mustBe(t, lookup.Unsafe, "worse.example.")
+			testkit.Equal(t, "entries after the next update", c.entries(), 2)
 		})
 	}
 }
@@ -448,9 +415,7 @@ func TestClientsGetTheFirstListsOverHTTP(t *testing.T) {
 				w.google.Break("update", 1, protocoltest.Fault{Status: http.StatusServiceUnavailable})
 			}
 			w.start()
-			if got := w.firstEntries(2 * time.Minute); got != tc.entries {
-				t.Errorf("the client has entries: %d, want %d", got, tc.entries)
-			}
+			testkit.Equal(t, "entries of the client", w.firstEntries(2*time.Minute), tc.entries)
 		})
 	}
 }
@@ -520,13 +485,9 @@ func TestARelayWithListsStartsWithoutRedis(t *testing.T) {
 	s = testkit.StartRedisAt(t, s.Addr)
 	shows(t, r.admin+"/metrics", "safebrowsing_relay_leader 1\n")
 	shows(t, r.admin+"/metrics", `safebrowsing_relay_redis_list_updated_timestamp_seconds{list="se-4b"} `)
-	if got := len(w.google.Requests("update")); got != 1 {
-		t.Errorf("Expected that a wait in the folder holds, got %d requests for lists", got)
-	}
-	for line, want := range map[string]int{"Cannot use Redis": 1, "This relay shares lists, clocks, answers and limits": 1, "This relay fetches lists for all": 1} {
-		if got := lines.About(line); len(got) != want {
-			t.Errorf("Expected %d line with %q, got %q", want, line, got)
-		}
+	testkit.Equal(t, "requests for lists, as a wait in the folder holds", len(w.google.Requests("update")), 1)
+	for _, line := range []string{"Cannot use Redis", "This relay shares lists, clocks, answers and limits", "This relay fetches lists for all"} {
+		lines.Only(t, line)
 	}
 	s.Kill()
 	shows(t, r.admin+"/metrics", "safebrowsing_relay_redis_up 0\n")
@@ -570,9 +531,7 @@ func TestAConnectionMayBeSilentAsLongAsAnIdleOne(t *testing.T) {
 				if err == nil {
 					answer, err = http.ReadResponse(bufio.NewReader(conn), nil)
 				}
-				if served := err == nil && answer.StatusCode == http.StatusOK; served != tc.served {
-					t.Errorf("served %t, want %t: %v, %v", served, tc.served, answer, err)
-				}
+				testkit.Equal(t, fmt.Sprint("served: ", answer, err), err == nil && answer.StatusCode == http.StatusOK, tc.served)
 			})
 		})
 	}

@@ -221,12 +221,6 @@ func (w *world) replicaIn(mode lookup.Mode, n int, firstContact func() time.Dura
 	return c
 }
 
-// direct starts a client of the server itself, with the settings of the relay.
-func (w *world) direct() *replica {
-	w.t.Helper()
-	return newReplica(w.t, w.cfg.Edge, w.cfg.Settings)
-}
-
 func newReplica(t testing.TB, edge engine.Edge, s engine.Settings) *replica {
 	t.Helper()
 	c := new(replica)
