@@ -127,21 +127,16 @@ func served(maxDB, n int) int {
 // Version 4 and Web Risk have entries of more than four bytes in a list of version 5 whose clients expect four.
 func TestEntriesOfOtherWidthsAreCut(t *testing.T) {
 	l, c := held(t, "", setOf(t, "aaaa", "aaaab", "bbbbb", "bbbbbb", "cccc", "dddddddd"))
-	if got, want := c.held["se-4b"].Checksum, sha256.Sum256([]byte("aaaabbbbccccdddd")); got != want {
-		t.Errorf("checksum %x, want the sum of four entries of four bytes", got)
-	}
+	testkit.Equal(t, "the sum of four entries of four bytes", c.held["se-4b"].Checksum, sha256.Sum256([]byte("aaaabbbbccccdddd")))
 	publish(t, l, "se-4b", setOf(t, "aaaab", "bbbb", "cccc", "dddd"))
 	c.fetch(t, "se-4b")
-	if !c.answers[0].NotModified {
-		t.Error("the same entries, cut, are an update")
-	}
+	testkit.Equal(t, "the same entries, cut, are no update", c.answers[0].NotModified, true)
 	err := l.Publish([]lookup.List{{Name: "se-4b", Set: setOf(t, "eeee")}, {Name: "gc-32b", Set: setOf(t, "aaaa")}, {Name: "nonsense", Set: setOf(t)}})
-	if err == nil || !strings.Contains(err.Error(), "gc-32b") || !strings.Contains(err.Error(), "nonsense") || strings.Contains(err.Error(), "se-4b") {
-		t.Errorf("got %v, want two lists refused", err)
-	}
-	if c.fetch(t, "se-4b"); c.held["se-4b"].Set.Len() != 1 || !slices.Equal(l.Names(), []string{"se-4b"}) {
-		t.Errorf("lists %q, %d entries: a list that cannot be served must not hold up another", l.Names(), c.held["se-4b"].Set.Len())
-	}
+	testkit.WantError(t, err, "gc-32b", "nonsense")
+	testkit.WantNone(t, fmt.Sprint(err), "se-4b") // lists that cannot be served do not hold up another
+	c.fetch(t, "se-4b")
+	testkit.Equal(t, "entries", c.held["se-4b"].Set.Len(), 1)
+	testkit.Equal(t, "lists", l.Names(), []string{"se-4b"})
 }
 
 // A client that takes longer entries gets partial updates from and to lists that have some, and after
@@ -151,7 +146,8 @@ func TestLongerEntriesAreServedAsStored(t *testing.T) {
 	l := newLists(t, dir)
 	c := newClient(t, l)
 	c.stored = true
-	steps := []struct {
+	var before *prefixset.Set
+	for i, s := range []struct {
 		entries          []string
 		restart, partial bool
 	}{
@@ -161,41 +157,30 @@ func TestLongerEntriesAreServedAsStored(t *testing.T) {
 		{entries: []string{"bbbb", "dddd"}, partial: true}, // the form stays
 		{entries: []string{"bbbbbb", "dddd"}, partial: true},
 		{entries: []string{"bbbbbb", "eeee"}, restart: true, partial: true},
-	}
-	for i, s := range steps {
+	} {
 		set := setOf(t, s.entries...)
 		if s.restart {
 			l = newLists(t, dir)
-			publish(t, l, "se-4b", setOf(t, steps[i-1].entries...))
+			publish(t, l, "se-4b", before)
 			c.lists = l
 		}
+		before = set
 		publish(t, l, "se-4b", set)
-		c.fetch(t, "se-4b")
-		if c.held["se-4b"].Checksum != sumOf(setRuns(set)) || c.answers[0].Partial != s.partial {
-			t.Errorf("step %d: partial %t, entries of %v bytes", i, c.answers[0].Partial, c.held["se-4b"].Set.Widths())
-		}
-		if names := l.Names(); !slices.Equal(names, []string{"se-4b"}) {
-			t.Errorf("step %d: lists %q", i, names)
-		}
+		c.mustHave(t, fmt.Sprint("step ", i), set, s.partial)
+		testkit.Equal(t, i, l.Names(), []string{"se-4b"})
 	}
 	many := prefixset.NewBuilder(0)
 	for i := range uint32(maxLonger/5 + 1) {
 		testkit.Must(t, many.Add(binary.BigEndian.AppendUint64(nil, uint64(i)<<24)[:5], 5))
 	}
 	publish(t, l, "se-4b", many.Set())
-	if c.fetch(t, "se-4b"); !slices.Equal(c.held["se-4b"].Set.Widths(), []int{4}) {
-		t.Errorf("%d longer entries: widths %v", maxLonger/5+1, c.held["se-4b"].Set.Widths())
-	}
+	c.fetch(t, "se-4b")
+	testkit.Equal(t, "widths of too many longer entries", c.held["se-4b"].Set.Widths(), []int{4})
 }
 
 func TestMinimumWaitsKeepClientsWithinAMinute(t *testing.T) {
-	for _, test := range []struct {
-		r    float64
-		want time.Duration
-	}{{0, 10 * time.Second}, {0.5, 32500 * time.Millisecond}, {0.999999999, 55 * time.Second}} {
-		if got := MinimumWait(test.r); (got - test.want).Abs() > time.Microsecond {
-			t.Errorf("%v: %s, want %s", test.r, got, test.want)
-		}
+	for r, want := range map[float64]time.Duration{0: 10 * time.Second, 0.5: 32500 * time.Millisecond, 0.999999999: 55 * time.Second} {
+		testkit.Between(t, r, MinimumWait(r), want-time.Microsecond, want+time.Microsecond)
 	}
 }
 
@@ -238,9 +223,7 @@ func TestVersionsFollowFromListAndContent(t *testing.T) {
 	for _, l := range []*Lists{one, other} {
 		testkit.Must(t, l.Publish([]lookup.List{{Name: "se-4b", Set: setOf(t, "aaaa", "bbbb")}, {Name: "mw-4b", Set: setOf(t, "aaaa", "bbbb")}}))
 	}
-	if a, b := versionIn(one, "se-4b"), versionIn(other, "se-4b"); a != b {
-		t.Errorf("two relays name the same list %x and %x", a, b)
-	}
+	testkit.Equal(t, "the version of the same list at two relays", versionIn(one, "se-4b"), versionIn(other, "se-4b"))
 	if a, b := versionIn(one, "se-4b"), versionIn(one, "mw-4b"); a == b {
 		t.Errorf("two lists have the same version %x", a)
 	}
@@ -346,6 +329,14 @@ func (c *client) fetch(t testing.TB, names ...string) {
 	testkit.Must(t, err)
 }
 
+// mustHave fetches the list and wants the entries of a set, by a partial update or a full one.
+func (c *client) mustHave(t testing.TB, when string, set *prefixset.Set, partial bool) {
+	t.Helper()
+	c.fetch(t, "se-4b")
+	testkit.Equal(t, when+": partial", c.answers[0].Partial, partial)
+	testkit.Equal(t, when+": checksum", c.held["se-4b"].Checksum, sumOf(setRuns(set)))
+}
+
 // numbered returns the set of n entries of four bytes, from the first number on, with a step.
 func numbered(first, n, step uint32) *prefixset.Set {
 	b := prefixset.NewBuilder(int(n))
@@ -395,9 +386,9 @@ func TestAnOlderListAfterARestartKeepsItsHistory(t *testing.T) {
 		saved := testkit.Read(t, historyOf(dir))
 		publish(t, l, "se-4b", test.set)
 		for i, version := range versions {
-			if a, err := l.Get(t.Context(), netip.Addr{}, "se-4b", false, version, 0); err != nil || a.Partial != test.partial[i] {
-				t.Errorf("%s, version %d: partial: %t, %v, want %t", test.name, i, a.Partial, err, test.partial[i])
-			}
+			a, err := l.Get(t.Context(), netip.Addr{}, "se-4b", false, version, 0)
+			testkit.Must(t, err)
+			testkit.Equal(t, fmt.Sprint(test.name, ", version ", i), a.Partial, test.partial[i])
 		}
 		put(t, historyOf(dir), saved)
 	}
@@ -422,21 +413,13 @@ func TestADamagedHistoryGivesFullUpdates(t *testing.T) {
 	for name, content := range damaged {
 		put(t, path, string(content))
 		c.lists, c.held["se-4b"] = newLists(t, dir), had
-		err := c.lists.Publish([]lookup.List{{Name: "se-4b", Set: newer}})
-		if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "full updates") {
-			t.Errorf("%s: got %v, want an error that names the file and what follows", name, err)
-		}
-		c.fetch(t, "se-4b")
-		if c.answers[0].Partial || c.held["se-4b"].Checksum != sumOf(setRuns(newer)) {
-			t.Errorf("%s: partial: %t", name, c.answers[0].Partial)
-		}
+		testkit.WantError(t, c.lists.Publish([]lookup.List{{Name: "se-4b", Set: newer}}), path, "full updates")
+		c.mustHave(t, name, newer, false)
 	}
 	testkit.Must(t, os.Remove(path))
 	c.lists, c.held["se-4b"] = newLists(t, dir), had
 	publish(t, c.lists, "se-4b", newer)
-	if c.fetch(t, "se-4b"); c.answers[0].Partial {
-		t.Error("a partial update without a history")
-	}
+	c.mustHave(t, "without a history", newer, false)
 }
 
 // Even a history that is damaged behind its checksum, or in memory, gives no wrong update.
@@ -453,10 +436,7 @@ func TestAHistoryThatContradictsItsVersionGivesFullUpdates(t *testing.T) {
 		l, c := held(t, "", older)
 		publish(t, l, "se-4b", newer)
 		spoil(&(*l.current.Load())["se-4b"].history[0])
-		c.fetch(t, "se-4b")
-		if c.answers[0].Partial || c.held["se-4b"].Checksum != sumOf(setRuns(newer)) {
-			t.Errorf("%s: partial: %t", name, c.answers[0].Partial)
-		}
+		c.mustHave(t, name, newer, false)
 	}
 }
 
@@ -465,9 +445,7 @@ func TestAnEqualSetKeepsTheHistory(t *testing.T) {
 	l, c := held(t, "", numbered(0, 300, 10))
 	publish(t, l, "se-4b", numbered(0, 310, 10))
 	publish(t, l, "se-4b", numbered(0, 310, 10))
-	if c.fetch(t, "se-4b"); !c.answers[0].Partial {
-		t.Error("a full update after the same entries were published twice")
-	}
+	c.mustHave(t, "after the same entries were published twice", numbered(0, 310, 10), true)
 }
 
 func TestAHistoryOfAnotherListIsNotUsed(t *testing.T) {
@@ -492,9 +470,8 @@ func TestAHistoryOfAnotherListIsNotUsed(t *testing.T) {
 			t.Errorf("%s: %d steps, %v, want it used: %t", name, len(steps), err, test.want)
 		}
 	}
-	if _, err := loadHistory(t.TempDir(), s); err != nil {
-		t.Errorf("no history: %v", err)
-	}
+	_, err := loadHistory(t.TempDir(), s)
+	testkit.Is(t, "no history", err, nil)
 	s.id = id{9}
 	testkit.Must(t, saveHistory(dir, &state{name: "se-4b", history: []step{{from: id{1}, change: change{numbered(0, 5, 1), numbered(0, 5, 1)}}}}))
 	if steps, err := loadHistory(dir, s); len(steps) != 0 || err != nil {
@@ -512,15 +489,11 @@ func TestHistoryIsBounded(t *testing.T) {
 			publish(t, l, "se-4b", numbered(0, 5001, 10))
 			time.Sleep(historyAge)
 			publish(t, l, "se-4b", numbered(0, 5002, 10))
-			if c.fetch(t, "se-4b"); !c.answers[0].Partial {
-				t.Errorf("a full update to a client %s behind", historyAge)
-			}
+			c.mustHave(t, "as far behind as may be", numbered(0, 5002, 10), true)
 			time.Sleep(time.Second)
 			publish(t, l, "se-4b", numbered(0, 5003, 10))
 			c.held["se-4b"] = had
-			if c.fetch(t, "se-4b"); c.answers[0].Partial {
-				t.Errorf("a partial update to a client more than %s behind", historyAge)
-			}
+			c.mustHave(t, "farther behind", numbered(0, 5003, 10), false)
 		})
 	})
 	t.Run("in bytes and number", func(t *testing.T) {
@@ -533,41 +506,28 @@ func TestHistoryIsBounded(t *testing.T) {
 		for _, step := range s.history {
 			bytes += step.bytes()
 		}
-		if most := max(s.set.Bytes()/2, minHistoryBytes); bytes > most || len(s.history) < 2 {
-			t.Errorf("%d steps of %d bytes, want %d bytes at most", len(s.history), bytes, most)
-		}
+		testkit.Between(t, "bytes", bytes, 0, max(s.set.Bytes()/2, minHistoryBytes))
+		testkit.Between(t, "steps", len(s.history), 2, 20)
 		steps := slices.Repeat([]step{{until: time.Now(), change: change{new(prefixset.Set), new(prefixset.Set)}}}, historySteps+50)
-		if got := len(trimmed(steps, 1<<30, time.Now())); got != historySteps {
-			t.Errorf("%d steps, want %d", got, historySteps)
-		}
+		testkit.Equal(t, "steps", len(trimmed(steps, 1<<30, time.Now())), historySteps)
 		large := numbered(0, 500_000, 10)
 		steps = slices.Repeat([]step{{until: time.Now(), change: change{large, large}}}, 10)
-		if got := len(trimmed(steps, 1<<30, time.Now())) * steps[0].bytes(); got == 0 || got > maxHistoryBytes {
-			t.Errorf("%d bytes of history, want %d at most", got, maxHistoryBytes)
-		}
+		testkit.Between(t, "bytes of history", len(trimmed(steps, 1<<30, time.Now()))*steps[0].bytes(), 1, maxHistoryBytes)
 	})
 }
 
 func TestAFolderThatCannotBeUsedIsSaidAndDoneWithout(t *testing.T) {
 	file := testkit.Write(t, t.TempDir(), "file", "")
 	l, err := NewLists(file)
-	if err == nil || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "memory") {
-		t.Errorf("got %v, want an error that says where the history is now", err)
-	}
+	testkit.WantError(t, err, file, "memory")
 	publish(t, l, "se-4b", numbered(0, 5, 1))
 
 	dir := t.TempDir()
 	l = newLists(t, dir)
 	publish(t, l, "se-4b", numbered(0, 5, 1))
 	testkit.Must(t, os.RemoveAll(dir))
-	err = l.Publish([]lookup.List{{Name: "se-4b", Set: numbered(0, 6, 1)}})
-	if err == nil || !strings.Contains(err.Error(), "se-4b") || !strings.Contains(err.Error(), "full updates") {
-		t.Errorf("got %v, want an error that names the list and what follows", err)
-	}
-	c := newClient(t, l)
-	if c.fetch(t, "se-4b"); c.held["se-4b"].Set.Len() != 6 {
-		t.Errorf("%d entries, want 6", c.held["se-4b"].Set.Len())
-	}
+	testkit.WantError(t, l.Publish([]lookup.List{{Name: "se-4b", Set: numbered(0, 6, 1)}}), "se-4b", "full updates")
+	newClient(t, l).mustHave(t, "without a folder", numbered(0, 6, 1), false)
 }
 
 func TestUnfinishedFilesAreRemoved(t *testing.T) {
@@ -575,10 +535,9 @@ func TestUnfinishedFilesAreRemoved(t *testing.T) {
 	publish(t, newLists(t, dir), "se-4b", numbered(0, 5, 1))
 	put(t, historyOf(dir)+".123.tmp", "")
 	newLists(t, dir)
-	files, err := os.ReadDir(filepath.Join(dir, "history"))
-	if err != nil || len(files) != 1 || files[0].Name() != "se-4b.history" {
-		t.Errorf("files %v, %v, want the history only", files, err)
-	}
+	files, err := filepath.Glob(filepath.Join(dir, "history", "*"))
+	testkit.Must(t, err)
+	testkit.Equal(t, "files", files, []string{historyOf(dir)})
 }
 
 // FuzzHistory: no file makes the reader panic, or gives steps behind a wrong checksum.

@@ -32,16 +32,13 @@ func TestClientsShareAnUpdate(t *testing.T) {
 				}
 			})
 		}
-		if wg.Wait(); others.Load() > 0 {
-			t.Errorf("%s: %d of 50 clients got bytes of their own", name, others.Load())
-		}
+		wg.Wait()
+		testkit.Equal(t, name+": clients of 50 that got bytes of their own", others.Load(), 0)
 	}
 	_, err := l.Get(t.Context(), netip.Addr{}, "se-4b", false, nil, 1<<30) // limits that make no difference
 	testkit.Must(t, err)
 	publish(t, l, "se-4b", (*l.current.Load())["se-4b"].source) // another list has changed
-	if got := l.kept.Len(); got != 2 {
-		t.Errorf("%d updates kept, want the full and the partial one", got)
-	}
+	testkit.Equal(t, "updates kept, the full and the partial one", l.kept.Len(), 2)
 }
 
 // While lists are published and clients come with all versions, nobody gets a wrong list.
@@ -79,26 +76,18 @@ func TestKeptUpdatesAreBounded(t *testing.T) {
 	for i := range 10 {
 		e.keep(fmt.Sprint(i), kept{of: s, answer: large})
 	}
-	if e.bytes > maxEncodedBytes || e.kept.Len() != 3 {
-		t.Errorf("%d updates of %d bytes kept, want 3 of %d at most", e.kept.Len(), e.bytes, maxEncodedBytes)
-	}
-	if _, ok := e.find("9", netip.Addr{}); !ok {
-		t.Error("the newest update is not kept")
-	}
+	testkit.Equal(t, "updates kept", e.kept.Len(), 3)
+	testkit.Between(t, "their bytes", e.bytes, 1, maxEncodedBytes)
+	_, newest := e.find("9", netip.Addr{})
+	testkit.Equal(t, "the newest update is kept", newest, true)
 	for i := range maxEncoded + 10 {
 		e.keep(fmt.Sprint("small", i), kept{of: s, answer: Answer{Message: []byte{1}}})
 	}
-	if e.kept.Len() != maxEncoded {
-		t.Errorf("%d updates kept, want %d", e.kept.Len(), maxEncoded)
-	}
+	testkit.Equal(t, "small updates kept", e.kept.Len(), maxEncoded)
 	e.forget(map[string]*state{"se-4b": {name: "se-4b"}})
-	if e.kept.Len() != 0 || e.bytes != 0 {
-		t.Errorf("%d updates of %d bytes kept of a content that is not in force", e.kept.Len(), e.bytes)
-	}
+	testkit.Equal(t, "updates of a content that is not in force, their bytes", []int{e.kept.Len(), int(e.bytes)}, []int{0, 0})
 	e.keep("late", kept{of: s, answer: large})
-	if e.kept.Len() != 0 {
-		t.Error("an update is kept that was made for a content that has been replaced")
-	}
+	testkit.Equal(t, "updates made for a content that has been replaced", e.kept.Len(), 0)
 }
 
 var greedy, modest = netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
@@ -159,12 +148,11 @@ func TestTurnsThatAreGivenUpAreNobodys(t *testing.T) {
 		synctest.Wait()
 		go s.take(modest, nil, nil)
 		synctest.Wait()
-		if s.leave(); came != 0 || len(s.sites) != 0 || len(s.waiting) != 0 || !s.busy {
-			t.Errorf("Expected the turn of the one that has stayed, got %d others, and %v waiting", came, s.waiting)
-		}
-		if s.leave(); s.busy {
-			t.Error("Expected nobody's turn")
-		}
+		s.leave()
+		testkit.Equal(t, "others that came, sites, waiting", [3]int{came, len(s.sites), len(s.waiting)}, [3]int{})
+		testkit.Equal(t, "a turn, of the one that has stayed", s.busy, true)
+		s.leave()
+		testkit.Equal(t, "somebody's turn", s.busy, false)
 	})
 }
 
@@ -185,9 +173,7 @@ func TestUpdatesForOneClientDoNotDisplaceThoseOfOthers(t *testing.T) {
 			t.Errorf("The update %q has been displaced", key)
 		}
 	}
-	if e.bytes > maxEncodedBytes {
-		t.Errorf("%d bytes kept, want %d at most", e.bytes, maxEncodedBytes)
-	}
+	testkit.Between(t, "bytes kept", e.bytes, 1, maxEncodedBytes)
 }
 
 // The limit of a view comes from the client. An int of 32 bits has no room for the bytes of that many entries.
@@ -228,15 +214,11 @@ func TestNothingIsMadeForClientsThatHaveGoneAway(t *testing.T) {
 		leave()
 		l.turns.leave()
 		for range others {
-			if err := <-errs; err != nil {
-				t.Errorf("round %d: a client that stays: %v", round, err)
-			}
+			testkit.Is(t, fmt.Sprint("a client that stays, round ", round), <-errs, nil)
 		}
 		if err := <-alone; err != nil && !errors.Is(err, context.Canceled) || err == nil && others == 0 {
 			t.Errorf("round %d: the client that has gone away: %v", round, err)
 		}
-		if got := l.kept.Len(); got != min(others, 1) {
-			t.Errorf("round %d: %d answers made for %d clients", round, got, others)
-		}
+		testkit.Equal(t, fmt.Sprintf("round %d: answers made for %d clients", round, others), l.kept.Len(), min(others, 1))
 	}
 }

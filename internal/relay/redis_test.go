@@ -2,6 +2,7 @@ package relay
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -70,9 +71,7 @@ func TestRelaysOnOneRedisSearchLikeOne(t *testing.T) {
 			got += len(search.Prefixes)
 		}
 		t.Logf("%d relays, %d clients: searches about %d prefixes, %s until all have an answer", n, clients, got, took)
-		if bound := names + names/20; got > bound {
-			t.Errorf("%d relays: expected a search about at most %d prefixes, got %d", n, bound, got)
-		}
+		testkit.Between(t, fmt.Sprint("prefixes of searches with relays: ", n), got, names, names+names/20)
 		for _, r := range relays {
 			testkit.Must(t, r.stop())
 		}
@@ -105,19 +104,12 @@ func TestTheRateOfAClientHoldsOverRelays(t *testing.T) {
 	s := testkit.StartRedis(t)
 	w.cfg.Redis, w.cfg.Rate, w.cfg.Burst = redisOf(t, s), 0.001, 4
 	relays := w.relays(2)
-	next := 0
-	search := func(r *running) int {
-		next++
-		return statusOf(t, r.url+searchRequest(all[next-1]))
-	}
 	six := []int{200, 200, 200, 200, 503, 503}
 	for i, want := range append(six, six...) { // without Redis each has admitted two of four
 		if i == len(six) {
 			s.Kill()
 		}
-		if code := search(relays[i%2]); code != want {
-			t.Errorf("Search %d, six of them with Redis: expected %d, got %d", i, want, code)
-		}
+		testkit.Equal(t, fmt.Sprint("search ", i, ", six of them with Redis"), statusOf(t, relays[i%2].url+searchRequest(all[i])), want)
 	}
 }
 
@@ -162,9 +154,7 @@ func TestRelaysShareAnswersAfterTheKeyWasReplaced(t *testing.T) {
 	w.cfg.Settings.DB, w.cfg.Key = t.TempDir(), "two"
 	relays = append(relays, w.relays(1)...)
 	askTogether(t, relays, 2, hosts(1))
-	if got := len(w.google.Requests("search")); got != 1 {
-		t.Errorf("Expected one search of both, got %d", got)
-	}
+	w.mustSearch(0, 1)
 }
 
 // Relays share answers if their searches ask for the same threats, in whatever order the lists are.
@@ -172,15 +162,11 @@ func TestRelaysWithOtherListsShareNoAnswersOfTypedSearches(t *testing.T) {
 	scope := func(d *protocol.Dialect, lists string) string {
 		return searchScope(engine.Settings{Protocol: d.Name, Lists: lists})
 	}
-	if scope(protocol.DialectV5, "se-4b") != "" || scope(protocol.DialectV5, "mw-4b") != "" {
-		t.Error("Expected one scope in version 5, whose search has no types")
-	}
+	testkit.Equal(t, "scopes in version 5, whose search has no types", scope(protocol.DialectV5, "se-4b")+scope(protocol.DialectV5, "mw-4b"), "")
 	if got := scope(protocol.DialectWebRisk, "mw-4b"); got == "" || got == scope(protocol.DialectWebRisk, "se-4b mw-4b") {
 		t.Errorf("Expected another scope for other threats, got %q", got)
 	}
-	if scope(protocol.DialectWebRisk, "mw-4b se-4b") != scope(protocol.DialectWebRisk, "se-4b mw-4b") {
-		t.Error("Expected one scope for the same lists")
-	}
+	testkit.Equal(t, "the scope of the same lists", scope(protocol.DialectWebRisk, "mw-4b se-4b"), scope(protocol.DialectWebRisk, "se-4b mw-4b"))
 }
 
 func TestTheLogTellsEachStateOfRedisOnce(t *testing.T) {
@@ -263,7 +249,5 @@ func TestTheLogSaysOfTheLeaseWhatIsKnown(t *testing.T) {
 	f.report(sharing.Event{Kind: sharing.Alone, Since: time.Now()})
 	f.report(sharing.Event{Kind: sharing.LeaseLost})
 	testkit.WantParts(t, lines.Only(t, "has been away since"), "knows of no other that fetches lists, so it continues by itself")
-	if got := lines.Only(t, "no longer fetches lists"); strings.Contains(got, "takes over") {
-		t.Errorf("Expected nothing about another relay, which may not exist: %s", got)
-	}
+	testkit.WantNone(t, lines.Only(t, "no longer fetches lists"), "takes over") // another relay may not exist
 }

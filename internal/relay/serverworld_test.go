@@ -276,7 +276,5 @@ func mustBe(t *testing.T, want lookup.Verdict, d lookup.Decision) {
 // mustNotWait fails if a client or a relay counts failures of searches, or waits after one.
 func mustNotWait(t *testing.T, who string, hold updater.Hold) {
 	t.Helper()
-	if hold.Failures != 0 || hold.Active(time.Now()) {
-		t.Errorf("%s: %+v", who, hold)
-	}
+	testkit.Equal(t, fmt.Sprint(who, " waits: ", hold), hold.Failures != 0 || hold.Active(time.Now()), false)
 }
