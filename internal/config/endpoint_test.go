@@ -12,8 +12,8 @@ import (
 	"github.com/coredns/caddy/caddyfile"
 	plugintls "github.com/coredns/coredns/plugin/pkg/tls"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -32,13 +32,10 @@ func TestEndpointsAreReadInTheirOrder(t *testing.T) {
 	testkit.Equal(t, "endpoints", settings(c).Endpoints(), []string{"https://b.example", "https://a.example:8443/x", "http://10.0.0.1"})
 	testkit.WantStart(t, c.CA, "-----BEGIN CERTIFICATE")
 	testkit.Equal(t, "Google", settings(c).Google(), false)
-	client, err := settings(c).Client("K", new(lookup.Database), nil)
-	if _, ok := client.(*protocol.Failover); !ok || err != nil {
-		t.Errorf("Expected a client of several endpoints, got %T, %v", client, err)
-	}
-	one, err := settings(c).At("https://b.example").Client("K", new(lookup.Database), nil)
-	if _, ok := one.(*protocol.V5); !ok || err != nil {
-		t.Errorf("Expected a client of one endpoint, got %T, %v", one, err)
+	for s, want := range map[engine.Settings]string{settings(c): "*protocol.Failover", settings(c).At("https://b.example"): "*protocol.V5"} {
+		client, err := s.Client("K", new(lookup.Database), nil)
+		testkit.Must(t, err)
+		testkit.Equal(t, "client", fmt.Sprintf("%T", client), want)
 	}
 }
 
@@ -61,22 +58,13 @@ func TestTLSTakesTheFilesOfForwardInItsOrder(t *testing.T) {
 	}
 }
 
-func TestGooglesServersForClientsWithACertificateTakeOne(t *testing.T) {
-	cert, key := testkit.Certificate(t, t.TempDir())
-	for _, server := range []string{"safebrowsing.mtls.googleapis.com", "WebRisk.mtls.googleapis.com\nprotocol webrisk\nbudget 5"} {
-		c, err := stanza(t, "safebrowsing {\napi_key K\ndb off\nendpoint https://"+server+"\ntls "+cert+" "+key+"\n}")
-		testkit.Must(t, err)
-		testkit.Equal(t, server, fmt.Sprint(c.Cert, c.CertKey, settings(c).Google()), fmt.Sprint(cert, key, true))
-	}
-}
-
 func TestFlagsBecomeTheLineOfTLS(t *testing.T) {
 	for flags, want := range map[[2]string]string{
 		{"", ""}: "", {"", "ca"}: "tls ca", {"cert,key", ""}: "tls cert key", {"cert,key", "ca"}: "tls cert key ca",
 	} {
-		if line, err := TLSLine(flags[0], flags[1]); err != nil || strings.Join(line, " ") != want {
-			t.Errorf("%q: Expected %q, got %q, %v", flags, want, line, err)
-		}
+		line, err := TLSLine(flags[0], flags[1])
+		testkit.Must(t, err)
+		testkit.Equal(t, flags, strings.Join(line, " "), want)
 	}
 	for _, flag := range []string{"cert", "cert,key,ca"} {
 		_, err := TLSLine(flag, "")
@@ -224,9 +212,9 @@ func TestAProxyThatCannotBeOneIsSaid(t *testing.T) {
 				t.Errorf("%q with %s: got %q", value, text, got)
 			}
 		}
-		if c, err := stanza(t, "safebrowsing {\n"+listing(t)+"\n}"); err != nil || strings.Contains(strings.Join(c.Warnings, ""), "PROXY") {
-			t.Errorf("Nobody is asked, but %q, %v", c.Warnings, err)
-		}
+		c, err := stanza(t, "safebrowsing {\n"+listing(t)+"\n}") // asks nobody
+		testkit.Must(t, err)
+		testkit.WantNone(t, strings.Join(c.Warnings, ""), "PROXY")
 	}
 }
 
@@ -261,13 +249,15 @@ func TestServiceAndGooglesWordsFollowFromProtocolAndServer(t *testing.T) {
 		onWebRisk      = "https://cloud.google.com/web-risk/docs/advisory"
 		webRisk        = "protocol webrisk\nbudget unlimited\n"
 	)
+	cert, key := testkit.Certificate(t, t.TempDir())
+	ours := "\ntls " + cert + " " + key // that they take only here
 	for _, tc := range []struct{ text, address, service, advisory string }{
 		{"", "https://safebrowsing.googleapis.com", "Safe Browsing", onSafeBrowsing},
 		{"endpoint http://127.0.0.1:1", "http://127.0.0.1:1", "Safe Browsing", ""},
 		{webRisk, "https://webrisk.googleapis.com", "Web Risk", onWebRisk},
 		{webRisk + "endpoint https://webrisk.googleapis.com/", "https://webrisk.googleapis.com", "Web Risk", onWebRisk},
-		{"endpoint https://safebrowsing.mtls.googleapis.com", "https://safebrowsing.mtls.googleapis.com", "Safe Browsing", onSafeBrowsing},
-		{webRisk + "endpoint https://webrisk.mtls.googleapis.com", "https://webrisk.mtls.googleapis.com", "Web Risk", onWebRisk},
+		{"endpoint https://safebrowsing.mtls.googleapis.com" + ours, "https://safebrowsing.mtls.googleapis.com", "Safe Browsing", onSafeBrowsing},
+		{webRisk + "endpoint https://WebRisk.mtls.googleapis.com" + ours, "https://WebRisk.mtls.googleapis.com", "Web Risk", onWebRisk},
 		{webRisk + "endpoint http://127.0.0.1:1", "http://127.0.0.1:1", "Web Risk", ""},
 	} {
 		c, err := stanza(t, "safebrowsing {\napi_key K\ndb off\n"+tc.text+"\n}")

@@ -28,13 +28,9 @@ func TestAKeyInAnyPlaceOfAStanzaIsInNoText(t *testing.T) {
 				t.Errorf("%q: %s", text, said)
 			}
 			for _, own := range c.Own {
-				if testkit.Leaks(own.Name(), secret) {
-					t.Errorf("%q: a list is called %s", text, own.Name())
-				}
+				testkit.Equal(t, own.Name(), testkit.Leaks(own.Name(), secret), false)
 			}
-			if len(c.Hosts) > 0 {
-				t.Errorf("%q: a key became a host", text)
-			}
+			testkit.Equal(t, "keys that became hosts: "+text, len(c.Hosts), 0)
 		}
 	}
 }
@@ -65,9 +61,9 @@ func TestWhatCannotBeAKeyIsRefusedWithWhatToWrite(t *testing.T) {
 		testkit.WantError(t, fileErr, file+" holds ")
 		testkit.WantNone(t, fmt.Sprint(err, fileErr), key)
 		t.Setenv(KeyVariable, key)
-		if _, _, err := KeyOfProcess(); err == nil || !strings.Contains(err.Error(), "$"+KeyVariable+" holds ") || len(key) > 25 && strings.Contains(err.Error(), key) {
-			t.Errorf("%s in the environment: got %v", key, err)
-		}
+		_, _, err = KeyOfProcess()
+		testkit.WantError(t, err, "$"+KeyVariable+" holds ")
+		testkit.Equal(t, err, len(key) > 25 && strings.Contains(fmt.Sprint(err), key), false)
 		t.Setenv(KeyVariable, "")
 	}
 }

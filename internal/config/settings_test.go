@@ -94,9 +94,9 @@ func TestNoFolderForTheListsIsAWarning(t *testing.T) {
 		t.Setenv(variable, "")
 	}
 	c, err := stanza(t, "safebrowsing {\napi_key "+testkit.Key+"\n}")
-	if err != nil || c.DB != "" || len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "kept in memory only") {
-		t.Errorf("Got db %q, %q, %v", c.DB, c.Warnings, err)
-	}
+	testkit.Must(t, err)
+	testkit.Equal(t, "folder, warnings", fmt.Sprint(c.DB, len(c.Warnings)), "1")
+	testkit.WantParts(t, c.Warnings[0], "kept in memory only")
 }
 
 // Until is read in the machine's zone, to the end of the day.
@@ -109,9 +109,8 @@ func TestUntilOfTheCorefileIsInTheZoneOfTheMachine(t *testing.T) {
 		testkit.Equal(t, i, c.Hosts[i].Until.UTC().Format(time.RFC3339), want)
 		testkit.Equal(t, i, c.Hosts[i].Below, i == 1)
 	}
-	if want := "Testfile:3: a.example is allowed until 2097-02-01 00:00:00 EST"; len(c.Notes) != 4 || c.Notes[0] != want {
-		t.Errorf("Expected %q, got %q", want, c.Notes)
-	}
+	testkit.Equal(t, "notes", len(c.Notes), 4)
+	testkit.Equal(t, "the first note", c.Notes[0], "Testfile:3: a.example is allowed until 2097-02-01 00:00:00 EST")
 }
 
 // placeholders are the words in capitals of usages, with an argument for each.
@@ -146,9 +145,7 @@ func TestEachPropertyIsReadIntoSettingsOrBlock(t *testing.T) {
 	arguments := placeholders(t)
 	read := func(line string) Config {
 		c, err := stanza(t, "safebrowsing {\napi_key K\n"+line+"\n}")
-		if err != nil {
-			t.Errorf("%s: %v", line, err)
-		}
+		testkit.Is(t, line, err, nil)
 		c.Service, c.Advisory = "", "" // follow from the protocol
 		if c.Limiter != nil {
 			c.Limiter = someLimiter{} // limiters cannot be compared
@@ -163,13 +160,12 @@ func TestEachPropertyIsReadIntoSettingsOrBlock(t *testing.T) {
 		var c Config
 		for _, form := range alternatives(usage) {
 			args := arguments.Replace(form)
-			if word == "tls" {
+			switch word {
+			case "tls":
 				args = cert + " " + key
-			}
-			if word == "look_back" {
+			case "look_back":
 				args = "1h"
-			}
-			if word == "status" {
+			case "status":
 				args = strings.Replace(args, "9.9.9.9", "127.0.0.1:8053", 1)
 			}
 			c = read(needs[word] + "\n" + word + " " + args)
@@ -208,9 +204,7 @@ func refused(t *testing.T, text string, parts ...string) {
 	t.Helper()
 	_, err := stanza(t, text)
 	testkit.WantError(t, err, parts...)
-	if err != nil && !strings.HasPrefix(err.Error(), "Testfile:") {
-		t.Errorf("%q: Expected a place in %v", text, err)
-	}
+	testkit.WantStart(t, fmt.Sprint(err), "Testfile:")
 	testkit.WantNone(t, fmt.Sprint(err), "s3cret", "SECRET")
 }
 
@@ -219,9 +213,8 @@ func TestAServerBlockOfSeveralTransportsHasEachZoneOnce(t *testing.T) {
 	c := caddy.NewTestController("dns", "safebrowsing {\n"+listing(t)+"\n}")
 	c.ServerBlockKeys = []string{"dns://.:53", "dns://example.org.:53", "tls://.:853"}
 	cfg, err := Parse(c, "")
-	if got := strings.Join(cfg.Zones, " "); err != nil || got != ". example.org." {
-		t.Errorf("Expected . and example.org., got %q and %v", got, err)
-	}
+	testkit.Must(t, err)
+	testkit.Equal(t, "zones", cfg.Zones, []string{".", "example.org."})
 }
 
 func settings(c Config) engine.Settings { return engine.Settings(c.Engine) }
@@ -239,7 +232,7 @@ func TestParseAcceptsAndKeepsWhatItReads(t *testing.T) {
 	own := writeFile(t, dir, "own.txt", "\uFEFFevil.example\r\n# comment\n\nbad line here\nBücher.example # trailing\n")
 	key := writeFile(t, dir, "key", "  KEYINFILE\n")
 	t.Setenv("STATE_DIRECTORY", "/var/lib/one:/var/lib/two")
-	tests := []struct {
+	for _, tc := range []struct {
 		name, text string
 		want       func(Config) bool
 	}{
@@ -300,8 +293,7 @@ func TestParseAcceptsAndKeepsWhatItReads(t *testing.T) {
 				len(c.Own) == 1 && c.Own[0].Allow && len(c.Hosts) == 3 && c.Hosts[1].Until.Format(time.DateOnly) == "2027-02-01" && c.Hosts[2].Until.IsZero() && len(c.Except) == 2 && c.Respond == lookup.Sinkhole && c.IPv6.String() == "2001:db8::1" &&
 				c.TTL == 5*time.Second && c.ConfirmTimeout == 250*time.Millisecond && c.UnsureFails && c.Engine.Cache == 12
 		}},
-	}
-	for _, tc := range tests {
+	} {
 		if got, err := stanza(t, tc.text); err != nil || !tc.want(got) {
 			t.Errorf("%s: %+v, %v", tc.name, got, err)
 		}
@@ -323,7 +315,7 @@ func TestParseRefusesWithFileLineAndAdvice(t *testing.T) {
 	empty := writeFile(t, t.TempDir(), "empty", "\n")
 	key := writeFile(t, t.TempDir(), "key", "SECRET\n")
 	spaced := writeFile(t, t.TempDir(), "token", `{"access_token": "SECRET"}`)
-	tests := []struct{ text, want string }{
+	for _, tc := range []struct{ text, want string }{
 		{"", "nothing to block: add api_key KEY, api_key_file FILE or $SAFEBROWSING_API_KEY for Safe Browsing, endpoint URL"},
 		{"protocol webrisk\nbudget 5", "nothing to block: add api_key KEY, api_key_file FILE, token_file FILE or $SAFEBROWSING_API_KEY for Web Risk, endpoint URL"},
 		{"api_key", "api_key KEY"},
@@ -367,8 +359,7 @@ func TestParseRefusesWithFileLineAndAdvice(t *testing.T) {
 		{"api_key K\ntoken_file " + key, "the stanza has api_key, too: keep one of the two"},
 		{"api_key K\nendpoint https://webrisk.googleapis.com", "https://webrisk.googleapis.com does not speak protocol v5"},
 		{"api_key K\nbudget 5\nprotocol webrisk\nendpoint https://safebrowsing.googleapis.com", "does not speak protocol webrisk"},
-	}
-	for _, tc := range tests {
+	} {
 		refused(t, "safebrowsing {\n"+tc.text+"\n}", tc.want)
 	}
 	refused(t, "safebrowsing {\napi_key K\n}\nsafebrowsing {\napi_key K\n}", "more than once in this server block")
