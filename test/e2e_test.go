@@ -63,12 +63,9 @@ func confirmedThreatsAreBlockedAndAllElsePasses(t *testing.T, w *world) {
 	w.publish("se-4b", "evil.example.com/", "bad.example.co.uk/", "d.e.evil.example.net/", "co.uk/",
 		"www.evil.example.com/", "evil.example.net/")
 	w.run()
-	for _, name := range []string{
-		"evil.example.com.", "EVIL.exAmple.COM.", "www.evil.example.com.", // listed, and below it
-		"bad.example.co.uk.", "a.bad.example.co.uk.",
-		"a.b.c.evil.example.com.", // six labels
-		"d.e.evil.example.net.",   // five labels, listed by itself
-		"x.d.e.evil.example.net.", // six labels
+	for _, name := range []string{ // listed, below it, of six labels, of five labels and listed by itself, and of six
+		"evil.example.com.", "EVIL.exAmple.COM.", "www.evil.example.com.", "bad.example.co.uk.", "a.bad.example.co.uk.",
+		"a.b.c.evil.example.com.", "d.e.evil.example.net.", "x.d.e.evil.example.net.",
 	} {
 		for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA, dns.TypeHTTPS, dns.TypeSVCB, dns.TypeCNAME, dns.TypeANY} {
 			w.wantBlocked(name, qtype, w.blames("social engineering"))
@@ -158,11 +155,7 @@ func failedReloadLeavesNothingBehind(t *testing.T, w *world) {
 	w.threaten("evil.example.com/")
 	w.run()
 	w.wantBlocked("evil.example.com.", dns.TypeA, w.blames("social engineering")) // by a search, whose connection is kept
-	before := w.engine()
-	taken, err := net.Listen("tcp", w.host+":0")
-	testkit.Must(t, err)
-	defer taken.Close()
-	_, port, _ := net.SplitHostPort(taken.Addr().String())
+	before, port := w.engine(), w.takenPort()
 	goroutines := runtime.NumGoroutine()
 	for name, corefile := range map[string]string{
 		"refused by the parser":             w.corefile("nonsense"),
@@ -227,14 +220,20 @@ func TestShutdownOfAnotherPluginThatFailsDoesNotEndTheEngine(t *testing.T) {
 	}
 }
 
-// failReload reloads a Corefile into an address that is taken.
-func (w *world) failReload(corefile string) {
+// takenPort returns a port at which somebody else listens until the test ends.
+func (w *world) takenPort() string {
 	w.t.Helper()
 	taken, err := net.Listen("tcp", w.host+":0")
 	testkit.Must(w.t, err)
-	defer taken.Close()
+	w.t.Cleanup(func() { taken.Close() })
 	_, port, _ := net.SplitHostPort(taken.Addr().String())
-	testkit.WantError(w.t, w.reload(strings.Replace(corefile, ".:0", ".:"+port, 1)))
+	return port
+}
+
+// failReload reloads a Corefile into an address that is taken.
+func (w *world) failReload(corefile string) {
+	w.t.Helper()
+	testkit.WantError(w.t, w.reload(strings.Replace(corefile, ".:0", ".:"+w.takenPort(), 1)))
 }
 
 func TestOrphanOfAFailedReloadIsDropped(t *testing.T) {
@@ -285,17 +284,14 @@ func TestReadyWhenTheFirstContactHasEnded(t *testing.T) {
 			w.google.Break("update", 1, protocoltest.Fault{Delay: 2 * time.Second, Status: status})
 			address := testkit.FreeAddress(t, w.host)
 			w.start(strings.Replace(w.corefile(), "errors", "errors\n\tready "+address, 1))
-			ready := func() int {
-				response, err := http.Get("http://" + address + "/ready")
-				testkit.Must(t, err)
-				defer response.Body.Close()
-				return response.StatusCode
-			}
 			testkit.Until(w.t, "the request", func() bool { return len(w.fetches()) > 0 })
-			if got := ready(); got != http.StatusServiceUnavailable && w.fetches()[0].Answered.IsZero() {
+			response, err := http.Get("http://" + address + "/ready")
+			testkit.Must(t, err)
+			response.Body.Close()
+			if got := response.StatusCode; got != http.StatusServiceUnavailable && w.fetches()[0].Answered.IsZero() {
 				t.Errorf("Expected not to be ready while the first contact lasts, got %d", got)
 			}
-			testkit.Until(w.t, "readiness", func() bool { return ready() == http.StatusOK })
+			testkit.WantOK(t, "http://"+address+"/ready")
 			if r := w.fetches(); len(r) != 1 || r[0].Answered.IsZero() {
 				t.Errorf("Expected readiness after the first answer, got %+v", r)
 			}
@@ -361,12 +357,12 @@ func TestAConnectionThatOutlivesAReloadHasTheNewRules(t *testing.T) {
 			t.Errorf("%s: Expected blocked: %v, got %v\n%v", name, blocked, err, m)
 		}
 	}
-	more := "quic://" // a key
+	more := "" // a key
 	reload := func(properties ...string) {
 		t.Helper()
 		caddyMu.Lock()
 		defer caddyMu.Unlock()
-		instance, err := w.instance.Restart(input(strings.Replace(w.quicOnly(w.elsewhere, properties...), "quic://", more, 1)))
+		instance, err := w.instance.Restart(input(more + w.quicOnly(w.elsewhere, properties...)))
 		testkit.Must(t, err)
 		w.instance = instance
 	}
@@ -381,7 +377,7 @@ func TestAConnectionThatOutlivesAReloadHasTheNewRules(t *testing.T) {
 	reload()
 	want("blocked.example.", false)
 	_, port, _ := net.SplitHostPort(testkit.FreeAddress(t, w.host))
-	more = "tls://.:" + port + " quic://"
+	more = "tls://.:" + port + " "
 	reload(list)
 	want("blocked.example.", true)
 	reload()
