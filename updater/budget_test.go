@@ -108,6 +108,14 @@ func (s *spender) search(t *testing.T) error {
 	return err
 }
 
+// spend searches so often, within the budget.
+func (s *spender) spend(t *testing.T, n int) {
+	t.Helper()
+	for range n {
+		must(t, s.search(t))
+	}
+}
+
 // drain searches until the budget is spent, and returns how often.
 func (s *spender) drain(t *testing.T) (n int) {
 	t.Helper()
@@ -274,12 +282,9 @@ func TestAClockThatJumpsRenewsNoBudget(t *testing.T) {
 					must(t, s.ledger.Move(quick(openStore(t, dir))))
 				}
 			}
-			total := 0
+			total := 60
 			set("2026-11-23")
-			for range 60 {
-				must(t, s.search(t))
-				total++
-			}
+			s.spend(t, total)
 			for _, date := range []string{"2026-11-22", "2026-11-23", "1970-01-01", "2026-11-23", "1970-01-01", "2026-11-23"} {
 				set(date)
 				for range 20 {
@@ -301,9 +306,7 @@ func TestMidnightBetweenTwoProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		s := newSpender(t, dir, 100)
-		for range 50 {
-			must(t, s.search(t))
-		}
+		s.spend(t, 50)
 		time.Sleep(time.Until(midnightAfter(time.Now())) - time.Second)
 		store := quick(openStore(t, dir))
 		unlock, err := store.lockDocument("budget.json")
@@ -411,15 +414,11 @@ func TestACountMovesWithItsProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := t.TempDir(), t.TempDir()
 		other := newSpender(t, second, 1000)
-		for range 10 {
-			must(t, other.search(t))
-		}
+		other.spend(t, 10)
 		s := newSpender(t, "", 1000)
 		spend := func(want int) {
 			t.Helper()
-			for range 5 {
-				must(t, s.search(t))
-			}
+			s.spend(t, 5)
 			testkit.Equal(t, "spent", s.ledger.Spent(time.Now()), want)
 		}
 		move := func(store *Store) {
@@ -445,9 +444,7 @@ func TestWithoutALimitSearchesAreCountedAndNeverWait(t *testing.T) {
 		s := newSpender(t, dir, 0)
 		s.ledger.store.disk.SyncFile = func(*os.File) error { time.Sleep(200 * time.Millisecond); return nil }
 		begun := time.Now()
-		for range 120 {
-			must(t, s.search(t))
-		}
+		s.spend(t, 120)
 		testkit.Equal(t, "120 searches take", time.Since(begun), 0)
 		time.Sleep(2 * time.Second)
 		synctest.Wait()

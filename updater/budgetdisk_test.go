@@ -112,8 +112,7 @@ func hang(s *Store) (answers func()) {
 }
 
 func TestSearchesDoNotWaitForAHungDisk(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dir := t.TempDir()
+	inCount(t, "until it works", func(t *testing.T, dir, _ string) {
 		s := newSpender(t, dir, 10)
 		must(t, s.search(t))
 		answers := hang(s.ledger.store)
@@ -132,46 +131,28 @@ func TestSearchesDoNotWaitForAHungDisk(t *testing.T) {
 		must(t, s.ledger.Flush())
 		testkit.Equal(t, "spent by the file", saved(t, dir), 10)
 	})
-}
-
-// What was counted in memory is covered by the reservation that the disk saved late.
-func TestACrashAfterAHungDiskLosesNoSearch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dir := t.TempDir()
+	// What was counted in memory is covered by the reservation that the disk saved late.
+	inCount(t, "and then a crash", func(t *testing.T, dir, _ string) {
 		s := newSpender(t, dir, 10_000)
 		answers := hang(s.ledger.store)
-		for range 20 {
-			must(t, s.search(t))
-		}
+		s.spend(t, 20)
 		answers()
-		for range 40 {
-			must(t, s.search(t))
-		}
+		s.spend(t, 40)
 		testkit.Between(t, "spent after a crash", saved(t, dir), s.sent, 10_000)
 	})
-}
-
-func TestADiskThatHangsOverMidnight(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dir := t.TempDir()
+	inCount(t, "over midnight", func(t *testing.T, dir, _ string) {
 		s := newSpender(t, dir, 10)
 		time.Sleep(time.Until(midnightAfter(time.Now())) - 3*time.Second)
 		answers := hang(s.ledger.store)
 		must(t, s.search(t))
 		time.Sleep(5 * time.Second)
-		for range 6 {
-			must(t, s.search(t))
-		}
+		s.spend(t, 6)
 		answers()
 		testkit.Equal(t, "more searches of the new day", s.drain(t), 4)
 		must(t, s.ledger.Flush())
 		testkit.Equal(t, "spent by the file", saved(t, dir), 10)
 	})
-}
-
-func TestAnotherProcessThatKeepsTheLock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dir := t.TempDir()
+	inCount(t, "nor for another process that keeps the lock", func(t *testing.T, dir, _ string) {
 		unlock, err := openStore(t, dir).lockDocument("budget.json")
 		must(t, err)
 		s := newSpender(t, dir, 10)
@@ -184,12 +165,8 @@ func TestAnotherProcessThatKeepsTheLock(t *testing.T) {
 		synctest.Wait() // for the write
 		testkit.Equal(t, "spent by the file later", saved(t, dir), 10)
 	})
-}
-
-// Between the end of a save and its report a search may find that it has waited too long.
-func TestASaveThatIsLateAtItsEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dir := t.TempDir()
+	// Between the end of a save and its report a search may find that it has waited too long.
+	inCount(t, "a save that is late at its end", func(t *testing.T, dir, _ string) {
 		unlock, err := openStore(t, dir).lockDocument("budget.json")
 		must(t, err)
 		s := newSpender(t, dir, 10)
@@ -207,12 +184,9 @@ func TestASaveThatIsLateAtItsEnd(t *testing.T) {
 		synctest.Wait() // for the write
 		testkit.Between(t, "the file is written after the trouble", saved(t, dir), 1, 10)
 	})
-}
-
-// Whoever finds it first: a search, or what clients have used.
-func TestADiskThatCannotBeWrittenIsToldOfByUses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSpender(t, t.TempDir(), 10)
+	// Whoever finds it first: a search, or what clients have used.
+	inCount(t, "one that cannot be written, and uses", func(t *testing.T, dir, _ string) {
+		s := newSpender(t, dir, 10)
 		s.ledger.Shares(10, 50, nil)
 		s.ledger.store.disk.SyncFile = func(*os.File) error { return errTest }
 		s.ledger.noteUses()
@@ -227,9 +201,7 @@ func TestABudgetSurvivesAFolderThatCannotBeWritten(t *testing.T) {
 		t.Setenv("RUNTIME_DIRECTORY", t.TempDir())
 		store := unwritable(t)
 		first := newSpender(t, store.dir, 1000)
-		for range 5 {
-			must(t, first.search(t))
-		}
+		first.spend(t, 5)
 		second := newSpender(t, store.dir, 1000)
 		testkit.Equal(t, "spent after a crash", second.ledger.Spent(time.Now()), 10)
 		sent := 5

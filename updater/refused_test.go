@@ -40,11 +40,8 @@ func inEachVersion(t *testing.T, test func(t *testing.T, server *protocoltest.Se
 }
 
 // asked returns what each request was for since the nth.
-func asked(server *protocoltest.Server, n int) (all []string) {
-	for _, r := range server.Requests("update")[n:] {
-		all = append(all, fmt.Sprint(r.Lists))
-	}
-	return all
+func asked(server *protocoltest.Server, n int) []string {
+	return mapped(server.Requests("update")[n:], func(r protocoltest.Request) string { return fmt.Sprint(r.Lists) })
 }
 
 // Where the minimum wait is for all lists, one list alone is fetched each hour at first.
@@ -184,12 +181,11 @@ func TestAMinimumWaitAboveADayIsObeyedAndTold(t *testing.T) {
 		setWaits(long)
 		time.Sleep(24 * time.Hour)
 		n := len(asked(server, 0))
-		var lists []string
-		for _, e := range r.reported(updater.LongWait) {
-			lists = append(lists, e.List)
+		lists := mapped(r.reported(updater.LongWait), func(e updater.Event) string {
 			testkit.Equal(t, "the wait that is told", e.Wait, long)
 			testkit.Between(t, "due in", time.Until(e.Due), long-25*time.Hour, long)
-		}
+			return e.List
+		})
 		testkit.Equal(t, "told of, at once or one by one", strings.Join(lists, ", "), strings.Join(all, ", "))
 		time.Sleep(long - 26*time.Hour)
 		testkit.Equal(t, "requests until the end of the wait", len(asked(server, 0)), n)

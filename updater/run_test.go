@@ -50,6 +50,14 @@ type run struct {
 	events []updater.Event
 }
 
+// mapped returns what f makes of each.
+func mapped[S, T any](all []S, f func(S) T) (out []T) {
+	for _, one := range all {
+		out = append(out, f(one))
+	}
+	return out
+}
+
 // serverOf returns a server of lists of these entries, with a minimum wait for each, and for lists that come later; 0: none.
 func serverOf(t *testing.T, wait time.Duration, lists held) *protocoltest.Server {
 	server := protocoltest.New(t)
@@ -173,13 +181,12 @@ func (r *run) checkTold(lists ...string) {
 	if fetched.Err != nil {
 		kind = updater.ListWaiting
 	}
-	var told []string
-	for _, e := range r.reported(kind) {
-		told = append(told, e.List)
+	told := mapped(r.reported(kind), func(e updater.Event) string {
 		content := errors.Is(e.Err, updater.ErrMalformed) || errors.Is(e.Err, updater.ErrChecksum)
 		testkit.Equal(r.t, e.List+": its content is bad, or the fetch failed", content, fetched.Err == nil)
 		testkit.Between(r.t, e.List+" is due in", time.Until(e.Due), 9*time.Minute, math.MaxInt64)
-	}
+		return e.List
+	})
 	testkit.Equal(r.t, "lists that are told of", told, lists)
 	testkit.Equal(r.t, "lists that are told to be well", r.times(updater.ListUpdated)+r.times(updater.ListUnchanged), 0)
 }
@@ -265,8 +272,9 @@ func TestAFollowerWithAnotherKeyHasTheListsOfTheFolder(t *testing.T) {
 			time.Sleep(25 * time.Minute)
 			second.checkHeld("after an update of the other one", held{"se-4b": {b}})
 		}
-		told := second.reported(updater.Followed)
-		testkit.Between(t, "the age of the last list that it took over", time.Since(told[len(told)-1].Updated), 0, 25*time.Minute)
+		if told := second.reported(updater.Followed); len(told) == 0 || time.Since(told[len(told)-1].Updated) > 25*time.Minute {
+			t.Errorf("told %+v", told)
+		}
 		second.stop() // while it waits for the folder
 		first.stop()
 	})
@@ -292,7 +300,7 @@ func TestOnADiskThatCannotBeWrittenListsAreStillInForce(t *testing.T) {
 		time.Sleep(time.Hour) // the answer changes nothing
 		saved, err := updater.Status(dir)
 		must(t, err)
-		testkit.Equal(t, "lists that are saved when it can be written, and entries of the first", [2]int{len(saved), saved[0].Entries}, [2]int{1, 1})
+		testkit.Equal(t, "entries that are saved when it can be written", mapped(saved, func(s updater.ListStatus) int { return s.Entries }), []int{1})
 		r.stop()
 	})
 }
@@ -306,9 +314,9 @@ func TestAShutdownDuringAFetchCallsForNoBackoff(t *testing.T) {
 		r := newRun(t, server, dir, "se-4b").started()
 		time.Sleep(2 * time.Minute)
 		r.stop()
-		requests := server.Requests("")
-		testkit.Equal(t, "requests, fetches, first contacts", []int{len(requests), r.times(updater.Fetched), r.times(updater.FirstContact)}, []int{1, 0, 0})
-		testkit.Equal(t, "it was cancelled", requests[0].Cancelled, true)
+		cancelled := mapped(server.Requests(""), func(r protocoltest.Request) bool { return r.Cancelled })
+		testkit.Equal(t, "requests that were cancelled", cancelled, []bool{true})
+		testkit.Equal(t, "fetches and first contacts", [2]int{r.times(updater.Fetched), r.times(updater.FirstContact)}, [2]int{})
 		server.ClientStarted()
 		r = newRun(t, server, dir, "se-4b").started()
 		time.Sleep(2 * time.Minute)
@@ -392,8 +400,8 @@ func TestWithoutListsOnlyTheScheduleIsKept(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 48*time.Hour)
 		defer cancel()
 		testkit.Is(t, "the end of Run", r.updater.Run(ctx), context.DeadlineExceeded)
-		testkit.Equal(t, "events", []updater.Kind{r.events[0].Kind, r.events[1].Kind}, []updater.Kind{updater.Started, updater.FirstContact})
-		testkit.Equal(t, "how many", len(r.events), 2)
+		kinds := mapped(r.events, func(e updater.Event) updater.Kind { return e.Kind })
+		testkit.Equal(t, "events", kinds, []updater.Kind{updater.Started, updater.FirstContact})
 	})
 }
 

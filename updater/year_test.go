@@ -1,7 +1,6 @@
 package updater_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -53,14 +52,25 @@ func seedsOfYears(n int) (seeds []uint64) {
 // of anything, reboots, suspends, and clocks that are set back or forward while nothing runs. Meanwhile full hashes are
 // searched for. The server is the referee. At the end, when the server is well again, the updater must have caught up.
 func TestAYearWithoutViolation(t *testing.T) {
+	liveYears(t, *yearSeeds, func(*year) {})
+}
+
+// liveYears simulates n years of each version of the protocol, after something has been done to each. Meanwhile
+// garbage is collected less often: a year makes much of it, and needs little memory.
+func liveYears(t *testing.T, n int, prepare func(y *year)) {
 	testkit.Long(t)
-	total := sumOfYears(t)
+	percent := debug.SetGCPercent(800)
+	t.Cleanup(func() { debug.SetGCPercent(percent) })
 	for version, speaks := range versions {
-		for _, seed := range seedsOfYears(*yearSeeds) {
+		for _, seed := range seedsOfYears(n) {
 			t.Run(fmt.Sprint(version, "/", seed), func(t *testing.T) {
 				t.Parallel()
 				dir := t.TempDir()
-				synctest.Test(t, func(t *testing.T) { total.live(newYear(t, speaks, dir, seed)) })
+				synctest.Test(t, func(t *testing.T) {
+					y := newYear(t, speaks, dir, seed)
+					prepare(y)
+					y.live()
+				})
 			})
 		}
 	}
@@ -153,74 +163,28 @@ func (y *year) live() {
 	if y.calm != nil {
 		y.calm(y)
 	}
-	searched := y.searches()
+	searched := len(y.server.Requests("search"))
 	time.Sleep(longestWait + 20*time.Hour) // which may be running, and a suspend
 	time.Sleep(48 * time.Hour)             // a back-off of all lists, and one of a single list
 	y.check()
-	if y.searches() == searched {
-		y.t.Error("no search was answered since the server has been well")
-	}
 	y.current.stop()
-}
-
-// searches counts the searches that were sent.
-func (y *year) searches() int {
-	return len(y.server.Requests("search"))
+	testkit.Equal(y.t, "a search was answered since the server has been well", len(y.server.Requests("search")) > searched, true)
+	testkit.Equal(y.t, "relays took over", y.takeovers > 0, y.shared != nil)
+	y.t.Logf("%d months: %d starts, %d takeovers, %d losses of the network, %d versions of lists, %d requests for updates, %d searches",
+		*yearMonths, y.starts, y.takeovers, y.losses, y.published, len(y.server.Requests("update")), len(y.server.Requests("search")))
 }
 
 func (y *year) list() string { return y.lists[y.chance.IntN(len(y.lists))] }
 
 // check compares what is in force with what the server has.
 func (y *year) check() {
-	published := y.current.database.Lists()
-	if len(published) != len(y.lists) {
-		y.t.Fatalf("%d lists are in force, want %d", len(published), len(y.lists))
-	}
-	for i, list := range y.lists {
-		got, err := io.ReadAll(published[i].Set.Reader())
+	got := mapped(y.current.database.Lists(), func(l lookup.List) string {
+		raw, err := io.ReadAll(l.Set.Reader())
 		must(y.t, err)
-		var want bytes.Buffer
-		for _, e := range sorted(y.content[list]) {
-			want.WriteString(e)
-		}
-		if !bytes.Equal(got, want.Bytes()) {
-			y.t.Errorf("list %s has not caught up with the server: %d bytes, want %d", list, len(got), want.Len())
-		}
-	}
-}
-
-// yearSum counts what happened in the years of a test. It is safe for concurrent use.
-type yearSum struct {
-	mu                                                            sync.Mutex
-	years, starts, takeovers, losses, versions, updates, searches int
-}
-
-// sumOfYears returns the sum that is logged when all years of the test are over. Until then
-// garbage is collected less often: a year makes much of it, and needs little memory.
-func sumOfYears(t *testing.T) *yearSum {
-	s := new(yearSum)
-	percent := debug.SetGCPercent(800)
-	t.Cleanup(func() {
-		debug.SetGCPercent(percent)
-		t.Logf("%d years of %d months: %d starts, %d takeovers, %d losses of the network, %d versions of lists, %d requests for updates, %d searches",
-			s.years, *yearMonths, s.starts, s.takeovers, s.losses, s.versions, s.updates, s.searches)
+		return string(raw)
 	})
-	return s
-}
-
-// live lives through a year, and counts it unless the test ends there.
-func (s *yearSum) live(y *year) {
-	y.live()
-	updates, searches := len(y.server.Requests("update")), y.searches()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.years++
-	s.starts += y.starts
-	s.takeovers += y.takeovers
-	s.losses += y.losses
-	s.versions += y.published
-	s.updates += updates
-	s.searches += searches
+	want := mapped(y.lists, func(list string) string { return strings.Join(sorted(y.content[list]), "") })
+	testkit.Equal(y.t, "the lists of the server", got, want)
 }
 
 // spoken is what a year depends on the version of the protocol for.
@@ -307,19 +271,18 @@ func (l *life) search(ctx context.Context, speaks spoken, searcher lookup.Search
 			}
 			entries, width := list.Set.Runs().Next()
 			prefix := speaks.prefix(entries[:width])
-			if !slices.Contains(prefixes, prefix) {
-				prefixes = append(prefixes, prefix)
-			}
+			prefixes = append(prefixes, prefix)
 		}
-		if len(prefixes) == 0 {
-			continue
-		}
+		slices.Sort(prefixes)
+		prefixes = slices.Compact(prefixes)
 		if speaks.single {
-			prefixes = prefixes[:1]
+			prefixes = prefixes[:min(1, len(prefixes))]
 		}
-		searchCtx, cancel := context.WithTimeout(ctx, 10*time.Second)
-		searcher.Search(searchCtx, prefixes)
-		cancel()
+		if len(prefixes) > 0 {
+			searchCtx, cancel := context.WithTimeout(ctx, 10*time.Second)
+			searcher.Search(searchCtx, prefixes)
+			cancel()
+		}
 	}
 }
 
@@ -528,10 +491,7 @@ func (y *year) breakSomething() {
 
 // refuse makes the server refuse batches, a list, or all lists, for some time.
 func (y *year) refuse() {
-	fault := protocoltest.Fault{Status: http.StatusBadRequest}
-	if y.chance.IntN(2) == 0 {
-		fault.Status = http.StatusNotFound
-	}
+	fault := protocoltest.Fault{Status: []int{http.StatusBadRequest, http.StatusNotFound}[y.chance.IntN(2)]}
 	switch y.chance.IntN(3) {
 	case 0:
 		fault.Batch = true
@@ -608,22 +568,7 @@ func (y *year) folderDir(n int) string { return filepath.Join(y.dir, fmt.Sprint(
 // store in memory: one of them fetches, and the other one takes over when it dies, ends, or is cut off from the
 // store. To the server they are one client, so a wait that the first one was given holds for the second one.
 func TestAYearOfRelaysWithoutViolation(t *testing.T) {
-	testkit.Long(t)
-	total := sumOfYears(t)
-	for version, speaks := range versions {
-		for _, seed := range seedsOfYears(max(1, *yearSeeds/8)) {
-			t.Run(fmt.Sprint(version, "/", seed), func(t *testing.T) {
-				t.Parallel()
-				dir := t.TempDir()
-				synctest.Test(t, func(t *testing.T) {
-					y := newYear(t, speaks, dir, seed)
-					y.shared = updater.NewMemoryShared()
-					total.live(y)
-					testkit.Between(t, "takeovers", y.takeovers, 1, 10_000)
-				})
-			})
-		}
-	}
+	liveYears(t, max(1, *yearSeeds/8), func(y *year) { y.shared = updater.NewMemoryShared() })
 }
 
 // takeOver starts the other relay, which follows for some time, and ends the first one.
