@@ -83,7 +83,8 @@ func TestPrefixesAreAskedAsTheyAreStored(t *testing.T) {
 			c := checkerOf(t, Config{Database: databaseOf(tt.lists...), Searcher: srv, AsStored: asStored, Mode: mode})
 			got := decide(t, c, "example.com.")
 			testkit.Equal(t, tt.name+": verdict and list", []any{got.Verdict, got.List}, []any{Unsafe, tt.first})
-			testkit.Equal(t, fmt.Sprint(tt.name, ", as stored ", asStored, ": asked about"), srv.searches(), [][]Prefix{{HashExpression(host).Prefix(size)}})
+			want := [][]Prefix{{HashExpression(host).Prefix(size)}}
+			testkit.Equal(t, fmt.Sprint(tt.name, ", as stored ", asStored, ": asked about"), srv.searches(), want)
 		}
 	}
 }

@@ -1,7 +1,9 @@
 package lookup
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -13,13 +15,12 @@ func TestNamesThatEscapesMakeLongerThanTheDNSAllowsAreChecked(t *testing.T) {
 	label := strings.Repeat(`\001`, 63)
 	qname := strings.Repeat(label+".", 3) + "example.com."
 	want := strings.Repeat(strings.Repeat("%01", 63)+".", 3) + "example.com"
-	h := FromQname(qname)
-	testkit.Equal(t, "host", h.String(), want)
+	testkit.Equal(t, "host", FromQname(qname).String(), want)
 	c := checkerOf(t, Config{}, want+"/")
-	if _, candidates := c.Check(h); candidates == nil || candidates.expression(0) != want+"/" {
-		t.Errorf("the exact host is no candidate")
-	}
+	testkit.Equal(t, "candidates", expressionsOf(suspect(t, c, qname)), []string{want + "/"})
 }
+
+var escapes, inNoHost = regexp.MustCompile("%[0-9A-Fa-f]{2}"), regexp.MustCompile("[^!-~]|[#%A-Z]")
 
 // checkCanonical fails the test unless a name has all properties of a canonical host.
 func checkCanonical(t *testing.T, input string, h Host) {
@@ -31,19 +32,8 @@ func checkCanonical(t *testing.T, input string, h Host) {
 	if strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".") || strings.Contains(name, "..") {
 		t.Errorf("%q became %q, with an empty label", input, name)
 	}
-	for i := 0; i < len(name); i++ {
-		c := name[i]
-		if c == '%' && i+2 < len(name) && isHex(name[i+1]) && isHex(name[i+2]) {
-			i += 2
-			continue
-		}
-		if c <= 0x20 || c >= 0x7f || c == '#' || c == '%' || 'A' <= c && c <= 'Z' {
-			t.Errorf("%q became %q, with the byte %#x", input, name, c)
-		}
-	}
-	if got := h.Expressions(); len(got) > maxExpressions {
-		t.Errorf("%q has %d expressions, want at most %d", input, len(got), maxExpressions)
-	}
+	testkit.Equal(t, fmt.Sprintf("%q became %q, with", input, name), inNoHost.FindString(escapes.ReplaceAllString(name, "")), "")
+	testkit.Between(t, "expressions of "+input, len(h.Expressions()), 0, maxExpressions)
 	for word, rule := range rules {
 		quick := h.suffixStarts(nil, rule)
 		for _, start := range h.starts(rule) {
@@ -89,14 +79,10 @@ func FuzzParseHost(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		h, ok := ParseHost(text)
 		if !ok {
-			if h != (Host{}) {
-				t.Errorf("ParseHost(%q) = %+v and no host", text, h)
-			}
+			testkit.Equal(t, "no host", h, Host{})
 			return
 		}
-		if h.name == "" {
-			t.Errorf("ParseHost(%q) is an empty host", text)
-		}
+		testkit.Equal(t, "an empty host", h.name == "", false)
 		checkCanonical(t, text, h)
 		if again, ok := ParseHost(h.name); !ok || again.String() != h.String() {
 			t.Errorf("ParseHost(%q) = %+v, but of that %+v, %v", text, h, again, ok)
@@ -210,52 +196,40 @@ func TestCandidatesAreTheListedExpressions(t *testing.T) {
 	}
 	database := databaseOf(listOf("a", lists[0]...), listOf("b", lists[1]...))
 	for word, rule := range rules {
-		t.Run(word, func(t *testing.T) { compareCandidates(t, random, database, rule, listed) })
-	}
-}
-
-// compareCandidates compares Check of random names with the expressions whose prefixes are listed.
-func compareCandidates(t *testing.T, random *rand.Rand, database *Database, rule Rule, listed map[Prefix]bool) {
-	c := checkerOf(t, Config{Database: database, Rule: rule})
-	suspected := 0
-	for range 20_000 {
-		qname := randomName(random)
-		h := FromQname(qname)
-		var want []string
-		for _, expression := range h.ExpressionsBy(rule) {
-			if h.Public() && listed[HashExpression(expression).Prefix(4)] {
-				want = append(want, expression)
+		c := checkerOf(t, Config{Database: database, Rule: rule})
+		suspected := 0
+		for range 20_000 {
+			qname := randomName(random)
+			h := FromQname(qname)
+			var want []string
+			for _, expression := range h.ExpressionsBy(rule) {
+				if h.Public() && listed[HashExpression(expression).Prefix(4)] {
+					want = append(want, expression)
+				}
+			}
+			wantDecision := Decision{By: ByList}
+			switch {
+			case !h.Public():
+				wantDecision.By = ByNobody
+			case want != nil:
+				wantDecision.Verdict = Unsure
+				suspected++
+			}
+			decision, candidates := c.Check(h)
+			if got := expressionsOf(candidates); !slices.Equal(got, want) || decision != wantDecision {
+				t.Fatalf("%s by %s: candidates are %q, want %q; %+v, want %+v", qname, word, got, want, decision, wantDecision)
 			}
 		}
-		decision, candidates := c.Check(h)
-		if got := expressionsOf(candidates); !slices.Equal(got, want) {
-			t.Fatalf("%s: candidates are %q, want %q", qname, got, want)
-		}
-		wantDecision := Decision{By: ByList}
-		switch {
-		case !h.Public():
-			wantDecision.By = ByNobody
-		case want != nil:
-			wantDecision.Verdict = Unsure
-			suspected++
-		}
-		if decision != wantDecision {
-			t.Fatalf("%s: got %+v, want %+v", qname, decision, wantDecision)
-		}
-	}
-	if suspected < 2_000 || suspected > 18_000 {
-		t.Errorf("%d of 20,000 names were suspected: the comparison says little", suspected)
+		testkit.Between(t, "names that are suspected, else the comparison says little", suspected, 2_000, 18_000)
 	}
 }
 
 func TestCleanNamesDoNotAllocate(t *testing.T) {
-	database := new(Database)
 	var lists []List
 	for _, name := range []string{"a", "b", "c", "d"} {
 		lists = append(lists, listOf(name, name+".example/", "www."+name+".example/"))
 	}
-	database.Publish(lists)
-	c := checkerOf(t, Config{Database: database})
+	c := checkerOf(t, Config{Database: databaseOf(lists...)})
 	for _, qname := range []string{
 		"com.", "example.com.", "www.example.com.", "a.b.example.co.uk.", "a.b.c.example.com.", "a.b.c.d.example.com.",
 		"x.us-west-1.compute.amazonaws.com.", "nas.local.", `a\.b.example.com.`, "1.2.3.4.",

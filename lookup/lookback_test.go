@@ -1,10 +1,8 @@
 package lookup
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -73,9 +71,7 @@ func TestANameThatIsListedLaterIsFoundOnce(t *testing.T) {
 func TestAnAnswerFromBeforeTheListingSettlesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, p, srv := remembering(t, Config{Mode: RealTime})
-		if _, err := c.Search(t.Context(), []Prefix{HashExpression("evil.example/").Prefix(4)}, true, nil, nil); err != nil {
-			t.Fatal(err)
-		}
+		oneAnswer(t, c, "evil.example/")
 		p.Note(device1, FromQname("evil.example."), RuleV5)
 		srv.knows(5*time.Minute, isThreat("evil.example/", SocialEngineering))
 		c.list("evil.example/")
@@ -92,9 +88,8 @@ func TestEachExpressionOfANameIsSettledOnce(t *testing.T) {
 			c, p, srv := remembering(t, Config{}, threats...)
 			p.Note(device1, FromQname("s2.evil.example."), RuleV5) // its prefix comes before its domain's
 			c.list("s2.evil.example/", "evil.example/")
-			if late, err := c.LookBack(t.Context(), p, nil); err != nil || len(late) != len(threats) {
-				t.Errorf("%+v, %v", late, err)
-			}
+			late, err := c.LookBack(t.Context(), p, nil)
+			testkit.Equal(t, "late names, and an error", []any{len(late), err}, []any{len(threats), nil})
 			time.Sleep(time.Hour)
 			c.list("s2.evil.example/", "evil.example/", "another.example/")
 			c.wantLate(t, p)
@@ -117,11 +112,10 @@ func TestWhoAskedForAHostIsKnownUntilItIsForgotten(t *testing.T) {
 		}
 		asked := func(name string) []Late { return p.Asked(FromQname(name), RuleV5) }
 		all := asked("www.example.org.")
-		if len(all) != 2 || all[0].Client == all[1].Client {
+		if len(all) != 2 || all[0].Client == all[1].Client || all[0].Pair != first {
 			t.Fatalf("Expected two clients, got %+v", all)
 		}
-		asked0, asked1 := all[0].Asked.UTC().Format("15:04"), all[1].Asked.UTC().Format("15:04")
-		testkit.Equal(t, "asked", []any{all[0].Pair, asked0, asked1}, []any{first, "00:00", "00:10"})
+		testkit.Equal(t, "minutes", []int{all[0].Asked.Minute(), all[1].Asked.Minute()}, []int{0, 10})
 		for _, name := range []string{"example.org.", "a.www.example.org.", "ww.example.org.", "d.deep.example.", "c.d.deep.example.", "b.c.d.deep.example.", "deep.example."} {
 			testkit.Equal(t, name, len(asked(name)), 0)
 		}
@@ -152,9 +146,7 @@ func TestANameThatOnlySharesAPrefixIsNotReported(t *testing.T) {
 			p = NewPassed(1, time.Hour, nil) // with other keys
 			p.Note(device1, FromQname("clean.example."), RuleV5)
 		}
-		if reported > 5 { // of 64 one in 1,024 is expected: 0.06
-			t.Errorf("%d of 64 names that share a prefix were reported", reported)
-		}
+		testkit.Between(t, "names of 64 that share a prefix and are reported, where 0.06 are expected", reported, 0, 5)
 		testkit.Equal(t, "searches", len(srv.searches()), 64)
 	})
 }
@@ -167,9 +159,9 @@ func TestWhatIsNotConfirmedIsAskedAgain(t *testing.T) {
 		for _, trouble := range []error{ErrBackoff, ErrBudget, errors.New("no answer")} {
 			srv.always(Answer{}, trouble)
 			before := len(srv.searches())
-			if late, err := c.LookBack(t.Context(), p, nil); len(late) != 0 || !errors.Is(err, trouble) {
-				t.Errorf("%v, %v, want %v", late, err, trouble)
-			}
+			late, err := c.LookBack(t.Context(), p, nil)
+			testkit.Is(t, fmt.Sprint(late), err, trouble)
+			testkit.Equal(t, "late names", len(late), 0)
 			for range 11 { // not within a minute
 				time.Sleep(5 * time.Second)
 				c.wantLate(t, p)
@@ -177,9 +169,8 @@ func TestWhatIsNotConfirmedIsAskedAgain(t *testing.T) {
 			testkit.Equal(t, "searches in a minute", len(srv.searches())-before, 1)
 			time.Sleep(10 * time.Second)
 		}
-		refused := errors.New("not now")
-		_, err := c.LookBack(t.Context(), p, func() (func(), error) { return nil, refused })
-		testkit.Is(t, "what is not admitted", err, refused)
+		_, err := c.LookBack(t.Context(), p, shareSpent)
+		testkit.Is(t, "what is not admitted", err, ErrShare)
 		time.Sleep(time.Minute)
 		srv.knows(time.Minute, isThreat("evil.example/", SocialEngineering))
 		c.wantLate(t, p, "00:00 list social engineering")
@@ -206,37 +197,27 @@ func TestLookBackComesAfterQueriesThatWait(t *testing.T) {
 	for _, searches := range []int{1, 16} {
 		inBubble(t, fmt.Sprint(searches), func(t *testing.T) {
 			c, p, srv := remembering(t, Config{Searches: searches, PerSearch: 1})
-			late := HashExpression("late.example/").Prefix(4)
-			srv.OnSearch = func(_ context.Context, prefixes []Prefix) (Answer, error) {
-				time.Sleep(time.Second)
-				return Answer{TTL: time.Minute}, nil
-			}
+			srv.OnSearch = slowly(time.Second, Answer{TTL: time.Minute})
 			p.Note(device1, FromQname("late.example."), RuleV5)
 			c.list(append(manyExpressed(60), "late.example/")...)
 			for i := range 38 {
 				c.Confirm(suspect(t, c, named(i)), nil)
 			}
-			var asked int
-			done := make(chan struct{})
+			done := make(chan error)
 			go func() {
-				defer close(done)
-				if _, err := c.LookBack(t.Context(), p, nil); err != nil && searches > 1 {
-					t.Error(err)
-				}
-				asked = slices.IndexFunc(srv.searches(), func(prefixes []Prefix) bool { return slices.Contains(prefixes, late) })
+				_, err := c.LookBack(t.Context(), p, nil)
+				done <- err
 			}()
 			time.Sleep(time.Millisecond)
 			for i := range 10 { // these come after look-back has begun to wait
 				c.Confirm(suspect(t, c, named(38+i)), nil)
 			}
-			<-done
+			err, late := <-done, []Prefix{HashExpression("late.example/").Prefix(4)}
+			asked := slices.IndexFunc(srv.searches(), func(prefixes []Prefix) bool { return slices.Equal(prefixes, late) })
 			if searches == 1 { // for half a minute there was no time without a query that waits
 				testkit.Equal(t, "the number of the search", asked, -1)
-				time.Sleep(time.Minute)
-				return
-			}
-			if asked != 48 { // three rounds of 16: searches of one moment have no order
-				t.Errorf("look-back was number %d of the searches, want it after 48 of queries", asked)
+			} else { // after three rounds of 16: searches of one moment have no order
+				testkit.Equal(t, "the number of the search", []any{asked, err}, []any{48, nil})
 			}
 			time.Sleep(time.Minute)
 		})
@@ -252,9 +233,7 @@ func TestAQuerySharesASearchOfLookBack(t *testing.T) {
 		c.list("evil.example/")
 		go c.LookBack(t.Context(), p, nil)
 		time.Sleep(100 * time.Millisecond)
-		if late, err := c.LookBack(t.Context(), p, nil); late != nil || err != nil { // one at a time
-			t.Errorf("%v, %v", late, err)
-		}
+		c.wantLate(t, p) // one at a time
 		testkit.Equal(t, "verdict and searches", []any{decide(t, c, "evil.example.").Verdict, len(srv.searches())}, []any{Unsafe, 1})
 		time.Sleep(time.Second)
 	})
@@ -355,9 +334,7 @@ func TestMinutesAreThoseThatPassWhateverTheClockShows(t *testing.T) {
 		testkit.Equal(t, test, p.Len() == 1, test.kept)
 		for _, one := range found {
 			asked := now.Round(0).Add(-test.after - test.suspended)
-			if off := one[0].Asked.Sub(asked).Abs(); off >= 2*time.Minute {
-				t.Errorf("%+v: asked at %s, told at %s", test, asked, one[0].Asked)
-			}
+			testkit.Between(t, fmt.Sprintf("%+v: told, after it was asked", test), one[0].Asked.Sub(asked).Abs(), 0, 2*time.Minute-1)
 		}
 	}
 }
@@ -378,8 +355,7 @@ func TestNotingFromManyGoroutines(t *testing.T) {
 	wg.Go(func() {
 		for range 20 {
 			c.wantLate(t, p)
-			p.lookedAt = time.Time{}
-			p.looked = nil
+			p.lookedAt, p.looked = time.Time{}, nil
 		}
 	})
 	wg.Wait()
@@ -427,20 +403,4 @@ func BenchmarkNote(b *testing.B) {
 			benchFound = len(found) > 0
 		}
 	})
-}
-
-func ExamplePassed() {
-	database := new(Database)
-	checker, err := NewChecker(Config{Database: database, Searcher: searchFunc(nil)})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer checker.Close()
-	client := maphash.String(maphash.MakeSeed(), "192.168.1.20")
-	passed := NewPassed(4<<20, 24*time.Hour, nil)
-	_, first := passed.Note(client, FromQname("www.example.com."), RuleV5)
-	_, second := passed.Note(client, FromQname("www.example.com."), RuleV5)
-	fmt.Println(first, second)
-	// Output: true false
 }

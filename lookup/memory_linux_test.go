@@ -1,6 +1,7 @@
 package lookup
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -29,20 +30,15 @@ func TestTheLeastLimitOfTheCgroupsCounts(t *testing.T) {
 		{"another cgroup's", "0::/a\n", map[string]string{"b/memory.max": "1\n"}, 4096},
 		{"nonsense", "0::\n\nx\n", map[string]string{"memory.max": "-1\n"}, 4096},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			top := t.TempDir()
-			for name, text := range tt.files {
-				file := filepath.Join(top, name)
-				testkit.Must(t, os.MkdirAll(filepath.Dir(file), 0o700))
-				testkit.Must(t, os.WriteFile(file, []byte(text), 0o600))
-			}
-			testkit.Equal(t, "bytes", limitOfCgroups(top, tt.own, machine), tt.want*mib)
-		})
+		top := t.TempDir()
+		for name, text := range tt.files {
+			testkit.Must(t, os.MkdirAll(filepath.Join(top, filepath.Dir(name)), 0o700))
+			testkit.Write(t, top, name, text)
+		}
+		testkit.Equal(t, tt.name, limitOfCgroups(top, tt.own, machine), tt.want*mib)
 	}
 }
 
 func TestThisMachineHasMemory(t *testing.T) {
-	if got := ofMachine(); got < 16*mib {
-		t.Errorf("Expected the memory of this machine, got %d bytes", got)
-	}
+	testkit.Between(t, "bytes of memory", ofMachine(), 16*mib, math.MaxInt64)
 }

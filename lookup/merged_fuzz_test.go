@@ -36,15 +36,13 @@ type mergedWorld struct {
 	checker *Checker
 	threats map[string]bool // expressions
 
-	mu    sync.Mutex
-	do    *program
-	asked int
+	mu sync.Mutex
+	do *program
 	// by prefix
-	busy    map[Prefix]bool      // asked about now
-	fresh   map[Prefix]time.Time // not to be asked about before: the answer is known, or a relay said so
-	threat  map[Prefix]time.Time // the threats are known until
-	learnt  map[Prefix]time.Time // since
-	answers int
+	busy   map[Prefix]bool      // asked about now
+	fresh  map[Prefix]time.Time // not to be asked about before: the answer is known, or a relay said so
+	threat map[Prefix]time.Time // the threats are known until
+	learnt map[Prefix]time.Time // since
 }
 
 // under returns the threats that begin with p.
@@ -60,7 +58,6 @@ func (w *mergedWorld) under(p Prefix, ttl time.Duration) (all []ThreatHash) {
 // Search implements Searcher.
 func (w *mergedWorld) Search(ctx context.Context, prefixes []Prefix) (Answer, error) {
 	w.mu.Lock()
-	w.asked++
 	for _, p := range prefixes {
 		if w.busy[p] {
 			w.t.Errorf("%x is asked about twice at once", p)
@@ -128,7 +125,6 @@ func (w *mergedWorld) earlier(answer Answer, p Prefix, part int, err error) bool
 
 // learn notes what is known from now on. The caller holds mu.
 func (w *mergedWorld) learn(p Prefix, answer, threats time.Duration) {
-	w.answers++
 	if answer > 0 {
 		w.fresh[p] = time.Now().Add(answer)
 		if len(w.under(p, 0)) > 0 {
@@ -155,15 +151,10 @@ func (w *mergedWorld) knows(p Prefix, before time.Time) bool {
 // decide asks about a host, and judges the decision.
 func (w *mergedWorld) decide(qname string) {
 	threatened, known := false, false
-	h := FromQname(qname)
-	var exprs []string
-	for _, start := range h.starts(w.checker.cfg.Rule) {
-		exprs = append(exprs, h.name[start:]+"/")
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer cancel()
 	d := confirmed(ctx, w.checker, qname, nil)
-	for _, e := range exprs {
+	for _, e := range FromQname(qname).Expressions() {
 		threatened = threatened || w.threats[e]
 		known = known || w.threats[e] && w.knows(HashExpression(e).Prefix(4), time.Now())
 	}
@@ -207,9 +198,8 @@ func (w *mergedWorld) run(data []byte) {
 	w.do = &program{data}
 	first := w.do.next(8)
 	for i, e := range mergedThreats {
-		w.threats[e] = first&(1<<i) != 0
-		if !w.threats[e] {
-			delete(w.threats, e)
+		if first&(1<<i) != 0 {
+			w.threats[e] = true
 		}
 	}
 	var exprs []string
@@ -247,40 +237,16 @@ func (w *mergedWorld) run(data []byte) {
 // in part. A threat that is known is never passed or kept from a client; no name is safe that
 // nobody has answered about; no prefix is asked about while its answer is known or has to be waited for.
 func FuzzMergedSearches(f *testing.F) {
-	for seed := range uint64(40) {
-		f.Add(randomProgram(seed, 400))
+	for seed := range byte(200) {
+		data := make([]byte, 600)
+		_, _ = rand.NewChaCha8([32]byte{seed}).Read(data) // it never fails
+		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		synctest.Test(t, func(t *testing.T) { runMerged(t, data[:min(len(data), 1000)]) })
-	})
-}
-
-func randomProgram(seed uint64, n int) []byte {
-	data := make([]byte, n)
-	_, _ = rand.NewChaCha8([32]byte{byte(seed)}).Read(data) // it never fails
-	return data
-}
-
-func runMerged(t *testing.T, data []byte) *mergedWorld {
-	w := &mergedWorld{t: t, threats: make(map[string]bool), busy: make(map[Prefix]bool), fresh: make(map[Prefix]time.Time), threat: make(map[Prefix]time.Time), learnt: make(map[Prefix]time.Time)}
-	w.run(data)
-	return w
-}
-
-// The programs that the fuzz target begins with reach what it is about.
-func TestProgramsOfMergedSearchesReachAllKinds(t *testing.T) {
-	asked, answers := 0, 0
-	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {
-			w := runMerged(t, randomProgram(seed, 600))
-			asked, answers = asked+w.asked, answers+w.answers
+			w := &mergedWorld{t: t, threats: make(map[string]bool), busy: make(map[Prefix]bool), fresh: make(map[Prefix]time.Time),
+				threat: make(map[Prefix]time.Time), learnt: make(map[Prefix]time.Time)}
+			w.run(data[:min(len(data), 1000)])
 		})
-		if t.Failed() {
-			t.Fatalf("seed %d", seed)
-		}
-	}
-	if asked < 1000 || answers < 1000 {
-		t.Errorf("%d searches and %d answers in all", asked, answers)
-	}
-	t.Logf("%d searches and %d answers", asked, answers)
+	})
 }

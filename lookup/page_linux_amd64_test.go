@@ -34,9 +34,8 @@ func TestSumsOfSuffixesAtTheEndOfAPage(t *testing.T) {
 	for behind := range 2 * maxOneBlock {
 		for n := 1; n < maxOneBlock; n++ {
 			for _, other := range []int{1, maxOneBlock - n, maxOneBlock - 1} {
-				var got, want [5]FullHash
-				got[0][0], got[4][31] = 1, 1
-				want = got
+				got := [5]FullHash{{1}, 4: {31: 1}}
+				want := got
 				want[1], want[2] = HashExpression(at(behind, n)+"/"), HashExpression(at(behind, other)+"/")
 				want[3] = want[1]
 				sumTwo((*[32]byte)(&got[1]), (*[32]byte)(&got[2]), at(behind, n), at(behind, other))

@@ -44,22 +44,19 @@ func TestPlacesAreShared(t *testing.T) {
 		{"many networks, one name", func(n int) netip.Addr { return clientsOf(0, n) }, 1, firstPlaces},
 		{"many networks, three names", func(n int) netip.Addr { return clientsOf(0, n) }, 3, 3 * namePlaces},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			p := NewPlaces(firstPlaces, mostPlaces)
-			var leaves []func()
-			for n := range 2 * mostPlaces {
-				if leave, ok := p.Take(test.flood(n), prefixOf(n%cmp.Or(test.names, 2*mostPlaces))); ok {
-					leaves = append(leaves, leave)
-				}
+		p := NewPlaces(firstPlaces, mostPlaces)
+		var leaves []func()
+		for n := range 2 * mostPlaces {
+			if leave, ok := p.Take(test.flood(n), prefixOf(n%cmp.Or(test.names, 2*mostPlaces))); ok {
+				leaves = append(leaves, leave)
 			}
-			testkit.Equal(t, "places of the flood", len(leaves), test.want)
-			_, ok := p.Take(netip.MustParseAddr("203.0.113.9"), prefixOf(2*mostPlaces))
-			testkit.Equal(t, "a place for another client", ok, test.want < mostPlaces)
-			for _, leave := range leaves {
-				leave()
-			}
-			testkit.Between(t, "what is remembered of the flood", max(p.taken, len(p.by), len(p.in), len(p.of), len(p.again)), 0, 1)
-		})
+		}
+		_, ok := p.Take(netip.MustParseAddr("203.0.113.9"), prefixOf(2*mostPlaces))
+		testkit.Equal(t, test.name+": places, and one for another client", []any{len(leaves), ok}, []any{test.want, test.want < mostPlaces})
+		for _, leave := range leaves {
+			leave()
+		}
+		testkit.Between(t, test.name+": what is remembered", max(p.taken, len(p.by), len(p.in), len(p.of), len(p.again)), 0, 1)
 	}
 }
 
@@ -70,13 +67,8 @@ func TestShareOfAClientAndOfANetwork(t *testing.T) {
 		p.Take(clientsOf(n, 0), prefixOf(n))
 	}
 	got := 0
-	for n := range clientPlaces + 1 {
-		if _, ok := p.Take(clientsOf(0, 1), prefixOf(n)); ok {
-			got++
-		}
-	}
-	for n := range networkPlaces {
-		if _, ok := p.Take(clientsOf(1+n, 1), prefixOf(n)); ok {
+	for n := range clientPlaces + 1 + networkPlaces {
+		if _, ok := p.Take(clientsOf(max(0, n-clientPlaces), 1), prefixOf(n)); ok {
 			got++
 		}
 	}
@@ -101,25 +93,21 @@ func TestAClientLeavesConnectionsForOthers(t *testing.T) {
 		{"of few places all", 2, 0, 2},
 		{"none is left", 2, 2, 0},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			p := NewConnections(tc.most)
-			for n := range tc.others {
-				if _, ok := p.Take(netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)}), ""); !ok {
-					t.Fatalf("Expected a place for the client %d", n)
-				}
-			}
-			var leave []func()
-			for l, ok := p.Take(greedy, ""); ok; l, ok = p.Take(greedy, "") {
-				leave = append(leave, l)
-			}
-			testkit.Equal(t, "places", len(leave), tc.want)
-			_, ok := p.Take(modest, "")
-			testkit.Equal(t, "a place for another client", ok, tc.others+tc.want < tc.most)
-			for _, l := range leave {
-				l()
-			}
-			testkit.Equal(t, "what is kept of a client that has left", p.by[greedy], 0)
-		})
+		p := NewConnections(tc.most)
+		for n := range tc.others {
+			_, ok := p.Take(netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)}), "")
+			testkit.Equal(t, "a place for one of the others", ok, true)
+		}
+		var leave []func()
+		for l, ok := p.Take(greedy, ""); ok; l, ok = p.Take(greedy, "") {
+			leave = append(leave, l)
+		}
+		_, ok := p.Take(modest, "")
+		testkit.Equal(t, tc.name+": places, and one for another client", []any{len(leave), ok}, []any{tc.want, tc.others+tc.want < tc.most})
+		for _, l := range leave {
+			l()
+		}
+		testkit.Equal(t, tc.name+": what is kept of a client that has left", p.by[greedy], 0)
 	}
 }
 
@@ -186,61 +174,42 @@ func TestClockThatGoesBackAndForthLeaksNothing(t *testing.T) {
 	for range 20 {
 		level, _ = bucket.Admit(level, epoch)
 	}
-	for i, now := range []time.Time{epoch, epoch.Add(-time.Hour), epoch, epoch.Add(-time.Second), epoch.Add(99 * time.Millisecond)} {
-		var admitted bool
-		if level, admitted = bucket.Admit(level, now); admitted {
-			t.Errorf("request %d is admitted, at %s", i+1, now)
-		}
+	var admitted bool
+	for i, after := range []time.Duration{0, -time.Hour, 0, -time.Second, 99 * ms, 100 * ms} { // then one has leaked out
+		level, admitted = bucket.Admit(level, epoch.Add(after))
+		testkit.Equal(t, fmt.Sprintf("request %d is admitted after %s", i, after), admitted, i == 5)
 	}
-	_, admitted := bucket.Admit(level, epoch.Add(100*time.Millisecond))
-	testkit.Equal(t, "a request after the time in which one leaks out", admitted, true)
 }
 
 func TestEMARefusesABurstAndLearnsARate(t *testing.T) {
 	for _, threshold := range []float64{2, 3, 4} {
-		t.Run(fmt.Sprint(threshold), func(t *testing.T) {
-			rule := EMA{Threshold: threshold}
-			var state Gaps
-			now := epoch
-			step := func(gap time.Duration) (admitted bool) {
+		var state Gaps
+		now := epoch
+		admitted := func(n int, gap time.Duration) (of int) {
+			for range n {
+				var ok bool
 				now = now.Add(gap)
-				state, admitted = rule.Admit(state, now)
-				return admitted
-			}
-			for range 15 {
-				testkit.Equal(t, "a regular request is admitted", step(5*time.Second), true)
-			}
-			refused := 0
-			for range 6 {
-				if !step(50 * time.Millisecond) {
-					refused++
+				if state, ok = (EMA{Threshold: threshold}).Admit(state, now); ok {
+					of++
 				}
 			}
-			testkit.Equal(t, "some of 6 requests 50 ms apart, after 15 that were 5 s apart, are refused", refused > 0, true)
-			for range 100 {
-				step(50 * time.Millisecond)
-			}
-			for range 100 {
-				testkit.Equal(t, "a request of a rate that lasts is admitted", step(50*time.Millisecond), true)
-			}
-		})
+			return of
+		}
+		testkit.Equal(t, "regular requests that are admitted", admitted(15, 5*time.Second), 15)
+		testkit.Between(t, "requests of a burst that are admitted", admitted(6, 50*time.Millisecond), 0, 5)
+		admitted(100, 50*time.Millisecond)
+		testkit.Equal(t, "requests of a rate that lasts that are admitted", admitted(100, 50*time.Millisecond), 100)
 	}
 }
 
 func TestClientsAreAddressesAndIPv6Sites(t *testing.T) {
-	for _, tc := range []struct {
-		a, b string
-		same bool
-	}{
-		{"192.0.2.1", "192.0.2.1", true},
-		{"192.0.2.1", "192.0.2.2", false},
-		{"192.0.2.1", "::ffff:192.0.2.1", true},
-		{"2001:db8:0:100::1", "2001:db8:0:1ff:ffff::2", true},
-		{"2001:db8:0:100::1", "2001:db8:0:200::1", false},
-		{"fe80::1%eth0", "fe80::1%eth1", true},
+	for clients, same := range map[[2]string]bool{
+		{"192.0.2.1", "192.0.2.1"}: true, {"192.0.2.1", "192.0.2.2"}: false, {"192.0.2.1", "::ffff:192.0.2.1"}: true,
+		{"2001:db8:0:100::1", "2001:db8:0:1ff:ffff::2"}: true, {"2001:db8:0:100::1", "2001:db8:0:200::1"}: false,
+		{"fe80::1%eth0", "fe80::1%eth1"}: true,
 	} {
 		l := PerClient(LeakyBucket{Rate: 1, Capacity: 1}.Admit)
-		l.Admit(netip.MustParseAddr(tc.a), epoch)
-		testkit.Equal(t, tc.a+" and "+tc.b, !l.Admit(netip.MustParseAddr(tc.b), epoch), tc.same)
+		l.Admit(netip.MustParseAddr(clients[0]), epoch)
+		testkit.Equal(t, clients, !l.Admit(netip.MustParseAddr(clients[1]), epoch), same)
 	}
 }

@@ -13,23 +13,23 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// searchOf asks about expressions, as a relay does.
-func searchOf(t testing.TB, c *Checker, admit Admit, expressions ...string) ([]PrefixAnswer, error) {
-	t.Helper()
-	var prefixes []Prefix
+func prefixesOf(expressions ...string) (all []Prefix) {
 	for _, e := range expressions {
-		prefixes = append(prefixes, HashExpression(e).Prefix(4))
+		all = append(all, HashExpression(e).Prefix(4))
 	}
-	return c.Search(context.Background(), prefixes, false, admit.All(), nil)
+	return all
+}
+
+// searchOf asks about expressions, as a relay does.
+func searchOf(c *Checker, admit Admit, expressions ...string) ([]PrefixAnswer, error) {
+	return c.Search(context.Background(), prefixesOf(expressions...), false, admit.All(), nil)
 }
 
 // oneAnswer asks about one expression.
 func oneAnswer(t testing.TB, c *Checker, expression string) PrefixAnswer {
 	t.Helper()
-	answers, err := searchOf(t, c, nil, expression)
-	if err != nil || len(answers) != 1 {
-		t.Fatalf("%s: %d answers, %v, want 1", expression, len(answers), err)
-	}
+	answers, err := searchOf(c, nil, expression)
+	testkit.Must(t, err)
 	return answers[0]
 }
 
@@ -130,15 +130,12 @@ func TestWhichPrefixesAPrefixSearchAsksAbout(t *testing.T) {
 		{"5 bytes and longer, as stored", [][]byte{hash[:5], longer(6, 1), longer(6, 2)}, asStored, false, []Prefix{Prefix(hash[:5])}},
 		{"too many, as stored", many, asStored, false, []Prefix{short}},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			srv := &server{t: t}
-			tc.cfg.Database, tc.cfg.Searcher = new(Database), srv
-			half := len(tc.entries) / 2
-			tc.cfg.Database.Publish([]List{{Name: "a", Set: setOf(tc.entries[:half])}, {Name: "b", Set: setOf(tc.entries[half:])}})
-			_, err := checkerOf(t, tc.cfg).Search(t.Context(), []Prefix{short}, tc.told, nil, nil)
-			testkit.Must(t, err)
-			testkit.Equal(t, "asked about", slices.Concat(srv.searches()...), tc.want)
-		})
+		srv, half := &server{t: t}, len(tc.entries)/2
+		lists := []List{{Name: "a", Set: setOf(tc.entries[:half])}, {Name: "b", Set: setOf(tc.entries[half:])}}
+		tc.cfg.Database, tc.cfg.Searcher = databaseOf(lists...), srv
+		_, err := checkerOf(t, tc.cfg).Search(t.Context(), []Prefix{short}, tc.told, nil, nil)
+		testkit.Must(t, err)
+		testkit.Equal(t, tc.name+": asked about", slices.Concat(srv.searches()...), tc.want)
 	}
 }
 
@@ -152,16 +149,14 @@ func TestAPrefixSearchTellsWhatItKnowsThoughAnotherPrefixFails(t *testing.T) {
 			}
 			return Answer{TTL: time.Minute, Threats: []ThreatHash{lasting(time.Minute, isThreat(expressed(2), Malware))}}, nil
 		})}, manyExpressed(3)...)
-		answers, err := searchOf(t, c, nil, manyExpressed(3)...)
-		if !errors.Is(err, trouble) || len(answers) != 3 {
-			t.Fatalf("got %v, %v, want 3 answers and the error", answers, err)
+		answers, err := searchOf(c, nil, manyExpressed(3)...)
+		testkit.Is(t, "an error about one", err, trouble)
+		var got [][]any
+		for _, a := range answers {
+			got = append(got, []any{a.Err, a.TTL, len(a.Threats)})
 		}
-		for i, want := range []PrefixAnswer{{TTL: time.Minute}, {Err: trouble}, {TTL: 50 * time.Second, Threats: make([]ThreatHash, 1)}} {
-			got := answers[i]
-			if got.Err != want.Err || want.Err == nil && got.TTL != want.TTL || len(got.Threats) != len(want.Threats) {
-				t.Errorf("prefix %d: %+v, want %+v", i, got, want)
-			}
-		}
+		want := [][]any{{nil, time.Minute, 0}, {trouble, answers[1].TTL, 0}, {nil, 50 * time.Second, 1}}
+		testkit.Equal(t, "answers", got, want)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		blocked := checkerOf(t, Config{Searcher: searchFunc(hanging)}, expressed(0))
@@ -173,7 +168,6 @@ func TestAPrefixSearchTellsWhatItKnowsThoughAnotherPrefixFails(t *testing.T) {
 	})
 }
 
-// One request about many prefixes must cost a client as much as many requests.
 // A threat that has the prefix of an expression, and is another one, decides nothing.
 func TestAURLWaitsForTheAnswersAboutAllItsExpressions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -195,38 +189,31 @@ func TestAURLWaitsForTheAnswersAboutAllItsExpressions(t *testing.T) {
 	})
 }
 
+// One request about many prefixes must cost a client as much as many requests.
 func TestAPrefixSearchIsAdmittedForEachRequest(t *testing.T) {
 	for _, tc := range []struct {
 		prefixes, perSearch int
 		want                int // calls of admit
 	}{{1, 0, 1}, {240, 0, 1}, {241, 0, 2}, {1000, 0, 5}, {3, 1, 3}} {
-		t.Run(fmt.Sprint(tc.prefixes, " by ", tc.perSearch), func(t *testing.T) {
-			for allowed := tc.want; allowed >= tc.want-1; allowed-- {
-				calls, refunds := 0, 0
-				admit := func() (func(), error) {
-					if calls++; calls > allowed {
-						return nil, ErrLimited
-					}
-					return func() { refunds++ }, nil
+		for allowed := tc.want; allowed >= tc.want-1; allowed-- {
+			calls, refunds := 0, 0
+			admit := func() (func(), error) {
+				if calls++; calls > allowed {
+					return nil, ErrLimited
 				}
-				srv := &server{t: t}
-				srv.always(Answer{}, ErrBackoff)
-				c := checkerOf(t, Config{Searcher: srv, PerSearch: tc.perSearch}, manyExpressed(tc.prefixes)...)
-				answers, err := searchOf(t, c, admit, manyExpressed(tc.prefixes)...)
-				c.Close()
-				sent, refused := len(slices.Concat(srv.searches()...)), 0
-				for _, a := range answers {
-					if errors.Is(a.Err, ErrLimited) {
-						refused++
-					}
-				}
-				want := min(tc.prefixes, allowed*cmp.Or(tc.perSearch, MaxPrefixes), maxQueued)
-				if err == nil || sent != want || refused != tc.prefixes-want {
-					t.Errorf("%d allowed: %v, %d prefixes sent and %d refused, want %d and %d", allowed, err, sent, refused, want, tc.prefixes-want)
-				}
-				testkit.Equal(t, fmt.Sprint("calls and refunds, allowed ", allowed), []any{calls, refunds}, []any{tc.want, allowed})
+				return func() { refunds++ }, nil
 			}
-		})
+			srv := &server{t: t}
+			srv.always(Answer{}, ErrBackoff)
+			c := checkerOf(t, Config{Searcher: srv, PerSearch: tc.perSearch}, manyExpressed(tc.prefixes)...)
+			answers, err := searchOf(c, admit, manyExpressed(tc.prefixes)...)
+			c.Close()
+			refused := slices.DeleteFunc(answers, func(a PrefixAnswer) bool { return !errors.Is(a.Err, ErrLimited) })
+			got := []any{len(slices.Concat(srv.searches()...)), len(refused), err != nil, calls, refunds}
+			sent := min(tc.prefixes, allowed*cmp.Or(tc.perSearch, MaxPrefixes), maxQueued)
+			what := fmt.Sprintf("%+v, %d allowed: sent, refused, an error, calls, refunds", tc, allowed)
+			testkit.Equal(t, what, got, []any{sent, tc.prefixes - sent, true, tc.want, allowed})
+		}
 	}
 }
 
@@ -240,15 +227,9 @@ func TestListingsSayWhichListsHoldAPrefixAndWhatIsCached(t *testing.T) {
 		c := checkerOf(t, Config{Searcher: srv, Database: database})
 		want := func(when string, searches, ask int) {
 			t.Helper()
-			var prefixes []Prefix
-			for _, e := range []string{"clean.example/", "bad.example/", "both.example/", "safe.example/"} {
-				prefixes = append(prefixes, HashExpression(e).Prefix(4))
-			}
 			want := []Listing{{}, {[]string{"se-4b"}, ask}, {[]string{"se-4b", "mw-4b"}, 1}, {}}
-			same := func(a, b Listing) bool { return slices.Equal(a.Lists, b.Lists) && a.Ask == b.Ask }
-			if got := c.Listings(prefixes); !slices.EqualFunc(got, want, same) || len(srv.searches()) != searches {
-				t.Errorf("%s: %v after %d searches, want %v", when, got, len(srv.searches()), want)
-			}
+			got := c.Listings(prefixesOf("clean.example/", "bad.example/", "both.example/", "safe.example/"))
+			testkit.Equal(t, when, []any{got, len(srv.searches())}, []any{want, searches})
 		}
 		want("before a search", 0, 1)
 		oneAnswer(t, c, "bad.example/")
@@ -267,7 +248,7 @@ func TestIdleWaitsForTheQueriesThatWait(t *testing.T) {
 		begun := time.Now()
 		testkit.Equal(t, "without a query", []any{c.Idle(t.Context()), time.Since(begun)}, []any{nil, time.Duration(0)})
 		for _, name := range names {
-			go searchOf(t, c, nil, name)
+			go searchOf(c, nil, name)
 			time.Sleep(time.Second) // the first two begin a search, and the others wait together for the end of the first
 		}
 		testkit.Equal(t, "the end of the second search", []any{c.Idle(t.Context()), time.Since(begun)}, []any{nil, 11 * time.Second})
@@ -279,7 +260,7 @@ func TestIdleEndsWithItsContextAndWithTheChecker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := &server{t: t, OnSearch: hanging}
 		c := checkerOf(t, Config{Searcher: srv, Searches: 1, Timeout: time.Hour}, "a.example/")
-		go searchOf(t, c, nil, "a.example/")
+		go searchOf(c, nil, "a.example/")
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

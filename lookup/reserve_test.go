@@ -53,11 +53,11 @@ func TestNoClientSpendsWhatOthersNeed(t *testing.T) {
 		s := NewShares(percent, p.left, nil)
 		share := max(1, p.day*percent/100)
 		take := func(client netip.Addr, now time.Time) bool {
-			if !s.Take(client, now) || p.spent == p.day {
-				return false
+			took := s.Take(client, now) && p.spent < p.day
+			if took {
+				p.spent++
 			}
-			p.spent++
-			return true
+			return took
 		}
 		clients := make([]netip.Addr, 1+chance.IntN(min(40, 80/percent)))
 		needs := make([]int, len(clients))
@@ -76,25 +76,20 @@ func TestNoClientSpendsWhatOthersNeed(t *testing.T) {
 		}
 		// Today the flooder asks all the time, also before the others come.
 		p.spent = 0
-		missed, all := 0, 0
+		missed := 0
 		for hour := range 24 {
 			for range p.day {
 				take(flooder, at(hour))
 			}
 			for i, c := range clients {
 				for n := range needs[i] {
-					if n%24 == hour {
-						all++
-						if !take(c, at(hour)) {
-							missed++
-						}
+					if n%24 == hour && !take(c, at(hour)) {
+						missed++
 					}
 				}
 			}
 		}
-		if missed > 0 {
-			t.Errorf("seed %d: of %d that %d clients needed, %d were refused; budget %d, share %d", seed, all, len(clients), missed, p.day, share)
-		}
+		testkit.Equal(t, fmt.Sprintf("seed %d: refused of %d; budget %d, share %d", seed, needs, p.day, share), missed, 0)
 		testkit.Between(t, seed, p.spent, 0, p.day)
 	}
 }
@@ -104,22 +99,20 @@ func TestAnHourHasSearchesForThoseWhoComeLater(t *testing.T) {
 	s := NewShares(10, func(time.Time) (Budget, bool) {
 		return Budget{Day: 100, Left: 100 - spent, Hour: 25, Now: 25 - spent}, true
 	}, nil)
-	take := func(client string, now time.Time) (got int) {
-		for s.Take(netip.MustParseAddr(client), now) && spent < 25 {
+	first, second := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
+	take := func(client netip.Addr) (got int) {
+		for s.Take(client, at(12)) && spent < 25 {
 			got++
 			spent++
 		}
 		return got
 	}
-	testkit.Equal(t, "the first client takes", take("192.0.2.1", at(12)), 20)
-	if b, _ := s.For(netip.MustParseAddr("192.0.2.1"), at(12)); b.any() || b.Day != 100 {
-		t.Errorf("for it there are %+v", b)
-	}
-	if b, _ := s.For(netip.MustParseAddr("192.0.2.2"), at(12)); b.Now != 2 {
-		t.Errorf("for another there are %+v", b)
-	}
-	testkit.Equal(t, "another takes", take("192.0.2.2", at(12)), 2)
-	testkit.Equal(t, "a third takes", take("192.0.2.3", at(12)), 2)
+	testkit.Equal(t, "the first client takes", take(first), 20)
+	b, _ := s.For(first, at(12))
+	other, _ := s.For(second, at(12))
+	testkit.Equal(t, "something is left for it, of the day, and for another", []any{b.any(), b.Day, other.Now}, []any{false, 100, 2})
+	testkit.Equal(t, "another takes", take(second), 2)
+	testkit.Equal(t, "a third takes", take(netip.MustParseAddr("192.0.2.3")), 2)
 }
 
 // A clock that was ahead for weeks does not hide the days that come before that time has come.

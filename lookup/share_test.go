@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,9 +23,7 @@ func (p *purse) left(time.Time) (Budget, bool) {
 
 // walled returns Shares that let one client take n a day, and no more: all others are reserved for others.
 func walled(n int) *Shares {
-	s := NewShares(1, func(time.Time) (Budget, bool) {
-		return Budget{Day: 100 * n, Left: 100 * n, Hour: 100 * n, Now: 100 * n}, true
-	}, nil)
+	s := NewShares(1, (&purse{day: 100 * n}).left, nil)
 	var past []Use
 	for _, date := range []string{"1999-12-31", "2025-12-31", "2026-11-21"} {
 		past = append(past, Use{Date: date, Clients: 2, Kept: 1 << 20})
@@ -48,9 +47,9 @@ func TestWhatIsLeftOfAStaleBudgetIsNoMoreThanADays(t *testing.T) {
 	b := Budget{Day: 100, Left: 5, Hour: 25, Now: 5}.Stale()
 	for _, percent := range []int{DefaultShare, 100} {
 		s := NewShares(percent, func(time.Time) (Budget, bool) { return b, true }, nil)
-		if got, known := s.For(netip.MustParseAddr("192.0.2.1"), time.Now()); !known || got.Left > got.Day || got.Now < 1 || got.Now > got.Left {
-			t.Errorf("%d%%: got %+v, %t", percent, got, known)
-		}
+		got, known := s.For(netip.MustParseAddr("192.0.2.1"), time.Now())
+		testkit.Between(t, fmt.Sprint(percent, "%: now"), got.Now, 1, got.Left)
+		testkit.Between(t, fmt.Sprint(percent, "%: left, known ", known), got.Left, 1, map[bool]int{true: got.Day}[known])
 	}
 }
 
@@ -131,11 +130,11 @@ func TestWhoIsNoClientHasAShareAndIsNotCounted(t *testing.T) {
 			}
 		}
 		s.GiveBack(nobody, now)
-		all := s.Uses(now)
-		testkit.Equal(t, nobody, []any{got, told, all[len(all)-1]}, []any{2, 0, Use{Date: dateOf(now)}})
-		if takes(s, "192.0.2.1", now, 5); s.Uses(now)[len(s.Uses(now))-1] != (Use{Date: dateOf(now), Clients: 1, Kept: 2, Refused: 1}) || told != 1 {
-			t.Errorf("with a client beside %v: told %d times, used as %+v", nobody, told, s.Uses(now))
-		}
+		today := func() Use { return s.Uses(now)[len(s.Uses(now))-1] }
+		testkit.Equal(t, nobody, []any{got, told, today()}, []any{2, 0, Use{Date: dateOf(now)}})
+		takes(s, "192.0.2.1", now, 5)
+		want := Use{Date: dateOf(now), Clients: 1, Kept: 2, Refused: 1}
+		testkit.Equal(t, fmt.Sprint("a client beside ", nobody), []any{told, today()}, []any{1, want})
 	}
 }
 
@@ -241,27 +240,22 @@ func TestAThreatOfTheDomainSavesTheOtherSearches(t *testing.T) {
 		{"none is one", []string{domain, host}, nil, []string{domain, host}, ""},
 		{"one candidate", []string{host}, []string{host}, []string{host}, host},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			var threats []ThreatHash
-			for _, e := range test.threats {
-				threats = append(threats, isThreat(e, Malware))
-			}
-			srv := &server{t: t}
-			srv.knows(time.Minute, threats...)
-			c := checkerOf(t, Config{Searcher: srv, PerSearch: 1}, test.listed...)
-			candidates := suspect(t, c, name)
-			before := expressionsOf(candidates)
-			got := c.Confirm(candidates, nil).Wait(t.Context())
-			testkit.Equal(t, "unsafe", []any{got.Expression, got.Verdict == Unsafe}, []any{test.want, test.want != ""})
-			var want [][]Prefix
-			for _, e := range test.searches {
-				want = append(want, []Prefix{HashExpression(e).Prefix(4)})
-			}
-			testkit.Equal(t, "searches", srv.searches(), want)
-			again := decide(t, c, name)
-			testkit.Equal(t, "again", []any{again.Verdict, again.By, len(srv.searches())}, []any{got.Verdict, ByCache, len(want)})
-			testkit.Equal(t, "the candidates afterwards", expressionsOf(candidates), before)
-		})
+		var threats []ThreatHash
+		for _, e := range test.threats {
+			threats = append(threats, isThreat(e, Malware))
+		}
+		srv := &server{t: t}
+		srv.knows(time.Minute, threats...)
+		c := checkerOf(t, Config{Searcher: srv, PerSearch: 1}, test.listed...)
+		candidates := suspect(t, c, name)
+		before := expressionsOf(candidates)
+		got := c.Confirm(candidates, nil).Wait(t.Context())
+		testkit.Equal(t, test.name+": unsafe", []any{got.Expression, got.Verdict == Unsafe}, []any{test.want, test.want != ""})
+		want := slices.Collect(slices.Chunk(prefixesOf(test.searches...), 1))
+		testkit.Equal(t, test.name+": searches", srv.searches(), want)
+		again := decide(t, c, name)
+		testkit.Equal(t, test.name+": again", []any{again.Verdict, again.By, len(srv.searches())}, []any{got.Verdict, ByCache, len(want)})
+		testkit.Equal(t, test.name+": the candidates afterwards", expressionsOf(candidates), before)
 	}
 }
 

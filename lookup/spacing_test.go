@@ -26,17 +26,15 @@ func (b *began) Search(ctx context.Context, prefixes []Prefix) (Answer, error) {
 	n := len(b.at)
 	b.at, b.sizes = append(b.at, time.Since(b.since)), append(b.sizes, len(prefixes))
 	b.mu.Unlock()
-	select {
-	case <-time.After(b.takes(n)):
-		return Answer{TTL: time.Hour}, nil
-	case <-ctx.Done():
-		return Answer{}, ctx.Err()
-	}
+	return slowly(b.takes(n), Answer{TTL: time.Hour})(ctx, prefixes)
 }
 
+const ms = time.Millisecond
+
+// always is how long each search takes.
+func always(d time.Duration) func(int) time.Duration { return func(int) time.Duration { return d } }
+
 func TestSearchesBeginOneAfterAnother(t *testing.T) {
-	const ms = time.Millisecond
-	always := func(d time.Duration) func(int) time.Duration { return func(int) time.Duration { return d } }
 	for _, test := range []struct {
 		name     string
 		searches int
@@ -77,7 +75,7 @@ func TestSearchesBeginOneAfterAnother(t *testing.T) {
 func TestAFloodWakesFewQueriesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const queries, every = 4_000, 250 * time.Microsecond
-		b := &began{takes: func(int) time.Duration { return 50 * time.Millisecond }}
+		b := &began{takes: always(50 * ms)}
 		c := checkerOf(t, Config{Searcher: b}, manyExpressed(queries)...)
 		var mu sync.Mutex
 		var woken []time.Time
@@ -94,8 +92,7 @@ func TestAFloodWakesFewQueriesAtOnce(t *testing.T) {
 			})
 			time.Sleep(every)
 		}
-		all.Wait()
-		slices.SortFunc(woken, time.Time.Compare)
+		all.Wait() // woken is in order
 		most, first := 0, 0
 		for i := range woken {
 			for woken[i].Sub(woken[first]) > 4*time.Millisecond {
@@ -103,15 +100,9 @@ func TestAFloodWakesFewQueriesAtOnce(t *testing.T) {
 			}
 			most = max(most, i-first+1)
 		}
-		if most > 24 { // 20 come in 5 ms
-			t.Errorf("Expected the queries of 5 ms to be woken together, got %d", most)
-		}
-		if slowest > 60*time.Millisecond {
-			t.Errorf("Expected a confirmation to take hardly longer than a search, 50 ms, got %v", slowest)
-		}
-		if n := len(b.sizes); n > 210 { // 1 s
-			t.Errorf("Expected 200 searches, got %d", n)
-		}
+		testkit.Between(t, "queries that are woken together, where 20 come in 5 ms", most, 1, 24)
+		testkit.Between(t, "the longest confirmation, where a search takes 50 ms", slowest, 0, 60*time.Millisecond)
+		testkit.Between(t, "searches, where one in 5 ms would be 200", len(b.sizes), 1, 210)
 	})
 }
 
@@ -137,7 +128,7 @@ func asking(t *testing.T, c *Checker, n int, timeout time.Duration) (after []tim
 }
 
 func TestQueriesOfOneSearchWakeAFewAtATime(t *testing.T) {
-	const ms, queries = time.Millisecond, 1_000
+	const queries = 1_000
 	for _, test := range []struct {
 		name    string
 		timeout time.Duration
@@ -149,7 +140,7 @@ func TestQueriesOfOneSearchWakeAFewAtATime(t *testing.T) {
 		{"the timeout comes meanwhile", 60*ms + ms/2, 60*ms + ms/2, queries - 11*16},
 	} {
 		inBubble(t, test.name, func(t *testing.T) {
-			b := &began{takes: func(int) time.Duration { return 50 * ms }}
+			b := &began{takes: always(50 * ms)}
 			c := checkerOf(t, Config{Searcher: b}, expressed(0))
 			after, by := asking(t, c, queries, test.timeout)
 			together := make(map[time.Duration]int)
@@ -167,7 +158,7 @@ func TestQueriesOfOneSearchWakeAFewAtATime(t *testing.T) {
 // Close does not wait until all queries have been woken in their turn.
 func TestCloseWakesAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &began{takes: func(int) time.Duration { return time.Hour }}
+		b := &began{takes: always(time.Hour)}
 		c := checkerOf(t, Config{Searcher: b, Timeout: time.Hour}, expressed(0))
 		begun := time.Now()
 		time.AfterFunc(time.Second, c.Close)

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/klauspost/cpuid/v2"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // shaUnit must agree with the flags that the kernel reports.
@@ -25,9 +27,7 @@ func TestAssemblyIsTakenWhereThereIsASHAUnit(t *testing.T) {
 	_, flags, _ := strings.Cut(string(listed), "\nflags")
 	flags, _, _ = strings.Cut(flags, "\n")
 	has := func(flag string) bool { return slices.Contains(strings.Fields(flags), flag) }
-	if want := has("ssse3") && has("sse4_1") && has("sha_ni"); shaUnit != want {
-		t.Errorf("shaUnit: got %v, want %v", shaUnit, want)
-	}
+	testkit.Equal(t, "shaUnit", shaUnit, has("ssse3") && has("sse4_1") && has("sha_ni"))
 }
 
 // The tests of the assembly are skipped on a processor without its instructions. .ci/run prints what this one says.
@@ -100,20 +100,17 @@ func TestNamesAreTheSameWithoutScan(t *testing.T) {
 				name[i] = "..ABC/:\\_^\x7f\xe4 "[r.IntN(13)]
 			}
 		}
-		type result struct {
-			host   Host
-			starts []int
-		}
-		var got [2]result
-		for i := range got {
-			byteShuffle = was && i == 0
-			got[i].host = FromQname(string(name))
-			if got[i].host.name != "" {
-				got[i].starts = got[i].host.suffixStarts(nil, RuleV5)
+		read := func(scan bool) (h Host, starts []int) {
+			byteShuffle = scan
+			if h = FromQname(string(name)); h.name != "" {
+				starts = h.suffixStarts(nil, RuleV5)
 			}
+			return h, starts
 		}
-		if got[0].host.name != got[1].host.name || (got[0].host.form^got[1].host.form)&(isIP|isTruncated) != 0 || !slices.Equal(got[0].starts, got[1].starts) {
-			t.Fatalf("%q: got %v with scan, %v without", name, got[0], got[1])
+		a, with := read(was)
+		b, without := read(false)
+		if a.name != b.name || (a.form^b.form)&(isIP|isTruncated) != 0 || !slices.Equal(with, without) {
+			t.Fatalf("%q: got %v, %v with scan, %v, %v without", name, a, with, b, without)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -33,30 +34,25 @@ func TestAnAnswerInPartIsNoneForAQueryFromBeforeIt(t *testing.T) {
 
 // A relay's refusal is about the prefixes without an answer, for the time that it says.
 func TestOnlyPrefixesWithoutAnAnswerWaitAndForAMinuteAtMost(t *testing.T) {
-	for _, tc := range []struct{ says, waits time.Duration }{{time.Second, time.Second}, {time.Minute, time.Minute}, {24 * time.Hour, time.Minute}} {
+	for _, says := range []time.Duration{time.Second, time.Minute, 24 * time.Hour} {
+		waits := min(says, time.Minute)
 		synctest.Test(t, func(t *testing.T) {
-			var refuses bool
-			srv := &server{t: t, OnSearch: func(context.Context, []Prefix) (Answer, error) {
-				if refuses {
-					return Answer{}, &UnansweredError{Until: time.Now().Add(tc.says), Reason: ErrShare}
-				}
-				return Answer{TTL: time.Minute, Threats: []ThreatHash{lasting(time.Minute, isThreat("bad.example/", Malware)), lasting(time.Minute, isThreat("other.example/", Malware))}}, nil
-			}}
+			srv := &server{t: t}
+			srv.always(Answer{}, &UnansweredError{Until: time.Now().Add(says), Reason: ErrShare})
 			c := checkerOf(t, Config{Searcher: srv}, "bad.example/", "other.example/")
-			refuses = true
 			var asks account
 			ask := func(qname string) Decision { return c.Confirm(suspectAfter(t, c, qname), asks.admit).Wait(t.Context()) }
 			decided(t, "refused", ask("bad.example."), Unsure, ByBudget)
-			refuses = false
-			time.Sleep(tc.waits - time.Nanosecond)
-			decided(t, fmt.Sprint("just before the end of ", tc.says), ask("bad.example."), Unsure, ByBudget)
-			if answers, err := searchOf(t, c, nil, "bad.example/"); !errors.Is(err, ErrShare) || answers[0].Err == nil {
-				t.Errorf("as a relay, just before the end of %s: %+v, %v", tc.says, answers, err)
-			}
+			srv.knows(time.Minute, isThreat("bad.example/", Malware), isThreat("other.example/", Malware))
+			time.Sleep(waits - time.Nanosecond)
+			decided(t, fmt.Sprint("just before the end of ", says), ask("bad.example."), Unsure, ByBudget)
+			answers, err := searchOf(c, nil, "bad.example/")
+			testkit.Is(t, fmt.Sprint("as a relay, just before the end of ", says), err, ErrShare)
+			testkit.Is(t, "the answer", answers[0].Err, ErrShare)
 			testkit.Equal(t, "another name", ask("other.example.").Verdict, Unsafe)
 			testkit.Equal(t, "charged, refunded, searches", []any{asks.charged - asks.refunded, len(srv.searches())}, []any{1, 2})
 			time.Sleep(time.Nanosecond)
-			testkit.Equal(t, fmt.Sprint("after ", tc.waits), []any{ask("bad.example.").Verdict, len(srv.searches())}, []any{Unsafe, 3})
+			testkit.Equal(t, fmt.Sprint("after ", waits), []any{ask("bad.example.").Verdict, len(srv.searches())}, []any{Unsafe, 3})
 		})
 	}
 }
@@ -71,13 +67,12 @@ func TestAThreatOutlivesItsAnswerWhenTheServerCannotBeAsked(t *testing.T) {
 		srv.always(Answer{}, ErrBackoff)
 		for _, after := range []time.Duration{2 * time.Minute, 17 * time.Minute} {
 			time.Sleep(after)
-			answers, err := searchOf(t, c, nil, "bad.example/")
-			if !errors.Is(err, ErrBackoff) || len(answers[0].Threats) != 1 || answers[0].TTL > 18*time.Minute {
-				t.Errorf("after %s: %+v, %v", after, answers, err)
-			}
+			answers, err := searchOf(c, nil, "bad.example/")
+			testkit.Is(t, after, err, ErrBackoff)
+			testkit.Equal(t, after, []any{len(answers[0].Threats), answers[0].TTL <= 18*time.Minute}, []any{1, true})
 		}
 		time.Sleep(time.Minute + time.Nanosecond)
-		answers, _ := searchOf(t, c, nil, "bad.example/")
+		answers, _ := searchOf(c, nil, "bad.example/")
 		testkit.Equal(t, "threats after the end", len(answers[0].Threats), 0)
 	})
 }
@@ -87,22 +82,20 @@ func TestAnEarlierAnswerIsNoNewerThanItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bad, good := HashExpression("bad.example/").Prefix(4), HashExpression("good.example/").Prefix(4)
 		var sent []Prefix
-		earlier := true
 		c := checkerOf(t, Config{Searcher: searchFunc(func(_ context.Context, prefixes []Prefix) (Answer, error) {
 			a := Answer{TTL: time.Hour, Earlier: make(map[Prefix]EarlierAnswer)}
 			for _, p := range prefixes {
-				if p == bad && earlier {
+				if p == bad {
 					a.Earlier[p] = EarlierAnswer{Received: time.Now().Add(-20 * time.Minute), TTL: 24 * time.Hour,
 						Threats: []ThreatHash{lasting(24*time.Hour, isThreat("bad.example/", Malware))}}
-					continue
+				} else {
+					sent = append(sent, p)
 				}
-				sent = append(sent, p)
 			}
 			return a, nil
 		})}, "bad.example/", "good.example/")
-
 		account := new(account)
-		answers, err := searchOf(t, c, account.admit, "bad.example/")
+		answers, err := searchOf(c, account.admit, "bad.example/")
 		if err != nil || answers[0].From != FromShared || answers[0].TTL != 9*time.Minute+40*time.Second || len(answers[0].Threats) != 1 {
 			t.Fatalf("Expected a threat of 20 minutes ago, from the other cache, got %+v, %v", answers, err)
 		}
@@ -111,7 +104,7 @@ func TestAnEarlierAnswerIsNoNewerThanItIs(t *testing.T) {
 		testkit.Equal(t, "decided, until", []any{d.By, time.Until(d.Expires)}, []any{ByCache, 10 * time.Minute})
 
 		time.Sleep(time.Hour)
-		answers, err = searchOf(t, c, account.admit, "good.example/", "bad.example/")
+		answers, err = searchOf(c, account.admit, "good.example/", "bad.example/")
 		if err != nil || answers[0].From != FromServer || answers[0].TTL != time.Hour || answers[1].From != FromShared || answers[1].TTL != 9*time.Minute+40*time.Second {
 			t.Errorf("Expected that each prefix has its own time and origin, got %+v, %v", answers, err)
 		}
@@ -129,8 +122,7 @@ func TestAdmissionOfASearchDoesNotLockTheChecker(t *testing.T) {
 	srv.knows(5 * time.Minute)
 	c := checkerOf(t, Config{Searcher: srv}, "bad.example/")
 	refunded := 0
-	prefix := HashExpression("bad.example/").Prefix(4)
-	answers, err := c.Search(t.Context(), []Prefix{prefix}, false, func(n int) (int, func(), error) {
+	answers, err := c.Search(t.Context(), prefixesOf("bad.example/"), false, func(n int) (int, func(), error) {
 		testkit.Equal(t, "searches", n, 1)
 		oneAnswer(t, c, "bad.example/") // another query has the same wish
 		return n, func() { refunded++ }, nil
@@ -141,23 +133,16 @@ func TestAdmissionOfASearchDoesNotLockTheChecker(t *testing.T) {
 
 // telling is a server that hangs for 9 seconds. Before, the Searcher tells what another cache knows.
 func telling(t *testing.T, known map[Prefix]EarlierAnswer) *server {
-	srv := &server{t: t, OnSearch: func(ctx context.Context, prefixes []Prefix) (Answer, error) {
-		answer := Answer{Earlier: make(map[Prefix]EarlierAnswer)}
-		var told []Prefix
-		for _, p := range prefixes {
-			if e, ok := known[p]; ok {
-				answer.Earlier[p] = e
-				told = append(told, p)
-			}
-		}
-		Tell(ctx, told, answer)
-		if len(told) == len(prefixes) {
+	return &server{t: t, OnSearch: func(ctx context.Context, prefixes []Prefix) (Answer, error) {
+		answer := Answer{Earlier: maps.Clone(known)}
+		maps.DeleteFunc(answer.Earlier, func(p Prefix, _ EarlierAnswer) bool { return !slices.Contains(prefixes, p) })
+		Tell(ctx, slices.Collect(maps.Keys(answer.Earlier)), answer)
+		if len(answer.Earlier) == len(prefixes) {
 			return answer, nil
 		}
 		time.Sleep(9 * time.Second)
 		return answer, errors.New("trouble")
 	}}
-	return srv
 }
 
 // within returns the decision on a host that is confirmed for half a second, and how long it took.
@@ -174,16 +159,14 @@ func within(t *testing.T, c *Checker, qname string) (Decision, time.Duration) {
 func TestEachNameOfAMergedSearchGoesOnWhenItIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bad, good := HashExpression("bad.example/").Prefix(4), HashExpression("good.example/").Prefix(4)
-		known := map[Prefix]EarlierAnswer{bad: earlier(time.Minute, isThreat("bad.example/", Malware)), good: earlier(time.Minute)}
-		srv := telling(t, known)
+		srv := telling(t, map[Prefix]EarlierAnswer{bad: earlier(time.Minute, isThreat("bad.example/", Malware)), good: earlier(time.Minute)})
 		c := checkerOf(t, Config{Searcher: srv, Searches: 2}, "bad.example/", "good.example/", "new.example/", "first.example/")
 		go within(t, c, "first.example.") // it takes a slot, so that the others wait for some milliseconds
 		synctest.Wait()
 		for qname, want := range map[string]Verdict{"bad.example.": Unsafe, "good.example.": Safe, "new.example.": Unsure} {
 			go func() {
-				if d, took := within(t, c, qname); d.Verdict != want || (took > 100*time.Millisecond) != (want == Unsure) {
-					t.Errorf("%s after %s: %+v, want %s", qname, took, d, want)
-				}
+				d, took := within(t, c, qname)
+				testkit.Equal(t, qname+": late", []any{d.Verdict, took > 100*time.Millisecond}, []any{want, want == Unsure})
 			}()
 		}
 		time.Sleep(time.Second)
@@ -283,11 +266,10 @@ func TestARefusalOfAnotherKindAsksNobody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			srv := &server{t: t}
 			c := checkerOf(t, Config{Searcher: srv, Known: tc.known}, "bad.example/")
-			refuse := func(int) (int, func(), error) { return 0, nil, tc.err }
-			if d := c.Confirm(suspect(t, c, "bad.example."), func() (func(), error) { return nil, tc.err }).Wait(t.Context()); d.Verdict != Unsure || !errors.Is(d.Err, tc.err) {
-				t.Errorf("%+v", d)
-			}
-			_, err := c.Search(t.Context(), []Prefix{HashExpression("bad.example/").Prefix(4)}, false, refuse, nil)
+			refuse := func() (func(), error) { return nil, tc.err }
+			d := confirmed(t.Context(), c, "bad.example.", refuse)
+			testkit.Equal(t, "decided", []any{d.Verdict, d.Err}, []any{Unsure, tc.err})
+			_, err := searchOf(c, refuse, "bad.example/")
 			testkit.Is(t, "as a relay", err, tc.err)
 			testkit.Equal(t, "searches", len(srv.searches()), 0)
 		})
@@ -299,11 +281,11 @@ func TestARelayAsksForWhatIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv, onlyKnown := knowingServer(t, isThreat("bad.example/", Malware))
 		c := checkerOf(t, Config{Searcher: srv, Known: true}, "bad.example/", "new.example/")
-		refuse := func(int) (int, func(), error) { return 0, nil, ErrShare }
-		answers, err := c.Search(t.Context(), []Prefix{HashExpression("bad.example/").Prefix(4), HashExpression("new.example/").Prefix(4)}, false, refuse, nil)
-		if !errors.Is(err, ErrShare) || len(answers[0].Threats) != 1 || answers[0].Err != nil || answers[0].From != FromShared || answers[1].Err == nil || *onlyKnown != 1 {
-			t.Errorf("%+v, %v, asked %d times", answers, err, *onlyKnown)
-		}
+		answers, err := searchOf(c, shareSpent, "bad.example/", "new.example/")
+		testkit.Is(t, "one is not known", err, ErrShare)
+		testkit.Is(t, "the other", answers[1].Err, ErrShare)
+		got := []any{len(answers[0].Threats), answers[0].Err, answers[0].From, *onlyKnown}
+		testkit.Equal(t, "threats, error, origin, times that it was asked", got, []any{1, nil, FromShared, 1})
 	})
 }
 
@@ -311,16 +293,14 @@ func TestARelayAsksForWhatIsKnown(t *testing.T) {
 func TestWhatIsKnownDoesNotWaitForASlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		known, _ := knowingServer(t, isThreat("bad.example/", Malware))
-		searched := make(map[Prefix]bool)
+		var searched []Prefix
 		hung := make(chan struct{})
 		srv := searchFunc(func(ctx context.Context, prefixes []Prefix) (Answer, error) {
 			if OnlyKnown(ctx) {
 				return known.Search(ctx, prefixes)
 			}
 			<-hung
-			for _, p := range prefixes {
-				searched[p] = true
-			}
+			searched = append(searched, prefixes...)
 			return Answer{TTL: time.Hour}, nil
 		})
 		refunds := 0
@@ -334,11 +314,9 @@ func TestWhatIsKnownDoesNotWaitForASlot(t *testing.T) {
 			t.Errorf("a known threat after %s: %+v", time.Since(begun), d)
 		}
 		close(hung)
-		for name, d := range map[string]Decision{"slow": slow.Wait(t.Context()), "new": unknown.Wait(t.Context())} {
-			testkit.Equal(t, name, d.Verdict, Safe)
-		}
-		if len(searched) != 2 || searched[HashExpression("bad.example/").Prefix(4)] || refunds > 1 {
-			t.Errorf("%d prefixes searched, %d refunds", len(searched), refunds)
-		}
+		verdicts := []Verdict{slow.Wait(t.Context()).Verdict, unknown.Wait(t.Context()).Verdict}
+		testkit.Equal(t, "slow and new", verdicts, []Verdict{Safe, Safe})
+		testkit.Equal(t, "searched", searched, prefixesOf("slow.example/", "new.example/"))
+		testkit.Between(t, "refunds", refunds, 0, 1)
 	})
 }

@@ -47,10 +47,7 @@ func TestURLsAreParsedAsTheVectorsSay(t *testing.T) {
 func TestWhatIsNoURLIsRefusedWithTheReason(t *testing.T) {
 	vectors(t, "no-urls.txt", 2, func(t *testing.T, f []string) {
 		u, err := ParseURL(f[0])
-		if u != (URL{}) || err == nil {
-			t.Fatalf("ParseURL = %q, %v, want an error", u, err)
-		}
-		testkit.Equal(t, "error", err.Error(), f[1])
+		testkit.Equal(t, "no URL, and why", []any{u, fmt.Sprint(err)}, []any{URL{}, f[1]})
 	})
 }
 
@@ -59,10 +56,11 @@ func TestExpressionsOfURLsAreThoseOfTheVectors(t *testing.T) {
 		rule := rules[f[0]]
 		u, err := ParseURL(f[1])
 		testkit.Must(t, err)
-		same := func(e Expression, want string) bool { return e.Text == want }
-		if got, want := u.Expressions(rule), strings.Fields(f[2]); !slices.EqualFunc(got, want, same) {
-			t.Errorf("%s: Expressions = %+v, want %q", f[1], got, want)
+		var got []string
+		for _, e := range u.Expressions(rule) {
+			got = append(got, e.Text)
 		}
+		testkit.Equal(t, f[1], got, strings.Fields(f[2]))
 	})
 }
 
@@ -83,9 +81,7 @@ func TestLongTextsTakeNoLonger(t *testing.T) {
 	} {
 		for _, start := range []string{"", "http://", "http://example.com/", "http://example.com?", "http://a@", "ü"} {
 			u, err := ParseURL(start + text)
-			if err == nil && len(u.Expressions(RuleV5)) == 0 {
-				t.Errorf("%.20q…: no expressions", start+text)
-			}
+			testkit.Equal(t, fmt.Sprintf("%.20q…: no expressions", start+text), err == nil && len(u.Expressions(RuleV5)) == 0, false)
 		}
 	}
 }
@@ -105,31 +101,24 @@ func checkURL(t *testing.T, input string, u URL) {
 		t.Errorf("%q became %q, with the path %q", input, text, u.path)
 	}
 	for name, rule := range rules {
-		checkExpressions(t, name, u, rule)
-	}
-}
-
-func checkExpressions(t *testing.T, name string, u URL, rule Rule) {
-	t.Helper()
-	all := u.Expressions(rule)
-	if len(all) == 0 || len(all) > 30 {
-		t.Errorf("%q has %d expressions by %s, want 1 to 30", u, len(all), name)
-		return
-	}
-	if exact := u.host.by(rule).name + u.path + u.query; all[0].Text != exact && all[0].Text+"?" != exact {
-		t.Errorf("%q: the first expression by %s is %q, want the exact one", u, name, all[0].Text)
-	}
-	var seen, dns []string
-	for _, e := range all {
-		if slices.Contains(seen, e.Text) {
-			t.Errorf("%q has %q twice by %s", u, e.Text, name)
+		what := u.String() + " by " + name
+		all := u.Expressions(rule)
+		if len(all) == 0 || len(all) > 30 {
+			t.Fatalf("%s has %d expressions, want 1 to 30", what, len(all))
 		}
-		seen = append(seen, e.Text)
-		if e.DNS {
-			dns = append(dns, e.Text)
+		exact := u.host.by(rule).name + u.path + map[bool]string{true: u.query}[u.query != "?"]
+		testkit.Equal(t, what+": the first expression", all[0].Text, exact)
+		var texts, dns []string
+		for _, e := range all {
+			texts = append(texts, e.Text)
+			if e.DNS {
+				dns = append(dns, e.Text)
+			}
 		}
+		slices.Sort(texts)
+		testkit.Equal(t, what+": expressions, each once", len(slices.Compact(texts)), len(all))
+		testkit.Equal(t, what+": what the DNS sees", dns, u.Host().ExpressionsBy(rule))
 	}
-	testkit.Equal(t, u.String()+": what the DNS sees by "+name, dns, u.Host().ExpressionsBy(rule))
 }
 
 func FuzzParseURL(f *testing.F) {
@@ -145,9 +134,7 @@ func FuzzParseURL(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		u, err := ParseURL(text)
 		if err != nil {
-			if u != (URL{}) || err.Error() == "" {
-				t.Errorf("ParseURL(%q) = %+v, %v", text, u, err)
-			}
+			testkit.Equal(t, "no URL, and an error without words", []any{u, err.Error() == ""}, []any{URL{}, false})
 			return
 		}
 		checkURL(t, text, u)
@@ -178,7 +165,5 @@ func TestURLsOfAnyBytesKeepTheirProperties(t *testing.T) {
 			return
 		}
 	}
-	if parsed < 5_000 {
-		t.Errorf("%d of 50,000 texts were parsed: this says little", parsed)
-	}
+	testkit.Between(t, "texts that were parsed, else this says little", parsed, 5_000, 50_000)
 }

@@ -4,9 +4,9 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -31,17 +31,14 @@ func vectors(t *testing.T, file string, fields int, run func(t *testing.T, f []s
 		}
 		for i := range f {
 			if strings.HasPrefix(f[i], `"`) {
-				if f[i], err = strconv.Unquote(f[i]); err != nil {
-					t.Fatalf("%s: %q: %v", file, line, err)
-				}
+				f[i], err = strconv.Unquote(f[i])
+				testkit.Must(t, err)
 			}
 		}
 		t.Run(fmt.Sprintf("%q", f[0]), func(t *testing.T) { run(t, f) })
 		n++
 	}
-	if n == 0 {
-		t.Fatalf("%s holds no vectors", file)
-	}
+	testkit.Between(t, "vectors in "+file, n, 1, math.MaxInt)
 }
 
 func TestHostsAreParsedAsTheVectorsSay(t *testing.T) {
@@ -62,8 +59,8 @@ func TestSpellingsOfIPv4AddressesAreOneHost(t *testing.T) {
 		parsed, ok := ParseHost(f[0])
 		testkit.Equal(t, "ParseHost, and whether it is an address", []any{parsed.String(), parsed.ip(), ok}, []any{f[1], f[2] == "ip", true})
 		testkit.Equal(t, "FromQname, as ParseHost", FromQname(f[0]), parsed)
-		if f[2] == "ip" && !slices.Equal(parsed.Expressions(), []string{f[1] + "/"}) {
-			t.Errorf("Expressions = %q, want only the address", parsed.Expressions())
+		if f[2] == "ip" {
+			testkit.Equal(t, "Expressions", parsed.Expressions(), []string{f[1] + "/"})
 		}
 	})
 }
@@ -88,8 +85,9 @@ func TestExpressionsAreThoseOfTheVectors(t *testing.T) {
 		vectors(t, file, 2, func(t *testing.T, f []string) {
 			h, ok := ParseHost(f[0])
 			want := strings.Fields(strings.ReplaceAll(f[1]+" ", " ", "/ "))
-			if got := h.ExpressionsBy(rule); !ok || !slices.Equal(got, want) || rule == RuleV5 && !slices.Equal(h.Expressions(), want) {
-				t.Errorf("Expressions = %q, %v, want %q", got, ok, want)
+			testkit.Equal(t, "Expressions", []any{h.ExpressionsBy(rule), ok}, []any{want, true})
+			if rule == RuleV5 {
+				testkit.Equal(t, "Expressions without a rule", h.Expressions(), want)
 			}
 		})
 	}
@@ -104,9 +102,7 @@ func TestHashesAreThoseOfTheVectors(t *testing.T) {
 	vectors(t, "sha256.txt", 3, func(t *testing.T, f []string) { // as published
 		times, err := strconv.Atoi(f[1])
 		testkit.Must(t, err)
-		if got := fmt.Sprintf("%x", HashExpression(strings.Repeat(f[0], times))); !strings.HasPrefix(got, f[2]) {
-			t.Errorf("hash is %s, want it to begin with %s", got, f[2])
-		}
+		testkit.WantStart(t, fmt.Sprintf("%x", HashExpression(strings.Repeat(f[0], times))), f[2])
 	})
 }
 
