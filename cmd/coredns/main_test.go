@@ -87,34 +87,24 @@ type chartValues struct {
 		Repository string `json:"repository"`
 		Tag        string `json:"tag"`
 	} `json:"image"`
-	ReplicaCount        int                              `json:"replicaCount"`
-	Resources           corev1.ResourceRequirements      `json:"resources"`
-	SecurityContext     corev1.SecurityContext           `json:"securityContext"`
-	Servers             []chartServer                    `json:"servers"`
+	ReplicaCount    int                         `json:"replicaCount"`
+	Resources       corev1.ResourceRequirements `json:"resources"`
+	SecurityContext corev1.SecurityContext      `json:"securityContext"`
+	Servers         []struct {
+		Zones []struct {
+			Zone   string `json:"zone"`
+			UseTCP bool   `json:"use_tcp"`
+		} `json:"zones"`
+		Port    int `json:"port"`
+		Plugins []struct {
+			Name        string `json:"name"`
+			Parameters  any    `json:"parameters"` // a number, too
+			ConfigBlock string `json:"configBlock"`
+		} `json:"plugins"`
+	} `json:"servers"`
 	ExtraVolumes        []corev1.Volume                  `json:"extraVolumes"`
 	ExtraVolumeMounts   []corev1.VolumeMount             `json:"extraVolumeMounts"`
 	PodDisruptionBudget policyv1.PodDisruptionBudgetSpec `json:"podDisruptionBudget"`
-}
-
-type chartServer struct {
-	Zones []struct {
-		Zone   string `json:"zone"`
-		UseTCP bool   `json:"use_tcp"`
-	} `json:"zones"`
-	Port    int           `json:"port"`
-	Plugins []chartPlugin `json:"plugins"`
-}
-
-type chartPlugin struct {
-	Name        string `json:"name"`
-	Parameters  any    `json:"parameters"` // a number, too
-	ConfigBlock string `json:"configBlock"`
-}
-
-func helmValues(t *testing.T) (v chartValues) {
-	t.Helper()
-	testkit.Must(t, yaml.UnmarshalStrict([]byte(testkit.Read(t, "../../deploy/helm/values.yaml")), &v))
-	return v
 }
 
 // corefile writes the Corefile as templates/configmap.yaml of the chart does, without the plugins that are left out.
@@ -149,7 +139,9 @@ func TestTheCorefileOfTheChartStarts(t *testing.T) {
 	testkit.Must(t, dnsserver.SetDirectives(directives()))
 	api := httptest.NewServer(nil) // everything is not found
 	defer api.Close()
-	v, here := helmValues(t), t.TempDir()
+	var v chartValues
+	testkit.Must(t, yaml.UnmarshalStrict([]byte(testkit.Read(t, "../../deploy/helm/values.yaml")), &v))
+	here := t.TempDir()
 	own := testkit.Write(t, here, "own.txt", "blocked.example\n")
 	var without []string
 	if !slices.Contains(directives(), "kubernetes") {

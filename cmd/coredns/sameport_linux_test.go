@@ -10,30 +10,23 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coredns/coredns/plugin/pkg/reuseport"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// share listens on an address as CoreDNS does, and returns the socket's entry in /proc/self/fd.
+// share listens on an address as CoreDNS does, and returns an entry of the socket in /proc/self/fd.
 func share(t *testing.T, address netip.AddrPort) (at netip.AddrPort, entry string) {
 	t.Helper()
-	domain := unix.AF_INET6
-	var to unix.Sockaddr = &unix.SockaddrInet6{Port: int(address.Port()), Addr: address.Addr().As16()}
-	if address.Addr().Is4() {
-		domain, to = unix.AF_INET, &unix.SockaddrInet4{Port: int(address.Port()), Addr: address.Addr().As4()}
-	}
-	fd, err := unix.Socket(domain, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	conn, err := reuseport.ListenPacket("udp", address.String())
 	testkit.Must(t, err)
-	file := os.NewFile(uintptr(fd), "") // owns fd: it would be closed as soon as nothing refers to file
+	t.Cleanup(func() { conn.Close() })
+	file, err := conn.(*net.UDPConn).File() // a copy
+	testkit.Must(t, err)
 	t.Cleanup(func() { file.Close() })
-	testkit.Must(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1))
-	testkit.Must(t, unix.Bind(fd, to))
-	conn, err := net.FilePacketConn(file) // a copy
-	testkit.Must(t, err)
-	defer conn.Close()
-	at = netip.MustParseAddrPort(conn.LocalAddr().String())
-	return at, fmt.Sprintf("/proc/self/fd/%d", fd)
+	return netip.MustParseAddrPort(conn.LocalAddr().String()), fmt.Sprintf("/proc/self/fd/%d", file.Fd())
 }
 
 // freePort returns an address of a host that nothing listens on, and skips the test on a machine without

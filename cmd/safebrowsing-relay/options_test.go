@@ -8,7 +8,6 @@ import (
 	"encoding/pem"
 	"net"
 	"net/http/httptest"
-	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"github.com/coredns/caddy"
+	"github.com/coredns/coredns/plugin/test"
 	"github.com/miekg/dns"
 	"github.com/urfave/cli/v3"
 
@@ -82,7 +82,6 @@ func TestOptionsOfARelay(t *testing.T) {
 			w.SetToken("ya29.TOKEN")
 			return []string{"-token-file", testkit.Write(t, t.TempDir(), "file", "ya29.TOKEN"), "-protocol", "webrisk", "-budget", "unlimited"}
 		}, wantThreat},
-		"protocol webrisk": {set("-protocol", "webrisk", "-budget", "unlimited"), wantThreat},
 		"lists": {set("-lists", "se-4b"), func(t *testing.T, _ *world, client protocol.Client) {
 			lists, err := client.Lists(t.Context())
 			testkit.Must(t, err)
@@ -97,20 +96,15 @@ func TestOptionsOfARelay(t *testing.T) {
 			w.endpoint = "http://sb.internal:" + u.Port()
 			return []string{"-resolver", nameServer(t)}
 		}, wantThreat},
-		"endpoint-ca": {func(t *testing.T, w *world) []string {
-			server := httptest.NewTLSServer(w.Server)
-			t.Cleanup(server.Close)
-			w.endpoint = server.URL
-			return []string{"-endpoint-ca", certificateOf(t, server)}
-		}, wantThreat},
-		"endpoint-cert": {func(t *testing.T, w *world) []string {
+		"endpoint-cert and -ca": {func(t *testing.T, w *world) []string {
 			server := httptest.NewUnstartedServer(w.Server)
 			server.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
 			server.StartTLS()
 			t.Cleanup(server.Close)
 			w.endpoint = server.URL
 			cert, key := testkit.Certificate(t, t.TempDir())
-			return []string{"-endpoint-cert", cert + "," + key, "-endpoint-ca", certificateOf(t, server)}
+			ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+			return []string{"-endpoint-cert", cert + "," + key, "-endpoint-ca", testkit.Write(t, t.TempDir(), "file", ca)}
 		}, wantThreat},
 		"realtime": {func(t *testing.T, w *world) []string {
 			w.Publish(protocol.GlobalCache, nil)
@@ -183,12 +177,6 @@ func wantThreatOf(t *testing.T, client protocol.Client, expression string) {
 	testkit.Equal(t, "threats", len(answer.Threats), 1)
 }
 
-// certificateOf returns a file with the certificate of a server in PEM form.
-func certificateOf(t *testing.T, s *httptest.Server) string {
-	t.Helper()
-	return testkit.Write(t, t.TempDir(), "file", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})))
-}
-
 // nameServer starts a name server that knows 127.0.0.1 by every name.
 func nameServer(t *testing.T) string {
 	t.Helper()
@@ -197,7 +185,7 @@ func nameServer(t *testing.T) string {
 	server := &dns.Server{PacketConn: conn, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, r *dns.Msg) {
 		m := new(dns.Msg).SetReply(r)
 		if r.Question[0].Qtype == dns.TypeA {
-			m.Answer = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: r.Question[0].Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 60}, A: netip.MustParseAddr("127.0.0.1").AsSlice()}}
+			m.Answer = []dns.RR{test.A(r.Question[0].Name + " 60 IN A 127.0.0.1")}
 		}
 		_ = w.WriteMsg(m)
 	})}

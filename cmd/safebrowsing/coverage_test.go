@@ -223,24 +223,9 @@ func TestAnAnswerThatHasExpiredIsAskedForAgain(t *testing.T) {
 	fed(t, m.text, append([]string{"coverage"}, args...)...).want(2, "is not a file of -resume")
 }
 
-// paid sends a search for whatever it is asked about.
-type paid struct {
-	confirmer
-	searches int
-}
-
-func (p *paid) Confirm(_ context.Context, q block.Question) (c block.Confirmed, _ error) {
-	p.searches++
-	for i := 0; i < len(q.Prefixes); i += 4 {
-		c.Answers = append(c.Answers, block.PrefixAnswer{Prefix: hex.EncodeToString(q.Prefixes[i : i+4])})
-	}
-	c.Searches = 1
-	return c, nil
-}
-
 // Answers that were cached when the feed was read have expired when they are needed.
 func TestCoverageSendsNoMoreSearchesThanItMay(t *testing.T) {
-	p := new(paid)
+	p := new(scripted)
 	c := newCounter(p, lookup.RuleV5, time.Now())
 	for i := range 4 {
 		hash := lookup.HashExpression(fmt.Sprintf("%d.example/", i))
@@ -252,7 +237,7 @@ func TestCoverageSendsNoMoreSearchesThanItMay(t *testing.T) {
 	search := &confirming{counter: c, state: s, perSearch: 2, most: 1, tell: t.Logf, progress: func(int) {}}
 	search.plan()
 	testkit.Must(t, search.run(t.Context()))
-	expect(t, "searches", p.searches, 1)
+	expect(t, "searches", len(p.asked), 1)
 	expect(t, "it was stopped", search.stopped != "", true)
 }
 

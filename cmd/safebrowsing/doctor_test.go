@@ -201,17 +201,15 @@ func TestDoctorOfConfigurations(t *testing.T) {
 // Ctrl-C is no fault of the server that was being asked.
 func TestDoctorThatIsInterruptedBlamesNobody(t *testing.T) {
 	w := newWorld(t)
-	var cancel context.CancelFunc
-	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		cancel()
-		<-r.Context().Done()
-	}))
-	defer slow.Close()
-	w.endpoint = slow.URL
-	for _, args := range [][]string{{"-corefile", w.corefile(t, usual)}, {"-endpoint", slow.URL}} {
-		ctx, stop := context.WithCancel(t.Context())
-		cancel = stop
-		defer stop()
+	for _, flag := range []string{"-corefile", "-endpoint"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			cancel()
+			<-r.Context().Done()
+		}))
+		defer slow.Close()
+		w.endpoint = slow.URL
+		args := []string{flag, map[string]string{"-corefile": w.corefile(t, usual), "-endpoint": slow.URL}[flag]}
 		runIn(ctx, t, nil, append([]string{"doctor"}, args...)...).want(2, "context canceled").not("problem  server", "problems")
 	}
 }

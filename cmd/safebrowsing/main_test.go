@@ -34,7 +34,6 @@ func TestMisuseHasStatus2AndAHint(t *testing.T) {
 		"expressions":                 "expressions takes names or URLs",
 		"expressions -rule v6 a":      `-rule: "v6" is not a protocol: the protocols are v5`,
 		"update -now":                 "no API key",
-		"coverage":                    "coverage takes one file, or - for standard input, see safebrowsing coverage -h",
 		"update -corefile x -db .":    "-corefile and -db are both given: keep one of the two",
 		"update -corefile x -lists a": "-corefile and -lists are both given: keep one of the two",
 		"update -corefile " + none:    "no such file",

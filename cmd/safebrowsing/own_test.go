@@ -36,20 +36,19 @@ func TestAServerBlockForAnotherZoneIsNoComplaint(t *testing.T) {
 }
 
 func TestAllowAndBlockEditTheFileOfTheCorefile(t *testing.T) {
+	const below = ", with all names below it, by "
+	const ended = "\n   removed, as it has ended: old.example # until 2020-01-01\n"
 	for _, tt := range []struct {
 		args        string
 		status      int
 		out         string // of both outputs, without times
 		file, after string
 	}{
-		{"allow x.example", 0, "x.example: allowed, with all names below it, by allow.txt, line 4\n   removed, as it has ended: old.example # until 2020-01-01\n",
-			"allow.txt", "# mine\n\na.example # Bob\nx.example\n"},
-		{"allow -for 30m X.example", 0, "x.example: allowed until TIME, with all names below it, by allow.txt, line 4\n   removed, as it has ended: old.example # until 2020-01-01\n",
+		{"allow x.example", 0, "x.example: allowed" + below + "allow.txt, line 4" + ended, "allow.txt", "# mine\n\na.example # Bob\nx.example\n"},
+		{"allow -for 30m X.example", 0, "x.example: allowed until TIME" + below + "allow.txt, line 4" + ended,
 			"allow.txt", "# mine\n\na.example # Bob\nx.example # until TIME\n"},
-		{"allow -for 30m a.example", 0, "a.example: allowed, with all names below it, by allow.txt, line 3\n   removed, as it has ended: old.example # until 2020-01-01\n",
-			"allow.txt", "# mine\n\na.example # Bob\n"},
-		{"allow -remove a.example", 0, "a.example: removed from allow.txt (1 line)\n   removed, as it has ended: old.example # until 2020-01-01\n",
-			"allow.txt", "# mine\n\n# empty on purpose\n"},
+		{"allow -for 30m a.example", 0, "a.example: allowed" + below + "allow.txt, line 3" + ended, "allow.txt", "# mine\n\na.example # Bob\n"},
+		{"allow -remove a.example", 0, "a.example: removed from allow.txt (1 line)" + ended, "allow.txt", "# mine\n\n# empty on purpose\n"},
 		{"allow -remove x.example", 2, "safebrowsing: allow.txt: no line is about x.example\n", "allow.txt", ""},
 		{"allow x.example not/a/host", 2, "safebrowsing: \"not/a/host\" is not a host: write a name such as www.example.org\n", "allow.txt", ""},
 		{"allow -for 1h foo..example", 2, "safebrowsing: \"foo..example\" is not a host: write a name such as www.example.org\n", "allow.txt", ""},
@@ -63,14 +62,14 @@ func TestAllowAndBlockEditTheFileOfTheCorefile(t *testing.T) {
 		{"allow -list", 0, "allow.txt:3: a.example # Bob\nallow.txt:4: old.example # until 2020-01-01   (ended)\n", "allow.txt", ""},
 		{"block -list -file /dev/null", 2, "safebrowsing: opening /dev/null: it is not a regular file\n", "block.txt", ""},
 		{"allow -file block.txt x.example", 2, "safebrowsing: block.txt is a file of block in Corefile: use safebrowsing block, or another file\n", "block.txt", ""},
-		{"allow -file new.txt x.example", 1, "x.example: allowed, with all names below it, by new.txt, line 1\n" +
+		{"allow -file new.txt x.example", 1, "x.example: allowed" + below + "new.txt, line 1\n" +
 			"safebrowsing: CoreDNS does not read new.txt: no server block of Corefile has the line \"allow new.txt\"\n", "new.txt", "x.example\n"},
 		{"allow -file none/new.txt x.example", 2, "safebrowsing: there is no folder none\n", "block.txt", ""},
-		{"block x.example y.example", 0, "x.example: blocked, with all names below it, by block.txt, line 2\ny.example: blocked, with all names below it, by block.txt, line 3\n",
+		{"block x.example y.example", 0, "x.example: blocked" + below + "block.txt, line 2\ny.example: blocked" + below + "block.txt, line 3\n",
 			"block.txt", "bad.example\n.x.example\n.y.example\n"},
-		{"block a.example", 1, "a.example: blocked, with all names below it, by block.txt, line 2\nsafebrowsing: Corefile:2: a.example still passes: it is allowed by allow.txt\n",
+		{"block a.example", 1, "a.example: blocked" + below + "block.txt, line 2\nsafebrowsing: Corefile:2: a.example still passes: it is allowed by allow.txt\n",
 			"block.txt", "bad.example\n.a.example\n"},
-		{"block lan.example", 1, "lan.example: blocked, with all names below it, by block.txt, line 2\n" +
+		{"block lan.example", 1, "lan.example: blocked" + below + "block.txt, line 2\n" +
 			"safebrowsing: Corefile:2: lan.example is not checked: it is in no zone of this server block, or in one of its exceptions\n", "block.txt", "bad.example\n.lan.example\n"},
 		{"block -for 1h x.example", 2, "safebrowsing: flag provided but not defined: -for, see safebrowsing block -h\n", "block.txt", ""},
 		{"allow -json -remove a.example", 0, `{"host":"a.example","action":"remove","file":"allow.txt","line":0,"entry":"","changed":true,"removed":["a.example # Bob"],"ended":["old.example # until 2020-01-01"],"but":""}` + "\n",

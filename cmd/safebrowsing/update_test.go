@@ -88,11 +88,6 @@ func TestUpdateOfWhichAListIsRejected(t *testing.T) {
 	expect(t, "there is an error", got.Error != "", true)
 }
 
-func TestUpdateLeavesListsOfAnotherServerAlone(t *testing.T) {
-	w := filled(t)
-	run(t, "update", "-now", "-db", w.dir, "-endpoint", "http://127.0.0.1:1").want(2, w.dir+" holds lists of "+w.endpoint+": use -endpoint "+w.endpoint+" -protocol v5, or another folder")
-}
-
 func TestUpdateWaitsForTheFirstContactUnlessToldNotTo(t *testing.T) {
 	for range 4 { // one time in 300 the delay is shorter
 		w := newWorld(t)
