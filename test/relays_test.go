@@ -1,15 +1,11 @@
 package test
 
 import (
-	"bytes"
 	"crypto/tls"
 	"encoding/json"
 	"encoding/pem"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
-	"os"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,7 +15,6 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/relay"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
@@ -35,12 +30,9 @@ func newRelays(t *testing.T, expressions ...string) (w *world, second *protocolt
 	for _, s := range []*protocoltest.Server{w.google, second} {
 		s.OneOfMany()
 		s.SetMinimumWait("", time.Hour)
-		s.Publish("se-4b", prefixesOf(expressions...))
 		s.Publish("mw-4b", nil)
 		s.Publish("uws-4b", nil)
-		for _, e := range expressions {
-			s.AddThreat(e, sbv5.ThreatType_SOCIAL_ENGINEERING)
-		}
+		(&world{google: s}).threaten(expressions...)
 		socket := testkit.MortalServer(t, s)
 		socket.Start()
 		sockets, urls = append(sockets, socket), append(urls, socket.URL)
@@ -68,10 +60,10 @@ func TestARelayThatDiesIsReplacedAndTheLogSaysSoOnce(t *testing.T) {
 func TestTheCertificateOfTLSIsShownAndRenewed(t *testing.T) {
 	w := threatened(t, "evil.example.com/", "evil.example.net/")
 	var mu sync.Mutex
-	var shown [][]byte
+	var shown string
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		mu.Lock()
-		shown = append(shown, r.TLS.PeerCertificates[0].Raw)
+		shown = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.TLS.PeerCertificates[0].Raw}))
 		mu.Unlock()
 		rw.Header().Set("Connection", "close") // each request needs a handshake
 		w.google.ServeHTTP(rw, r)
@@ -79,19 +71,14 @@ func TestTheCertificateOfTLSIsShownAndRenewed(t *testing.T) {
 	server.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	w.endpoint = server.URL
+	w.endpoint, w.certificate = server.URL, server.Certificate()
 	dir := t.TempDir()
-	ca := writeFile(t, dir, "ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+	ca := w.authority(t, dir)
 	last := func(want string) {
 		t.Helper()
 		mu.Lock()
 		defer mu.Unlock()
-		text, err := os.ReadFile(want)
-		testkit.Must(t, err)
-		block, _ := pem.Decode(text)
-		if len(shown) == 0 || !bytes.Equal(shown[len(shown)-1], block.Bytes) {
-			t.Errorf("Expected the last of %d requests to come with the certificate of the file", len(shown))
-		}
+		testkit.Equal(t, "the certificate of the last request", shown, testkit.Read(t, want))
 	}
 	cert, key := testkit.Certificate(t, dir)
 	w.run("tls " + cert + " " + key + " " + ca)
@@ -159,8 +146,7 @@ func TestGooglesAdvisoryReachesClientsThroughAnyNumberOfRelays(t *testing.T) {
 			own := writeFile(t, t.TempDir(), "own.txt", "blocked.example.org\n")
 			w.start(w.corefile("explain", "structured 65010", "status 127.0.0.1:0 names", blockList(t, "tested.example"), "block "+own))
 			testkit.Until(w.t, "the lists", func() bool { return strings.Contains(w.why("evil.example.com"), "suspected") })
-			page := w.pageURL(lines)
-			checkWarnings(t, w, page, tc.service, tc.advisory)
+			checkWarnings(t, w, w.pageURL(lines), tc.service, tc.advisory)
 		})
 	}
 }
@@ -178,22 +164,22 @@ func checkWarnings(t *testing.T, w *world, page, service, advisory string) {
 	m := query("evil.example.com.", dns.TypeA)
 	m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: 65010}}
 	text, _ := ede(w.exchange("udp", m))
-	var structured struct {
+	type form struct {
 		J string
 		S int
 	}
-	if err := json.Unmarshal([]byte(text), &structured); err != nil || structured.J != "suspected social engineering"+named || structured.S != 2 {
-		t.Errorf("structured error: expected %q, got %q, %v", named, text, err)
-	}
+	var structured form
+	testkit.Must(t, json.Unmarshal([]byte(text), &structured))
+	testkit.Equal(t, "structured error", structured, form{"suspected social engineering" + named, 2})
 	linked := "suspected social engineering (" + service + ")"
-	guarantee := []string{"Google cannot guarantee"}
 	if advisory != "" {
-		linked += `; advisory provided by Google, <a href="` + advisory + `">` + advisory + "</a>"
-		wantPage(t, get(t, page), slices.Concat(guarantee, []string{"Hosts in the lists of " + service + ` are suspected; advisory provided by Google, <a href="` + advisory}), nil)
+		link := `; advisory provided by Google, <a href="` + advisory
+		linked += link + `">` + advisory + "</a>"
+		testkit.WantParts(t, get(t, page), "Google cannot guarantee", "Hosts in the lists of "+service+" are suspected"+link)
 	} else {
-		wantPage(t, get(t, page), nil, []string{"by Google", "Google cannot"})
+		testkit.WantNone(t, get(t, page), "by Google", "Google cannot")
 	}
-	wantPage(t, get(t, page+"?host="+url.QueryEscape("www.evil.example.com")), []string{linked}, nil)
+	testkit.WantParts(t, get(t, page+"?host=www.evil.example.com"), linked)
 	for name, want := range map[string]string{"blocked.example.org": "blocklist own.txt", "tested.example": byOwn} {
 		w.wantBlocked(name+".", dns.TypeA, want)
 		testkit.WantNone(t, w.why(name), "Google", "suspected")
