@@ -294,9 +294,8 @@ func (w *world) reload(corefile string) error {
 // takeOver makes the instance that serves the world's own, after a reload that
 // ended with an error though it had come so far.
 func (w *world) takeOver() {
-	for _, instance := range caddy.Instances() {
-		w.instance = instance
-	}
+	all := caddy.Instances()
+	w.instance = all[len(all)-1]
 }
 
 // address is where CoreDNS answers: a "udp" or "tcp" one.
@@ -343,9 +342,8 @@ func file(t testing.TB, name string) string {
 // wantEngines fails unless this process has n engines, which holders server blocks hold.
 func wantEngines(t *testing.T, n, holders int) {
 	t.Helper()
-	if e, h := engines.Count(); e != n || h != holders {
-		t.Errorf("Expected %d engines with %d holders, got %d with %d", n, holders, e, h)
-	}
+	e, h := engines.Count()
+	testkit.Equal(t, "engines, holders", [2]int{e, h}, [2]int{n, holders})
 }
 
 func (w *world) exchange(network string, m *dns.Msg) *dns.Msg {
@@ -396,9 +394,7 @@ func (w *world) blames(threat string) string {
 // updated waits for n requests for lists to have been answered and applied.
 func (w *world) updated(n int) {
 	w.t.Helper()
-	testkit.Until(w.t, fmt.Sprintf("%d updates", n), func() bool {
-		return len(w.fetches()) >= n && w.ready()
-	})
+	testkit.Until(w.t, fmt.Sprintf("%d updates", n), func() bool { return len(w.fetches()) >= n && w.ready() })
 }
 
 // perUpdate returns how many requests an update of n lists takes. Web Risk is asked for each list by itself.
