@@ -144,47 +144,48 @@ var storeFiles = []string{
 	"lock", "searches.json.lock", "budget.json.lock", "relay/history/" + large + ".history",
 }
 
-// What may be in the place of a file: made by a script, by a restored backup, or by somebody who looks for a weakness.
-var kinds = map[string]func(t *testing.T, path string){
-	"folder": func(t *testing.T, path string) { testkit.Must(t, os.Mkdir(path, 0o700)) },
-	"folder with a file": func(t *testing.T, path string) {
-		testkit.Must(t, os.Mkdir(path, 0o700))
-		testkit.Must(t, os.WriteFile(filepath.Join(path, "x"), nil, 0o600))
+// kinds are what may be in the place of a file: made by a script, by a restored backup, or by somebody who looks for a weakness.
+var kinds = map[string]func(path string) error{
+	"folder":              func(path string) error { return os.Mkdir(path, 0o700) },
+	"folder with another": func(path string) error { return os.MkdirAll(filepath.Join(path, "x"), 0o700) },
+	"FIFO":                func(path string) error { return syscall.Mkfifo(path, 0o600) },
+	"link to itself":      func(path string) error { return os.Symlink(path, path) },
+	"link to nowhere":     func(path string) error { return os.Symlink("nowhere/at/all", path) },
+	"link to a FIFO": func(path string) error {
+		return errors.Join(syscall.Mkfifo(path+"-target", 0o600), os.Symlink(path+"-target", path))
 	},
-	"FIFO":           func(t *testing.T, path string) { testkit.Must(t, syscall.Mkfifo(path, 0o600)) },
-	"link to itself": func(t *testing.T, path string) { testkit.Must(t, os.Symlink(path, path)) },
-	"link to nowhere": func(t *testing.T, path string) {
-		testkit.Must(t, os.Symlink(filepath.Join(filepath.Dir(path), "nowhere", "at", "all"), path))
+	"link to a device": func(path string) error { return os.Symlink(os.DevNull, path) },
+	"file of 64 MiB":   func(path string) error { return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 64<<20)) },
+	"empty file":       func(path string) error { return os.WriteFile(path, nil, 0o600) },
+	"file of another user": func(path string) error {
+		return errors.Join(os.WriteFile(path, []byte("{}"), 0o600), os.Chown(path, 12345, 12345))
 	},
-	"link to a FIFO": func(t *testing.T, path string) {
-		testkit.Must(t, syscall.Mkfifo(path+"-target", 0o600))
-		testkit.Must(t, os.Symlink(path+"-target", path))
-	},
-	"link to a device": func(t *testing.T, path string) { testkit.Must(t, os.Symlink(os.DevNull, path)) },
-	"file of 64 MiB": func(t *testing.T, path string) {
-		testkit.Must(t, os.WriteFile(path, nil, 0o600))
-		testkit.Must(t, os.Truncate(path, 64<<20))
-	},
-	"empty file": func(t *testing.T, path string) { testkit.Must(t, os.WriteFile(path, nil, 0o600)) },
 }
 
-// A start on a folder with something else in the place of a file ends soon, keeps every other
-// list in force, and asks the server too often in no case.
+// Something else in the place of a file ends in an error that names it, or does no harm: see the use of each.
 func TestSomethingElseInThePlaceOfAFile(t *testing.T) {
 	testkit.Long(t)
+	program() // it takes longer than an edit may
+	type use = func(t *testing.T, p place, kind string)
+	uses := map[string]use{ // by the file in the place's folder
+		"etc/allow.txt": editsAllow, "etc/paused": pauses,
+		place{}.byURL().Path(): usesList, strings.TrimSuffix(place{}.byURL().Path(), "list") + "json": usesList,
+	}
+	for _, name := range storeFiles {
+		uses["db/"+name] = func(t *testing.T, p place, _ string) { useEverything(t, p, name) }
+	}
 	for kind, put := range kinds {
-		for _, name := range storeFiles {
+		for name, use := range uses {
 			t.Run(kind+"/"+name, func(t *testing.T) {
-				p := newPlace(t)
-				for _, folder := range append(p.folders(), filepath.Join(p.db(), "relay", "history")) {
-					testkit.Must(t, os.MkdirAll(folder, 0o700))
+				if kind == "file of another user" && os.Geteuid() != 0 {
+					t.Skip("only root can make one")
 				}
-				p.enter()
-				oldLists(t, p)
-				path := filepath.Join(p.db(), name)
+				p := scenario{prepare: oldLists}.newPlace(t)
+				testkit.Must(t, os.MkdirAll(filepath.Join(p.db(), "relay", "history"), 0o700))
+				path := filepath.Join(p.root, name)
 				_ = os.Remove(path)
-				put(t, path)
-				within(t, func() { useEverything(t, p, name) })
+				testkit.Must(t, put(path))
+				within(t, func() { use(t, p, kind) })
 			})
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -136,36 +135,8 @@ func wantNoFetch(t *testing.T, c ownlist.URLConfig) {
 // fetchBesides is a fetch while another program is stopped in one: it asks only if that one has not.
 func fetchBesides(t *testing.T, p place) { checkOwnList(t, p, p.said(t), false) }
 
-// otherKinds are kinds, and a file that another user owns.
-func otherKinds() map[string]func(*testing.T, string) {
-	all := map[string]func(*testing.T, string){
-		"file of another user": func(t *testing.T, path string) {
-			testkit.Must(t, os.WriteFile(path, []byte("{}"), 0o600))
-			if err := os.Chown(path, 12345, 12345); err != nil {
-				t.Skip(err) // only root can
-			}
-		},
-	}
-	maps.Copy(all, kinds)
-	return all
-}
-
-// Something else in the place of a file of a list by URL keeps nobody waiting: the list comes, or the state says why not.
-func TestSomethingElseInThePlaceOfAListByURL(t *testing.T) {
-	testkit.Long(t)
-	for kind, put := range otherKinds() {
-		for _, suffix := range []string{".list", ".json"} {
-			t.Run(kind+"/"+suffix, func(t *testing.T) {
-				p := scenario{prepare: nothing}.newPlace(t)
-				path := p.byURL().Path()
-				put(t, strings.TrimSuffix(path, ".list")+suffix)
-				within(t, func() { useList(t, p) })
-			})
-		}
-	}
-}
-
-func useList(t *testing.T, p place) {
+// usesList keeps nobody waiting: the list comes, or the state says why not.
+func usesList(t *testing.T, p place, _ string) {
 	list := ownlist.OpenURL(p.byURL(), ownlist.Config{}, nil)
 	defer list.Close()
 	for {
@@ -185,32 +156,24 @@ func useList(t *testing.T, p place) {
 	}
 }
 
-// Something else in the place of a file that commands edit ends in an error that names the file, or the command writes what it should.
-// A file with a line that cannot be kept is never replaced.
-func TestSomethingElseInThePlaceOfAFileThatIsEdited(t *testing.T) {
-	testkit.Long(t)
-	program() // it takes longer than an edit may
-	for kind, put := range otherKinds() {
-		t.Run(kind, func(t *testing.T) {
-			p := scenario{prepare: nothing}.newPlace(t)
-			file, paused := p.own(), filepath.Join(p.etc(), "paused")
-			put(t, file)
-			put(t, paused)
-			within(t, func() {
-				out, err := safebrowsing(allowNew(p))
-				raw := readIfRegular(file)
-				if named := strings.Contains(out, file); err != nil && !named || err == nil && !strings.Contains(raw, "new.example") {
-					t.Errorf("%v: %s; the file is %.100q", err, out, raw)
-				}
-				if kind == "file of another user" && !strings.HasPrefix(raw, "{}") {
-					t.Errorf("A line is lost: %q", raw)
-				}
-				err = pauseAll(p)
-				if err != nil && !strings.Contains(err.Error(), paused) || p.isPaused() != (err == nil) {
-					t.Errorf("%v; paused: %t", err, p.isPaused())
-				}
-			})
-		})
+// editsAllow ends in an error that names the file, or writes what it should. A file with a line that cannot be kept is never replaced.
+func editsAllow(t *testing.T, p place, kind string) {
+	out, err := safebrowsing(allowNew(p))
+	raw := readIfRegular(p.own())
+	if named := strings.Contains(out, p.own()); err != nil && !named || err == nil && !strings.Contains(raw, "new.example") {
+		t.Errorf("%v: %s; the file is %.100q", err, out, raw)
+	}
+	if kind == "file of another user" {
+		testkit.WantStart(t, raw, "{}")
+	}
+}
+
+// pauses ends in an error that names the file, or in a pause.
+func pauses(t *testing.T, p place, _ string) {
+	err := pauseAll(p)
+	testkit.Equal(t, fmt.Sprint(err, ": paused"), p.isPaused(), err == nil)
+	if err != nil {
+		testkit.WantParts(t, err.Error(), filepath.Join(p.etc(), "paused"))
 	}
 }
 
