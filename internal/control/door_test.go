@@ -73,12 +73,7 @@ func (protecting) Confirm(context.Context, block.Question) (block.Confirmed, err
 // opened is a door in a folder. Call closed once, or never.
 func opened(t *testing.T, d *Doors, folder string) (path string, closed func()) {
 	t.Helper()
-	return openedTo(t, d, folder, protecting{})
-}
-
-func openedTo(t *testing.T, d *Doors, folder string, s Server) (path string, closed func()) {
-	t.Helper()
-	path, release, err := d.Open(folder, s)
+	path, release, err := d.Open(folder, protecting{})
 	testkit.Must(t, err)
 	t.Cleanup(release)
 	return path, release
@@ -105,29 +100,24 @@ func TestADoorIsForItsOwnerAndGroupAndEndsWithItsLastHolder(t *testing.T) {
 	path, first := opened(t, d, folder)
 	again, second := opened(t, d, folder)
 	info, err := os.Lstat(path)
-	if err != nil || info.Mode() != fs0660 || again != "" || filepath.Base(path) != "control.sock" {
-		t.Errorf("%v, %v, %q", info, err, again)
-	}
+	testkit.Must(t, err)
+	testkit.Equal(t, "mode", info.Mode(), os.ModeSocket|0o660)
+	testkit.Equal(t, "the doors", []string{filepath.Base(path), again}, []string{"control.sock", ""})
 	first()
 	first() // counts once
 	wantOpen(t, path, true)
 	second()
 	wantOpen(t, path, false)
-	if all, err := os.ReadDir(folder); err != nil || len(all) != 0 {
-		t.Errorf("Expected nothing to be left, got %v, %v", all, err)
-	}
+	all, err := os.ReadDir(folder)
+	testkit.Must(t, err)
+	testkit.Equal(t, "what is left", len(all), 0)
 }
-
-const fs0660 = os.ModeSocket | 0o660
 
 // Two processes with one folder have a door each, and a door that was left behind has a new owner.
 func TestEachProcessHasItsDoorAndOneLeftBehindIsReplaced(t *testing.T) {
 	folder := t.TempDir()
 	first, close1 := opened(t, new(Doors), folder)
 	second, close2 := opened(t, new(Doors), folder)
-	if first == second {
-		t.Fatalf("both have %s", first)
-	}
 	close1()
 	wantOpen(t, second, true)
 	close2()
@@ -146,9 +136,7 @@ func TestAFileInThePlaceOfADoorStays(t *testing.T) {
 	folder := t.TempDir()
 	file := testkit.Write(t, folder, "control.sock", "precious\n")
 	path, _ := opened(t, new(Doors), folder)
-	if path == file || testkit.Read(t, file) != "precious\n" {
-		t.Errorf("%s", path)
-	}
+	testkit.Equal(t, "the file", testkit.Read(t, file), "precious\n")
 	wantOpen(t, path, true)
 }
 
@@ -184,9 +172,8 @@ func TestACallerWithoutRightsIsToldWhatToDo(t *testing.T) {
 	ask(2, "you may not ask the server at "+path+": use sudo, or be in the group")
 	testkit.Must(t, os.Chown(path, 0, 4242))
 	ask(0, "Protected by Safe Browsing v5", 4242)
-	testkit.Must(t, os.Chmod(folder, 0o700))
-	c := exec.CommandContext(t.Context(), os.Args[0])
-	c.Env, c.Dir = []string{knocker + "=" + t.TempDir()}, "/"
+	c := exec.CommandContext(t.Context(), program)
+	c.Env = []string{knocker + "=" + t.TempDir()}
 	out, _ := c.CombinedOutput()
 	testkit.WantParts(t, string(out), "CoreDNS does not run")
 	testkit.Equal(t, "status", c.ProcessState.ExitCode(), 1)
@@ -202,9 +189,9 @@ func TestACallThatChangesSomethingIsLoggedWithWhoAsked(t *testing.T) {
 	_, err := client.Post(t.Context(), "/pause", order{For: "10m", Zone: "a\n[ERROR] forged"}, &v)
 	testkit.Must(t, err)
 	testkit.WantParts(t, lines.Only(t, "asked over the control socket for pause"), "[INFO]", fmt.Sprintf("(uid %d)", os.Getuid()), `"for":"10m"`, `\n[ERROR] forged`)
-	if _, err := client.Get(t.Context(), "/status", nil, &v); err != nil || len(lines.About("control socket")) != 1 {
-		t.Errorf("to read is logged, too: %q, %v", lines.About(""), err)
-	}
+	_, err = client.Get(t.Context(), "/status", nil, &v) // to read is not logged
+	testkit.Must(t, err)
+	lines.Only(t, "control socket")
 }
 
 // A question about prefixes is longer than a change may be, and changes nothing.
@@ -223,8 +210,8 @@ func TestAQuestionAboutManyPrefixesIsAnsweredAndNotLogged(t *testing.T) {
 	testkit.Equal(t, "the log", lines.About("control socket"), nil)
 }
 
-// send writes bytes to a door and returns what comes back within the time.
-func send(t *testing.T, path, text string, patience time.Duration) string {
+// send writes bytes to a door and returns what comes back within a time.
+func send(t *testing.T, path, text string) string {
 	t.Helper()
 	conn, err := net.Dial("unix", path)
 	if err != nil {
@@ -232,7 +219,7 @@ func send(t *testing.T, path, text string, patience time.Duration) string {
 		return ""
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.SetDeadline(time.Now().Add(12 * time.Second))
 	_, _ = io.WriteString(conn, text) // it may close before it has read all
 	got, _ := io.ReadAll(conn)
 	return string(got)
@@ -273,11 +260,11 @@ func TestHostileInputIsRefused(t *testing.T) {
 		"a length that is a lie": {"POST /pause HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n{}", ""},
 	} {
 		sending.Go(func() {
-			got := send(t, path, tc.send, 12*time.Second)
+			got := send(t, path, tc.send)
 			if first, _, _ := strings.Cut(got, "\r\n"); !strings.Contains(first, tc.want) || strings.Contains(got, "\x1b") || strings.Contains(first, "500") {
 				t.Errorf("%s: got %.200q, want %s", name, got, tc.want)
 			}
-			testkit.WantParts(t, send(t, path, get("/status"), 10*time.Second), `"state":"protected"`)
+			testkit.WantParts(t, send(t, path, get("/status")), `"state":"protected"`)
 		})
 	}
 	sending.Wait()
@@ -326,26 +313,21 @@ func TestManyConnectionsAreBounded(t *testing.T) {
 			most = max(most, runtime.NumGoroutine()-before)
 		}
 	}
-	if most > 3*maxConnections {
-		t.Errorf("%d goroutines serve 10,000 connections", most)
-	}
+	testkit.Between(t, "goroutines that serve 10,000 connections", most, 0, 3*maxConnections)
 	begun := time.Now()
 	testkit.Until(t, "the door to answer again", func() bool {
 		_, err := Report(t.Context(), []string{folder})
 		return err == nil
 	})
-	if took := time.Since(begun); took > 3*headerTimeout {
-		t.Errorf("slow callers kept the door for %v", took)
-	}
+	testkit.Between(t, "how long slow callers kept the door", time.Since(begun), 0, 3*headerTimeout)
 }
 
 // No value of a call has a field for a secret, and what looks like one is masked.
 func TestWhatLooksLikeAKeyIsMasked(t *testing.T) {
 	var v any
 	text, err := asking(t).Get(t.Context(), "/why", url.Values{"name": {testkit.Key + ".example"}}, &v) // valid JSON
-	if err != nil || testkit.Leaks(string(text), testkit.Key) {
-		t.Errorf("%s, %v", text, err)
-	}
+	testkit.Must(t, err)
+	testkit.Equal(t, string(text), testkit.Leaks(string(text), testkit.Key), false)
 }
 
 // serviceManager listens where NOTIFY_SOCKET says. hears fails unless the next message is text.
@@ -428,11 +410,13 @@ func TestNoListIsChangedUnlessAllNamesAreHosts(t *testing.T) {
 		changes int
 	}{{[]string{"a.example", "b.example"}, 2}, {[]string{"a.example", "b.example", "c..example"}, 0}} {
 		folder, changes := filepath.Join(t.TempDir(), "db"), 0
-		openedTo(t, new(Doors), folder, changing{changes: &changes})
+		_, closed, err := new(Doors).Open(folder, changing{changes: &changes})
+		testkit.Must(t, err)
+		t.Cleanup(closed)
 		c := Command{Word: "allow", Tool: "x", Names: test.names, Folders: []string{folder}}
-		if err := c.Run(t.Context(), io.Discard); (err == nil) != (test.changes > 0) || changes != test.changes {
-			t.Errorf("%q: %v, %d changes", test.names, err, changes)
-		}
+		err = c.Run(t.Context(), io.Discard)
+		testkit.Equal(t, fmt.Sprint("changes: ", err), changes, test.changes)
+		testkit.Equal(t, "no error", err == nil, changes > 0)
 	}
 }
 
