@@ -94,14 +94,8 @@ var greedy, modest = netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.
 
 // One client has asked for many updates that nobody else wants, with limits of its own. All of them wait.
 func TestAClientThatWantsManyUpdatesDelaysAnotherByOne(t *testing.T) {
-	for _, tc := range []struct {
-		name    string
-		limited int // of what the other client wants
-	}{
-		{"another update", 0},
-		{"the one that the first client wants last", 80 * 1024},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
+	for name, wanted := range map[string]int{"another update": 0, "the one that the first client wants last": 80 * 1024} {
+		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newLists(t, "")
 				publish(t, l, "se-4b", numbered(0, 200_000, 10))
@@ -117,9 +111,9 @@ func TestAClientThatWantsManyUpdatesDelaysAnotherByOne(t *testing.T) {
 				for n := range 64 {
 					ask(greedy, (17+n)*1024)
 				}
-				ask(modest, tc.limited)
+				ask(modest, wanted)
 				want := request{state: (*l.current.Load())["se-4b"]}
-				want.want = want.view(tc.limited)
+				want.want = want.view(wanted)
 				l.turns.leave()
 				synctest.Wait()
 				if made := l.kept.Keys(); !slices.Contains(made[:2], want.key()) {

@@ -202,15 +202,9 @@ type replica struct {
 }
 
 // replica starts a client, the n-th, without a random first contact, and waits until it does nothing. It ends with the test.
-func (w *world) replica(n int) *replica { return w.replicaAfter(n, atOnce) }
+func (w *world) replica(n int) *replica { return w.replicaIn(lookup.Local, n, atOnce) }
 
-// replicaAfter is replica with a first contact.
-func (w *world) replicaAfter(n int, firstContact func() time.Duration) *replica {
-	w.t.Helper()
-	return w.replicaIn(lookup.Local, n, firstContact)
-}
-
-// replicaIn is replicaAfter in a mode.
+// replicaIn is replica in a mode and with a first contact.
 func (w *world) replicaIn(mode lookup.Mode, n int, firstContact func() time.Duration) *replica {
 	w.t.Helper()
 	remote := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)}), 4000)
@@ -233,10 +227,8 @@ func newReplica(t testing.TB, edge engine.Edge, s engine.Settings) *replica {
 }
 
 // entries returns the number of entries that the client holds.
-func (c *replica) entries() int { return entriesOfAll(c.Lists()) }
-
-func entriesOfAll(lists []lookup.List) (n int) {
-	for _, l := range lists {
+func (c *replica) entries() (n int) {
+	for _, l := range c.Lists() {
 		n += l.Set.Len()
 	}
 	return n
