@@ -116,36 +116,22 @@ func TestSizesHaveAUnitThatAPersonReads(t *testing.T) {
 	}
 }
 
-func TestWordCountsEdits(t *testing.T) {
-	known := []string{"allow", "block", "protocol", "respond", "resolver", "ttl"}
+func TestWordCountsEditsAndOfEquallyNearWordsTheSameBeginningWins(t *testing.T) {
+	options, lists := []string{"allow", "block", "protocol", "respond", "resolver", "ttl"}, []string{"mw-4b", "se-4b", "uws-4b"}
 	for _, tc := range []struct {
-		word, want string
-		edits      int
+		word  string
+		known []string
+		want  string
+		edits int
 	}{
-		{"block", "block", 0},
-		{"BLOCK", "block", 0},
-		{"blok", "block", 1},
-		{"blockk", "block", 1},
-		{"blick", "block", 1},
-		{"blcok", "block", 1},
-		{"resovlers", "resolver", 2},
-		{"protcoll", "protocol", 2},
-		{"ttl", "ttl", 0},
-		{"", "ttl", 3},
-		{"xyz", "ttl", 3},
+		{"block", options, "block", 0}, {"BLOCK", options, "block", 0}, {"ttl", options, "ttl", 0},
+		{"blok", options, "block", 1}, {"blockk", options, "block", 1}, {"blick", options, "block", 1}, {"blcok", options, "block", 1},
+		{"resovlers", options, "resolver", 2}, {"protcoll", options, "protocol", 2},
+		{"", options, "ttl", 3}, {"xyz", options, "ttl", 3},
+		{"uw-4b", lists, "uws-4b", 1}, {"aa", []string{"ab", "ac"}, "ab", 1}, {"x", nil, "", 0},
 	} {
-		got, edits := Nearest(tc.word, known)
+		got, edits := Nearest(tc.word, tc.known)
 		testkit.Equal(t, tc.word, []any{got, edits}, []any{tc.want, tc.edits})
-	}
-}
-
-func TestOfEquallyNearWordsTheSameBeginningWins(t *testing.T) {
-	for _, tc := range []struct {
-		word, want string
-		known      []string
-	}{{"uw-4b", "uws-4b", []string{"mw-4b", "se-4b", "uws-4b"}}, {"aa", "ab", []string{"ab", "ac"}}, {"x", "", nil}} {
-		got, _ := Nearest(tc.word, tc.known)
-		testkit.Equal(t, tc.word, got, tc.want)
 	}
 }
 

@@ -315,17 +315,6 @@ func TestPatienceIsThatOfASearch(t *testing.T) {
 	}
 }
 
-func TestWithoutRedisARelayAsksTheServer(t *testing.T) {
-	t.Parallel()
-	s := testkit.StartRedis(t)
-	s.Kill()
-	srv, bad := threatening(time.Minute)
-	c, _ := open(t, s.URL(), nil)
-	a := NewAnswers(c, srv)
-	testkit.Equal(t, "threats of the server", len(search(t, a, bad).Threats), 1)
-	srv.mustBeAsked(t, 1)
-}
-
 func TestAClusterKeepsAnswersToo(t *testing.T) {
 	long(t)
 	nodes := testkit.StartCluster(t)

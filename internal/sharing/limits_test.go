@@ -171,7 +171,7 @@ func TestASearchThatIsNotSentIsGivenBackToAllRelays(t *testing.T) {
 	testkit.Is(t, "a second search more", two.admits("192.0.2.1"), lookup.ErrShare)
 }
 
-// Without Redis a relay continues from what it has admitted itself.
+// Without Redis a relay continues from what it has admitted itself, and asks the server.
 func TestWithoutRedisEachRelayHasItsOwnLimits(t *testing.T) {
 	t.Parallel()
 	testkit.SameDay(t)
@@ -190,6 +190,9 @@ func TestWithoutRedisEachRelayHasItsOwnLimits(t *testing.T) {
 		return n
 	}
 	testkit.Equal(t, "searches more", [2]int{admits(one), admits(two)}, [2]int{1, 2})
+	srv, bad := threatening(time.Minute)
+	testkit.Equal(t, "threats of the server", len(search(t, NewAnswers(one.client, srv), bad).Threats), 1)
+	srv.mustBeAsked(t, 1)
 }
 
 // BenchmarkAddedLatency prints what Redis adds to a request about a prefix that is not in the cache: its admission and its search, at

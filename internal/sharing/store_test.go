@@ -462,14 +462,19 @@ func TestContentsAreCheckedAndInParts(t *testing.T) {
 	testkit.Equal(t, "the damaged head is used", ok, false)
 }
 
-// Lists that rest are not lost: the descriptions of lists live as long as their parts are renewed.
-func TestListsThatRestDoNotExpire(t *testing.T) {
+// Lists that rest are not lost: the descriptions of lists live as long as their parts are renewed. Parts of old contents expire.
+func TestListsThatRestDoNotExpireAndOldContentsDo(t *testing.T) {
 	t.Parallel()
 	server, a := leader(t, nil)
-	testkit.Must(t, a.publish("1", "content"))
+	part := func() string { return a.seenFile().key(Prefix(origin.Asker), 0) }
+	testkit.Must(t, a.publish("1", "old"))
 	server.Do("EXPIRE", key("heads:schedule.json"), "1000")
 	a.renewSoon()
 	testkit.Until(t, "a longer life", func() bool { return life(server, key("heads:schedule.json")) > 1000*time.Second })
+	old := part()
+	testkit.Must(t, a.publish("2", "new"))
+	testkit.Between(t, "the old part lives for", life(server, old), 1, keepOld)
+	testkit.Between(t, "the new part lives for", life(server, part()), keepParts-10*time.Minute, keepParts)
 }
 
 // life returns how long a key lives.
@@ -483,18 +488,6 @@ func life(server *testkit.Redis, key string) time.Duration {
 func ends(t *testing.T, held context.Context) {
 	t.Helper()
 	testkit.Until(t, "the end of the turn", func() bool { return held.Err() != nil })
-}
-
-func TestPartsOfOldContentsExpire(t *testing.T) {
-	long(t)
-	server, a := leader(t, nil)
-	publish := func(version, content string) string {
-		testkit.Must(t, a.publish(version, content))
-		return a.seenFile().key(Prefix(origin.Asker), 0)
-	}
-	old, next := publish("1", "old"), publish("2", "new")
-	testkit.Between(t, "the old part lives for", life(server, old), 1, keepOld)
-	testkit.Between(t, "the new part lives for", life(server, next), keepParts-10*time.Minute, keepParts)
 }
 
 // A look at Redis whose answer is from before a head was published takes nothing back: the holder would publish its lists again.
