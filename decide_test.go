@@ -69,8 +69,7 @@ func checking(t testing.TB, list string, searcher lookup.Searcher, hashes ...loo
 	return checker
 }
 
-// A device that asks this server for a resolver is counted by its queries that a browser would send, whether the
-// block checks the name or not.
+// A device that asks for a resolver is counted by its queries that a browser would send, whether the block checks the name or not.
 func TestDevicesThatAskForResolversAreCounted(t *testing.T) {
 	s := oneListed(t, config.Block{Except: []string{"google."}})
 	also := func() int { return block.ThisProcess().Report().Devices.Also }
@@ -260,8 +259,7 @@ func TestWhyOfANameThatIsNotConfirmed(t *testing.T) {
 	}
 }
 
-// A string of a TXT record has at most 255 bytes (RFC 1035 section 3.3). What is longer goes
-// on in the next string, and the strings of a value put together are the value.
+// A string of a TXT record has at most 255 bytes (RFC 1035 section 3.3). A longer value is in several, which are the value together.
 func TestALongNoteIsDividedBetweenWords(t *testing.T) {
 	long := strings.Repeat(`dial tcp "a\b": connection refused; `, 20) // a backslash begins an escape
 	for name, tc := range map[string]struct{ note, want string }{

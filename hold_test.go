@@ -331,8 +331,7 @@ func aliasOf(r *dns.Msg, target string) *dns.Msg {
 	return m
 }
 
-// An answer that comes too late is not inspected. A suspected name that is not confirmed in time, and is blocked as an alias, has
-// not passed.
+// An answer that comes too late is not inspected. A suspected name that is blocked as an alias has not passed.
 func TestAliasOfASuspectedName(t *testing.T) {
 	for name, tc := range map[string]struct {
 		takes          time.Duration

@@ -136,8 +136,7 @@ func TestLookBackKeepsTheBudgetAndTellsOnTheNextDay(t *testing.T) {
 	})
 }
 
-// A name that passed because the server was slow is blocked on the second query, and told, whatever address a client has. With
-// unsure servfail it did not pass.
+// A name that passed because the server was slow is blocked on the second query, and told. With unsure servfail it did not pass.
 func TestANameThatPassedUnconfirmedIsTold(t *testing.T) {
 	passesUnconfirmed(t, "192.168.1.20", 1)
 	passesUnconfirmed(t, "fe80::20%eth0", 1)
@@ -251,8 +250,7 @@ func household(days int, r *rand.Rand) (visits []visit, listed map[string]time.D
 // outcome is what a household learns.
 type outcome struct{ visits, stopped, told, collisions int }
 
-// inhabit simulates some days of a household, and an hour after. Each hour ten names that were asked for
-// share a prefix with a threat that is listed then; in reality it is one in weeks.
+// inhabit simulates days of a household, and an hour after. Each hour ten names collide with a new threat; in reality one does in weeks.
 func inhabit(t *testing.T, names bool, days int) (o outcome) {
 	synctest.Test(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(2026, 11))
@@ -325,14 +323,12 @@ func TestAHouseholdsWeekWithLookBack(t *testing.T) {
 		days, withNames.visits, percent(withNames.stopped), percent(withNames.told), withNames.told-(withNames.visits-withNames.stopped), without.told-(without.visits-without.stopped), without.collisions)
 	testkit.Equal(t, "visits, and those stopped or told", [2]int{withNames.visits, withNames.stopped + withNames.told}, [2]int{24 * days, 24 * days})
 	testkit.Between(t, "visits that are stopped", withNames.stopped, 24*days/4, 24*days)
-	// Without the name, of 1,024 that share a prefix with a threat one is reported: here one in four days. Keys are
-	// drawn, so the bound is far above that.
+	// Without the name one of 1,024 that share a prefix is reported, here one in four days. Keys are drawn: the bound is far above that.
 	testkit.Between(t, fmt.Sprintf("false reports of %+v", without), without.told-(without.visits-without.stopped), 0, 6+days)
 }
 
-// BenchmarkLookBack is what look-back adds to the handling of a clean name: of one that was asked for
-// before, of 10,000 that were, and of names that are new. Both are measured by turns, and of each the
-// fastest thousand queries count: other work of the machine slows down some of them.
+// BenchmarkLookBack is what look-back adds to the handling of a clean name: of one that was asked for before, of 10,000 that were, and of
+// new names. Both are measured by turns, and of each the fastest thousand queries count: other work of the machine slows down some.
 func BenchmarkLookBack(b *testing.B) {
 	const batch = 1000
 	questions := make([]*dns.Msg, 1<<16)
@@ -384,8 +380,7 @@ func clean(b *testing.B, keep time.Duration) *SafeBrowsing {
 	return s
 }
 
-// bubble is the plugin without sockets, for a bubble of simulated time: the
-// server is reached in-process, and the next plugin takes its time to answer.
+// bubble is the plugin in simulated time, without sockets: the server is in-process, and the next plugin takes its time to answer.
 type bubble struct {
 	t       *testing.T
 	google  *protocoltest.Server

@@ -198,8 +198,7 @@ func TestTheFirstBadLineIsKeptAndCut(t *testing.T) {
 	testkit.Equal(t, "bad lines", sum.Bad, Lines{Count: 3, First: Line{2, strings.Repeat("é!", 26) + "é"}})
 }
 
-// FuzzRead checks that the parser never panics, that it emits canonical hosts, that the
-// content finds all of them, and that FindLine agrees with the content.
+// FuzzRead: the parser never panics and emits canonical hosts, the content finds all of them, and FindLine agrees with the content.
 func FuzzRead(f *testing.F) {
 	files, err := filepath.Glob(filepath.Join("..", "..", "testdata", "ownlist", "*.txt"))
 	must(f, err)

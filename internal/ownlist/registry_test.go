@@ -328,19 +328,6 @@ func TestLinesAreThoseWithEntries(t *testing.T) {
 	}
 }
 
-// The file whose last entry was removed must not be taken for a failed download.
-func TestAListThatIsEmptyOnPurposeIsTaken(t *testing.T) {
-	watching(t, func(t *testing.T, w *watched) {
-		got, err := Remove([]byte("one.example\n"), Config{}, host(t, "one.example"), then)
-		must(t, err)
-		w.written(string(got.Text), "loaded", "")
-		s := w.file.State()
-		testkit.Equal(t, "the error, and what it says of itself", []any{s.Err, s.Nothing()}, []any{nil, ""})
-		w.written("two.example\n", "loaded", "two.example")
-		w.written("# nothing\n", "empty", "two.example")
-	})
-}
-
 func TestABigFileIsPolledEachTenthTime(t *testing.T) {
 	watching(t, func(t *testing.T, w *watched) {
 		filling := strings.Repeat("# a comment of sixty-four bytes that makes the file a big one..\n", bigFile/64)
@@ -462,7 +449,7 @@ func (w *watched) want(reported, hosts string) {
 	testkit.Equal(w.t, "in force", strings.Join(got, " "), hosts)
 }
 
-func TestChangesAreSeen(t *testing.T) {
+func TestChangesAreSeenAfterHalfASecond(t *testing.T) {
 	watching(t, func(t *testing.T, w *watched) {
 		w.polled("", "one.example")
 		w.written("one.example\nthree.example\n", "loaded", "one.example three.example")
@@ -477,11 +464,6 @@ func TestChangesAreSeen(t *testing.T) {
 		for range 3 {
 			w.polled("", "one.example")
 		}
-	})
-}
-
-func TestAChangeIsInForceAfterHalfASecond(t *testing.T) {
-	watching(t, func(t *testing.T, w *watched) {
 		write(t, w.path, "two.example\n\n") // of another size: kernels before 6.13 see no times within some milliseconds
 		time.Sleep(500*time.Millisecond - time.Nanosecond)
 		synctest.Wait()
@@ -513,7 +495,7 @@ func TestSwappedSymlinksAreSeen(t *testing.T) {
 	})
 }
 
-func TestAFileThatCannotBeUsedKeepsTheOld(t *testing.T) {
+func TestAFileThatCannotBeUsedKeepsTheOldUnlessItIsEmptyOnPurpose(t *testing.T) {
 	watching(t, func(t *testing.T, w *watched) {
 		must(t, os.Rename(w.path, w.path+".away"))
 		w.polled("vanished", "one.example")
@@ -532,6 +514,14 @@ func TestAFileThatCannotBeUsedKeepsTheOld(t *testing.T) {
 		must(t, os.Remove(w.path))
 		w.polled("vanished", "one.example")
 		w.written("four.example", "loaded again", "four.example")
+		// The file whose last entry was removed is empty on purpose, and no failed download.
+		got, err := Remove([]byte("four.example\n"), Config{}, host(t, "four.example"), then)
+		must(t, err)
+		w.written(string(got.Text), "loaded", "")
+		s := w.file.State()
+		testkit.Equal(t, "the error, and what it says of itself", []any{s.Err, s.Nothing()}, []any{nil, ""})
+		w.written("two.example\n", "loaded", "two.example")
+		w.written("# nothing\n", "empty", "two.example")
 	})
 }
 
@@ -590,8 +580,7 @@ func TestOpenReturnsWhyNot(t *testing.T) {
 	testkit.Equal(t, "events and files", []any{e.take(), len(opened.files)}, []any{"", 0})
 }
 
-// A watcher that hangs, as on a network drive that does not answer, delays no end for long. A
-// report that does not return stands in for the disk.
+// A watcher that hangs, as on a network drive, delays no end for long. A report that does not return stands in for the disk.
 func TestCloseDoesNotWaitForADiskThatHangs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "list.txt")
 	write(t, path, "one.example\n")

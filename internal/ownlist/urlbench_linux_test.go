@@ -15,8 +15,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// BenchmarkByURL prints what a list by URL costs from Open until it is in force, its server included: the time, the memory at the peak and
-// after it, over the process's before.
+// BenchmarkByURL prints what a list by URL costs from Open until it is in force, its server included: time, memory at the peak, and after.
 func BenchmarkByURL(b *testing.B) {
 	for _, n := range []int{1_000_000, 10_000_000} {
 		b.Run(fmt.Sprintf("%d names", n), func(b *testing.B) {

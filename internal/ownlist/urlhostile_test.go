@@ -112,8 +112,7 @@ var hostile = []struct {
 	{"header without an end", raw("HTTP/1.1 200 OK\r\n" + strings.Repeat("X: "+strings.Repeat("x", 1000)+"\r\n", 200)), "header", limits{}},
 }
 
-// Whatever a server sends, the file is as it was, or is not there; one event says what
-// came; and no text has the secret of the URL, or words of the server.
+// Whatever a server sends, the file stays as it was, one event says what came, and no text has the URL's secret or words of the server.
 func TestAHostileServerChangesNothing(t *testing.T) {
 	t.Parallel()
 	for _, test := range hostile {

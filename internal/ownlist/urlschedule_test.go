@@ -388,7 +388,7 @@ func TestAListThatFlapsIsNotBelieved(t *testing.T) {
 }
 
 // That the good list has not changed ends a doubt: the next short list begins a new one.
-func TestAnUnchangedListEndsADoubt(t *testing.T) {
+func TestAnUnchangedListEndsADoubtAndAFailureIsNone(t *testing.T) {
 	withClock(t, names(100), func(w *clocked) {
 		w.start(each(time.Minute))
 		w.took(10 * time.Second)
@@ -398,17 +398,10 @@ func TestAnUnchangedListEndsADoubt(t *testing.T) {
 		w.took(58 * time.Minute)
 		w.answer(names(10))
 		w.has(30*time.Minute, 100, "doubted")
-	})
-}
-
-func TestDoubtAndFailureAreToldApart(t *testing.T) {
-	withClock(t, names(100), func(w *clocked) {
-		w.start(each(time.Minute))
-		w.took(10 * time.Second)
-		w.answer("<html>")
-		w.has(3*time.Hour, 100, "doubted")
-		w.answer("")
+		w.answer("") // doubt and failure are told apart
 		w.has(48*time.Hour, 100, "failed")
+		w.answer("<html>")
+		w.has(48*time.Hour, 100, "doubted")
 	})
 }
 

@@ -290,8 +290,7 @@ func TestASlowServerKeepsNoOtherListWaiting(t *testing.T) {
 	}
 }
 
-// A list that is closed and opened again has one run at a time, and one that is being closed
-// does not try with other settings than its own.
+// A list that is closed and opened again has one run at a time. One that is being closed tries with no settings but its own.
 func TestAListThatIsOpenedAgainHasOneRunAtATime(t *testing.T) {
 	db := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

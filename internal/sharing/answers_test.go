@@ -359,8 +359,7 @@ func TestWhatRedisLearns(t *testing.T) {
 	testkit.WantNone(t, keys, "192.0.2.77", "example")
 }
 
-// An answer holds for what was asked: relays that search for other threats do not share it, and
-// neither do those that did not name them in the key.
+// An answer holds for what was asked: relays that search for other threats, or did not name them in the key, do not share it.
 func TestAnAnswerIsForTheThreatsThatWereAskedFor(t *testing.T) {
 	long(t)
 	s := testkit.StartRedis(t)
@@ -507,8 +506,7 @@ func checkerOf(t *testing.T, searcher lookup.Searcher, listed ...lookup.FullHash
 	return c
 }
 
-// Two relays share a Redis, and start again with an empty cache in any order. Whatever their servers
-// answer, a threat that is in Redis decides.
+// Two relays share a Redis, and start again with an empty cache in any order. Whatever servers answer, a threat in Redis decides.
 func TestNoOrderOfAnswersOverRedisTurnsAKnownThreatIntoAPass(t *testing.T) {
 	testkit.Long(t)
 	s := testkit.StartRedis(t)
@@ -546,8 +544,7 @@ func TestNoOrderOfAnswersOverRedisTurnsAKnownThreatIntoAPass(t *testing.T) {
 	testkit.Between(t, "decisions about a threat in Redis", known, 20, 30*12)
 }
 
-// A server hangs. What Redis knows about a name is used at once: in the same search, and of a prefix that
-// another relay has been told about meanwhile.
+// A server hangs. What Redis knows is used at once: in the same search, and of a prefix that another relay was told about meanwhile.
 func TestAThreatThatRedisKnowsDoesNotWaitForAServerThatHangs(t *testing.T) {
 	for name, late := range map[string]bool{"known before": false, "claimed by another relay": true} {
 		t.Run(name, func(t *testing.T) {

@@ -33,8 +33,7 @@ func TestStoresOnOneRedis(t *testing.T) {
 	storetest.Run(t, onRedis(func(int) time.Duration { return 0 }))
 }
 
-// The clocks of machines that follow each other differ by two hours, and each from Redis's by
-// one: a process that believed its own clock would wait for too long, or ask too early.
+// Clocks of machines that follow each other differ by two hours: who believed the own one would wait for too long, or ask too early.
 func TestWaitsHoldWhateverTheClocksShow(t *testing.T) {
 	t.Parallel()
 	for name, first := range map[string]time.Duration{"the first one is fast": time.Hour, "the first one is slow": -time.Hour} {

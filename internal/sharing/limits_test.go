@@ -33,8 +33,7 @@ func walled(n int) *lookup.Shares {
 	return s
 }
 
-// admitAt is admit with the clock ARGV[8] and ARGV[9], in seconds and microseconds. What it keeps must not
-// expire meanwhile, by the clock of Redis.
+// admitAt is admit with the clock ARGV[8] and ARGV[9], in seconds and microseconds. What it keeps must not expire by Redis's clock.
 var admitAt = NewScript(strings.NewReplacer("redis.call('TIME')", "{ARGV[8], ARGV[9]}", "save())", "save() + 3600000)").Replace(admitText))
 
 // The script decides as lookup does, about any sequence. Its clock is set by the test.
@@ -86,8 +85,7 @@ func TestTheScriptDecidesAsLookup(t *testing.T) {
 	}
 }
 
-// Redis has the wall clock of its machine. One that is set back by an hour refuses a client that goes
-// on asking for a minute more, not for that hour.
+// A clock of Redis that is set back by an hour refuses a client that keeps asking for a minute more, not for that hour.
 func TestABucketLeaksThoughTheClockOfRedisWasSetBack(t *testing.T) {
 	t.Parallel()
 	c := openRedis(t, testkit.StartRedis(t).URL())

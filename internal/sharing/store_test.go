@@ -156,8 +156,7 @@ func TestOneRelayAtATimeHasTheLease(t *testing.T) {
 	a.lead(t) // at once: the lease was returned
 }
 
-// The scripts and keys work in a Cluster, and behind a Sentinel also after a failover to the
-// replica: there is one holder, and what is published is found.
+// In a Cluster, and behind a Sentinel also after a failover to the replica, there is one holder, and what is published is found.
 func TestTheStoreOnAClusterAndBehindASentinel(t *testing.T) {
 	long(t)
 	for name, start := range map[string]func(t *testing.T) (url string, failover func()){
@@ -381,8 +380,7 @@ func TestARelayLeavesANewerFormatAlone(t *testing.T) {
 	r.lead(t)
 }
 
-// Relays of a newer version fetch since. The one that had the lease before does not continue alone when Redis goes away, however
-// long ago that was.
+// Relays of a newer version fetch since. Who had the lease before does not continue alone when Redis goes away, however long ago.
 func TestTheLastHolderBeforeANewerFormatDoesNotGoOnAlone(t *testing.T) {
 	long(t)
 	server, old := leader(t, func(c *StoreConfig) { c.Alone = 2 * time.Second })
@@ -535,8 +533,7 @@ func TestNoteOfTheLastLease(t *testing.T) {
 	}
 }
 
-// A relay that was off for days knows nothing of Redis in that time: it waits as if Redis had just gone. So
-// does one whose clock has jumped since.
+// A relay that was off for days, or whose clock has jumped, knows nothing of Redis in that time: it waits as if Redis had just gone.
 func TestANoteOfLongAgoDoesNotShortenTheWait(t *testing.T) {
 	long(t)
 	for name, test := range map[string]struct {
