@@ -23,13 +23,8 @@ func corefileFolder(t *testing.T) {
 	const listed = "listed.example\n"
 	for name, text := range map[string]string{
 		"names.txt": listed, "example.org": listed, "single": listed, "example.zone": listed, "a,b.txt": listed,
-		"page.html":    "<!DOCTYPE html>\n<html><head><title>404 Not Found</title></head><body>gone</body></html>\n",
-		"packed.gz":    "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03packed",
-		"utf16.txt":    "\xff\xfee\x00v\x00i\x00l\x00.\x00x\x00\n\x00",
-		"comments.txt": "# nothing\n# here\n",
-		"mine.txt":     "blocked.example\n", // of each Corefile
-		"empty.txt":    "",
-		"wide.txt":     "com\n*.net\n||de^\n",
+		"page.html": "<!DOCTYPE html>\n<html><head><title>404 Not Found</title></head><body>gone</body></html>\n",
+		"mine.txt":  "blocked.example\n", // of each Corefile
 	} {
 		writeFile(t, ".", name, text)
 	}
@@ -201,27 +196,13 @@ var doubtfulCorefiles = []struct{ text, want string }{
 	{".:0 {\nbind 127.0.0.1\nsafebrowsing corp {\nblock names.txt\n}\nwhoami\n}", "[WARNING] plugin/safebrowsing: Corefile:3: Safe Browsing knows no names in the zone corp., which is not public"},
 	{".:0 {\nbind 127.0.0.1\nsafebrowsing np {\nblock names.txt\n}\nwhoami\n}", ""},
 	{"block page.html", "page.html blocks nothing"},
-	{"block packed.gz", "packed.gz blocks nothing"},
-	{"block utf16.txt", "utf16.txt blocks nothing"},
-	{"block empty.txt", "empty.txt blocks nothing"},
-	{"block comments.txt", "comments.txt blocks nothing"},
-	{"block wide.txt", "line 2 blocks the whole top-level domain net; line 3 blocks the whole top-level domain de"},
-	{"endpoint http://127.0.0.1:1\n\t\tlists se-4b own-4b\n\t\tdb off", ""},
-	{"allow single", ""},
-	{"allow nas. example.org.", ""},
-	{"allow ./a,b.txt", ""},
-	{"allow *.example.net", ""},
-	{"allow allow.txt.", ""},
-	{"allow my_host.example.org", ""},
-	{"allow bücher.example", ""},
-	{"except lan 10.in-addr.arpa 1.168.192.in-addr.arpa", ""},
+	{"allow single nas. example.org. ./a,b.txt *.example.net allow.txt. my_host.example.org bücher.example\n\t\texcept lan 10.in-addr.arpa 1.168.192.in-addr.arpa", ""},
 	{".:0 {\nbind 127.0.0.1\nsafebrowsing {\nblock names.txt\n}\nwhoami\n}\n.:0 {\nbind 127.0.0.1\nview kids {\nexpr true\n}\nsafebrowsing {\nblock names.txt\n}\nwhoami\n}",
 		"[WARNING] plugin/safebrowsing: Corefile:10: view kids never matches for the zone .: a server block without a view is before it and answers all clients; move that block to the end"},
 	{".:0 {\nbind 127.0.0.1\nview kids {\nexpr true\n}\nsafebrowsing {\nblock names.txt\n}\nwhoami\n}\n.:0 {\nbind 127.0.0.1\nsafebrowsing {\nblock names.txt\n}\nwhoami\n}", ""},
 	{"monitor", "[WARNING] plugin/safebrowsing: Corefile:5: the server block for . has monitor: nothing is blocked, names that would be are only logged"},
 	{"endpoint http://127.0.0.1:1\n\t\tmax_entries 99999\n\t\tdb off", "[WARNING] plugin/safebrowsing: Corefile:6: max_entries 99999: the server leaves out the rest of a longer list, and names in it pass; write 100000 or more"},
-	{"endpoint http://127.0.0.1:1\n\t\tmax_entries 100000\n\t\tdb off", ""},
-	{"endpoint http://127.0.0.1:1\n\t\tdb off\n\t\tttl 0\n\t\tconfirm_timeout 10s", ""},
+	{"endpoint http://127.0.0.1:1\n\t\tlists se-4b own-4b\n\t\tmax_entries 100000\n\t\tdb off\n\t\tttl 0\n\t\tconfirm_timeout 10s", ""},
 	{"lists se-4b\n\t\tdb off", "[WARNING] plugin/safebrowsing: Corefile:3: Safe Browsing is OFF: there is no API key, and these properties have no effect: lists. Set"},
 	{".:0 {\nbind 127.0.0.1\nsafebrowsing test. Example.ORG 10.0.0.0/8 {\nblock names.txt\ninspect cname\nexcept example.net\n}\nwhoami\n}", "in the zone test., which is not public"},
 }
@@ -239,9 +220,8 @@ func TestDoubtfulCorefilesStartWithAWarning(t *testing.T) {
 			w.start(around(tc.text))
 			w.stop()
 			got := slices.DeleteFunc(about(), func(line string) bool { return slices.Contains(before, line) })
-			if tc.want == "" && len(got) > 0 || tc.want != "" && (len(got) == 0 || !strings.Contains(strings.Join(got, "\n"), tc.want)) {
-				t.Errorf("Expected %q, got %q", tc.want, got)
-			}
+			testkit.WantParts(t, strings.Join(got, "\n"), tc.want)
+			testkit.Equal(t, "a line", len(got) > 0, tc.want != "")
 		})
 	}
 }

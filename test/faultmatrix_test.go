@@ -31,8 +31,6 @@ const (
 	inSearch      = "search"
 )
 
-var phases = []string{firstLoad, partialUpdate, inSearch}
-
 // columns are the ways to a server. A relay speaks version 5 to both sides.
 var columns = append(protocol.DialectNames(), throughRelay)
 
@@ -59,7 +57,7 @@ func TestFaultMatrix(t *testing.T) {
 			continue
 		}
 		rows++
-		for _, key := range sampleOf(faults[name].cells(), i) {
+		for _, key := range faults[name].cells(i) {
 			c := &cell{column: key.column, phase: key.phase, fault: faults[name], lines: lines}
 			t.Run(fmt.Sprintf("%s/%s/%s", name, key.phase, key.column), func(t *testing.T) { t.Log(c.run(t)) })
 			cells, queries = cells+1, queries+c.seen.queries
@@ -71,25 +69,19 @@ func TestFaultMatrix(t *testing.T) {
 // place is a cell of the matrix in the row of a fault.
 type place struct{ phase, column string }
 
-// cells returns the cells in which a fault can be seen.
-func (f fault) cells() (all []place) {
-	for _, phase := range phases {
+// cells returns the cells in which the fault of a row can be seen: all with -matrix.all, and else one, another one in each row.
+func (f fault) cells(row int) (all []place) {
+	for _, phase := range []string{firstLoad, partialUpdate, inSearch} {
 		for _, column := range columns {
 			if f.seen(phase, column) {
 				all = append(all, place{phase, column})
 			}
 		}
 	}
-	return all
-}
-
-// sampleOf returns all cells of a row with -matrix.all, and else one, another one in each row.
-func sampleOf(cells []place, row int) []place {
-	if *wholeMatrix || len(cells) == 0 {
-		return cells
+	if *wholeMatrix || len(all) == 0 {
+		return all
 	}
-	at := row * 5 % len(cells)
-	return cells[at : at+1]
+	return all[row*5%len(all):][:1]
 }
 
 // memory is what this process used when a cell began, in MiB.
@@ -175,49 +167,39 @@ func matrixFaults(t *testing.T) map[string]fault {
 	for name, f := range transportFaults() {
 		all[name] = fault{transportFault: f}
 	}
-	for name, answer := range nameFaults() {
+	for name, rcode := range map[string]int{"name does not exist": dns.RcodeNameError, "name server fails": dns.RcodeServerFailure,
+		"name server refuses": dns.RcodeRefused, "name has no address": dns.RcodeSuccess} {
+		answer := func(q *dns.Msg) *dns.Msg { return new(dns.Msg).SetRcode(q, rcode) }
 		all[name] = fault{transportFault: transportFault{outcome: "unreachable", unsent: true}, name: answer}
 	}
 	all["name server is silent"] = fault{transportFault: transportFault{outcome: "unreachable", unsent: true, endless: true}, name: func(*dns.Msg) *dns.Msg { return nil }}
-	addContent(all, listPhases, listFaults)
-	addContent(all, []string{inSearch}, searchFaults)
+	for column := range listFaults {
+		addContent(all, column, listPhases, listFaults[column])
+		addContent(all, column, []string{inSearch}, searchFaults[column])
+	}
 	maps.Copy(all, oddValues())
 	maps.Copy(all, clockFaults)
 	found(t, "faults", len(all), 60)
 	return all
 }
 
-func nameFaults() map[string]func(*dns.Msg) *dns.Msg {
-	code := func(rcode int) func(*dns.Msg) *dns.Msg {
-		return func(q *dns.Msg) *dns.Msg { return new(dns.Msg).SetRcode(q, rcode) }
-	}
-	return map[string]func(*dns.Msg) *dns.Msg{
-		"name does not exist": code(dns.RcodeNameError),
-		"name server fails":   code(dns.RcodeServerFailure),
-		"name server refuses": code(dns.RcodeRefused),
-		"name has no address": code(dns.RcodeSuccess),
-	}
-}
-
-// addContent adds the faults of content. Those of the transport are rows already. Those that
+// addContent adds the faults of content of a protocol. Those of the transport are rows already. Those that
 // have the same name spoil the same, each in its protocol.
-func addContent(all map[string]fault, phases []string, byColumn map[string]map[string]protocoltest.Fault) {
-	for column, faults := range byColumn {
-		for name, f := range faults {
-			if isTransport(f) {
-				continue
-			}
-			name = "content: " + name
-			row, ok := all[name]
-			if !ok {
-				row = fault{spoils: make(map[string]protocoltest.Fault), phases: phases}
-			}
-			row.spoils[column] = f
-			if column == "v5" {
-				row.spoils[throughRelay] = f
-			}
-			all[name] = row
+func addContent(all map[string]fault, column string, phases []string, faults map[string]protocoltest.Fault) {
+	for name, f := range faults {
+		if isTransport(f) {
+			continue
 		}
+		name = "content: " + name
+		row, ok := all[name]
+		if !ok {
+			row = fault{spoils: make(map[string]protocoltest.Fault), phases: phases}
+		}
+		row.spoils[column] = f
+		if column == "v5" {
+			row.spoils[throughRelay] = f
+		}
+		all[name] = row
 	}
 }
 
@@ -230,11 +212,7 @@ func isTransport(f protocoltest.Fault) bool {
 func oddValues() map[string]fault {
 	const decade = 10 * 365 * 24 * time.Hour
 	minimumWait := func(wait time.Duration) func(*protocoltest.Server) {
-		return func(s *protocoltest.Server) {
-			for _, list := range []string{"se-4b", "mw-4b", "uws-4b"} {
-				s.SetMinimumWait(list, wait)
-			}
-		}
+		return func(s *protocoltest.Server) { setMinimumWaits(s, wait) }
 	}
 	lifetime := func(d time.Duration) func(*protocoltest.Server) {
 		return func(s *protocoltest.Server) { s.SetCacheDuration(d) }
@@ -262,6 +240,12 @@ func oddValues() map[string]fault {
 	return faults
 }
 
+func setMinimumWaits(s *protocoltest.Server, wait time.Duration) {
+	for _, list := range []string{"se-4b", "mw-4b", "uws-4b"} {
+		s.SetMinimumWait(list, wait)
+	}
+}
+
 // nameServer knows the name of the endpoint, until it breaks.
 type nameServer struct {
 	address string
@@ -270,13 +254,8 @@ type nameServer struct {
 }
 
 func newNameServer(t *testing.T) *nameServer {
-	t.Helper()
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	testkit.Must(t, err)
-	s := &nameServer{address: conn.LocalAddr().String()}
-	server := &dns.Server{PacketConn: conn, Handler: dns.HandlerFunc(s.answer)}
-	go server.ActivateAndServe()
-	t.Cleanup(func() { server.Shutdown() })
+	s := new(nameServer)
+	s.address = startNameServer(t, s.answer)
 	return s
 }
 

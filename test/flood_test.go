@@ -49,61 +49,49 @@ func TestFlood(t *testing.T) {
 }
 
 func (f flood) try(t *testing.T, rate int, lasts time.Duration) {
-	w := newFloodWorld(t, f)
+	w := newWorld(t)
+	w.publish("se-4b", append(f.lists(), floodThreats...)...)
+	for _, threat := range floodThreats {
+		w.google.AddThreat(threat, sbv5.ThreatType_SOCIAL_ENGINEERING)
+	}
+	w.serve(w.floodCorefile())
 	clean := flood{name: "clean", names: func(n int) string { return fmt.Sprintf("clean%d.example.org.", n%1000) }, from: oneClient}
 	w.measure(clean, rate, lasts/4) // sockets, buffers and caches are there from here on
-	before := settled(t, 0)
+	before := settled()
 	base := w.measure(clean, rate, lasts)
 	w.google.Break("search", 1<<30, protocoltest.Fault{Delay: f.search})
 	during := w.measure(f, rate, lasts)
 	w.google.Repair()
-	after := settled(t, before.goroutines)
+	noMoreGoroutines(t, before.goroutines+50)
+	after := settled()
 	ratio := float64(during.percentile(99)) / float64(max(1, base.percentile(99)))
 	t.Logf("%-30s %10s  %10s  %4.0f %%  %4d  %4.0f -> %4.0f -> %4.0f  %5d -> %5d -> %5d", f.name, base.percentile(99), during.percentile(99), 100*during.others(), base.lost+during.lost,
 		before.mib, during.peak.mib, after.mib, before.goroutines, during.peak.goroutines, after.goroutines)
-	during.judge(t, f, before, after)
+	if !f.drowns {
+		testkit.Between(t, "other clients' threats that are confirmed", during.others(), 0.5, 1)
+	}
+	testkit.Equal(t, "wrong answers for clean names, and none that is right", [2]any{during.wrong, len(during.clean) == 0}, [2]any{0, false})
+	testkit.Between(t, "MiB more than before", max(0, after.mib-before.mib), 0, 64)
+	if *floodAll { // in the short form on a busy machine all queries may wait for the processor at once
+		testkit.Between(t, "goroutines more than before", max(0, during.peak.goroutines-before.goroutines), 0, f.goroutines)
+	}
 	// Only in the long form, and only what is far beyond the noise of a busy machine.
 	if *floodAll && ratio > 20 && during.percentile(99) > time.Second {
 		t.Errorf("Expected clean names to take about as long as before, %s, got %s", base.percentile(99), during.percentile(99))
 	}
 }
 
-func (m *measured) judge(t *testing.T, f flood, before, after used) {
-	if got := m.others(); !f.drowns && got < 0.5 {
-		t.Errorf("Expected other clients' threats to be confirmed, got %.0f %%", 100*got)
-	}
-	if m.wrong > 0 || len(m.clean) == 0 {
-		t.Errorf("Expected clean names to be answered, got %d right answers and %d wrong ones", len(m.clean), m.wrong)
-	}
-	// In the short form on a busy machine all queries may wait for the processor at once.
-	if got := m.peak.goroutines - before.goroutines; *floodAll && got > f.goroutines {
-		t.Errorf("Expected at most %d goroutines more, got %d", f.goroutines, got)
-	}
-	if got := after.mib - before.mib; got > 64 {
-		t.Errorf("Expected memory as before, got %.0f MiB more", got)
-	}
-}
-
-// newFloodWorld starts a server with the names of a flood in its lists, and threats about which other clients ask.
-func newFloodWorld(t *testing.T, f flood) *world {
-	w := newWorld(t)
-	w.publish("se-4b", append(slices.Clone(f.lists()), floodThreats()...)...)
-	for _, threat := range floodThreats() {
-		w.google.AddThreat(threat, sbv5.ThreatType_SOCIAL_ENGINEERING)
-	}
-	w.serve(w.floodCorefile())
-	return w
-}
-
 const maxFloodThreats = 2_000
 
-// floodThreats returns threats that are asked for once each.
-var floodThreats = sync.OnceValue(func() (threats []string) {
-	for i := range maxFloodThreats {
-		threats = append(threats, fmt.Sprintf("threat%d.example.net/", i))
+// floodThreats are asked for once each.
+var floodThreats = numbered(maxFloodThreats, "threat%d.example.net/")
+
+func numbered(n int, format string) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprintf(format, i))
 	}
-	return threats
-})
+	return all
+}
 
 // measured is what other clients see meanwhile.
 type measured struct {
@@ -140,7 +128,8 @@ func (w *world) measure(f flood, rate int, lasts time.Duration) *measured {
 	all.Go(func() { w.askThreats(ctx, m) })
 	all.Go(func() {
 		for every(ctx, 20*time.Millisecond) {
-			m.peak = m.peak.max(inUse())
+			now := inUse()
+			m.peak = used{max(m.peak.mib, now.mib), max(m.peak.goroutines, now.goroutines)}
 		}
 	})
 	all.Wait()
@@ -206,21 +195,14 @@ type used struct {
 	goroutines int
 }
 
-func (u used) max(v used) used { return used{max(u.mib, v.mib), max(u.goroutines, v.goroutines)} }
-
 func inUse() used {
 	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}
 	metrics.Read(samples) // without stopping the world, as runtime.ReadMemStats does
 	return used{float64(samples[0].Value.Uint64()+samples[1].Value.Uint64()) / (1 << 20), runtime.NumGoroutine()}
 }
 
-// settled waits until there are at most that number of goroutines, if not 0, or none has ended
-// for a while, and returns what is in use then.
-func settled(t *testing.T, goroutines int) used {
-	t.Helper()
-	if goroutines > 0 {
-		noMoreGoroutines(t, goroutines+50)
-	}
+// settled returns what is in use without garbage.
+func settled() used {
 	runtime.GC()
 	runtime.GC()
 	return inUse()
@@ -265,12 +247,7 @@ func longName(n int) string {
 // collides returns names that are in a list by their prefix only.
 func collides(n int) string { return fmt.Sprintf("c%d.flood.example.", n%floodNames) }
 
-func colliding() (expressions []string) {
-	for n := range floodNames {
-		expressions = append(expressions, strings.TrimSuffix(collides(n), ".")+"/")
-	}
-	return expressions
-}
+func colliding() []string { return numbered(floodNames, "c%d.flood.example/") }
 
 // collidesAgain returns random subdomains of one such name.
 func collidesAgain(n int) string { return fmt.Sprintf("c%d.once.example.", n) }
