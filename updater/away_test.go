@@ -107,7 +107,7 @@ func once(t *testing.T, u *Updater) {
 }
 
 func TestAFetchThatWasNotSentIsNoFailureOfTheServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, "restarts", func(t *testing.T) {
 		dir := t.TempDir()
 		way := &route{err: errGone}
 		for i, wait := range steps {
@@ -141,14 +141,8 @@ func TestAFetchThatWasNotSentIsNoFailureOfTheServer(t *testing.T) {
 		got = u.cfg.Schedule.state.Fetch
 		testkit.Equal(t, "after a success", []any{got.Away, got.Failures, way.sent}, []any{away{}, 0, 1})
 	})
-}
-
-// blindSource is a Source that cannot look for its server.
-type blindSource struct{ Source }
-
-// A crash while a server is looked for that cannot be reached is no failure of it.
-func TestACrashWithoutANetworkIsNoFailure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	// A crash while a server is looked for that cannot be reached is no failure of it.
+	inBubble(t, "a crash", func(t *testing.T) {
 		dir := t.TempDir()
 		way := &route{err: errGone}
 		once(t, loadedUpdater(t, dir, way))
@@ -156,6 +150,9 @@ func TestACrashWithoutANetworkIsNoFailure(t *testing.T) {
 		testkit.WantNone(t, testkit.Read(t, filepath.Join(dir, scheduleFile)), "asking") // it is not saved as sent
 	})
 }
+
+// blindSource is a Source that cannot look for its server.
+type blindSource struct{ Source }
 
 // While nothing protects, the server is looked for every 15 seconds, whatever the step is.
 func TestAServerThatComesIsFoundAtOnceWhileNoListIsInForce(t *testing.T) {
@@ -204,11 +201,7 @@ func TestASearchThatWasNotSentIsNoFailureOfTheServer(t *testing.T) {
 			testkit.Equal(t, "after a success", savedSearch(t, dir).Away, away{})
 		})
 	}
-}
-
-// Searches that were under way together count once; a back-off that runs stays.
-func TestSearchesThatWereNotSentTogetherCountOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, "those under way together count once, and a back-off that runs stays", func(t *testing.T) {
 		s := ownedSchedule(t, t.TempDir())
 		p := &pacedSearcher{schedule: s, rules: v5Rules, report: func(Event) {}}
 		until := time.Now().Add(time.Hour)
@@ -220,11 +213,7 @@ func TestSearchesThatWereNotSentTogetherCountOnce(t *testing.T) {
 		got := heldSearch(s)
 		testkit.Equal(t, "tries, the end of the back-off, failures", []any{got.Away.Tries, got.NotBefore.Sub(until), got.Failures}, []any{1, time.Duration(0), 2})
 	})
-}
-
-// When the network is back, the next search but few goes out.
-func TestASearchFindsAServerThatIsBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, "when the network is back, the next search but few goes out", func(t *testing.T) {
 		way := &route{err: errGone}
 		p := Pace(way, ownedSchedule(t, t.TempDir()), v5Rules, func(Event) {})
 		for range 6 * 60 { // one a second, for some minutes

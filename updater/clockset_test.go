@@ -11,7 +11,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -32,7 +31,7 @@ func notHeld(t *testing.T, s *Schedule) {
 
 var errForbidden = &StatusError{Code: http.StatusForbidden, Message: "API key not valid"}
 
-func TestABackoffIsOfTheKeyThatFailed(t *testing.T) {
+func TestWhatAnotherKeyChanges(t *testing.T) {
 	inBubble(t, "another key after a restart", func(t *testing.T) {
 		dir := t.TempDir()
 		wrong := askedWith(t, dir, "wrong")
@@ -65,10 +64,7 @@ func TestABackoffIsOfTheKeyThatFailed(t *testing.T) {
 		testkit.Is(t, "the refusal", p.search(t), errForbidden)
 		testkit.Equal(t, "a refusal of the old key pauses searches with the new one", s.SearchHold().Active(time.Now()), false)
 	})
-}
-
-func TestListsKeepTheirAgeWhenTheKeyChanges(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, "lists keep their age", func(t *testing.T) {
 		dir := t.TempDir()
 		s := askedWith(t, dir, "old")
 		fetched := time.Now()
@@ -82,19 +78,13 @@ func TestListsKeepTheirAgeWhenTheKeyChanges(t *testing.T) {
 		testkit.Equal(t, "updated late by, and to be fetched in full", []any{got.Updated.Sub(fetched), got.Rejected}, []any{time.Duration(0), true})
 		notHeld(t, s) // the wait was given to the old key
 	})
-}
-
-func TestAScheduleWithoutAskerIsTakenOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, "a schedule without asker is taken over", func(t *testing.T) {
 		dir := t.TempDir()
 		s := ownedSchedule(t, dir) // as written before keys were told apart
 		failedWith(t, s, errTest)
 		wantDueIn(t, askedWith(t, dir, "key"), 15*time.Minute)
 	})
-}
-
-func TestOtherAskersAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, "other askers are bounded", func(t *testing.T) {
 		dir := t.TempDir()
 		for i := range 3 * maxOthers {
 			s := askedWith(t, dir, fmt.Sprint("key", i))
@@ -189,6 +179,33 @@ func TestANewTokenEndsTheBackoffOfTheExpiredOne(t *testing.T) {
 			})
 		}
 	}
+	// The updater that ends with the old token and the one that begins with the new one are two owners of the file. Another
+	// process may have the folder between them, and be denied with the new token, too.
+	inBubble(t, "between two owners it ends no later failure", func(t *testing.T) {
+		dir := t.TempDir()
+		s := askedWithToken(t, dir, "old")
+		failedWith(t, s, errForbidden)
+		s.disown()
+		must(t, s.Renew("new", func() {}))
+		time.Sleep(time.Hour)
+		failedWith(t, askedWithToken(t, dir, "new"), errForbidden)
+		must(t, errors.Join(s.own()))
+		for _, s := range []*Schedule{s, askedWithToken(t, dir, "new")} {
+			wantDueIn(t, s, 15*time.Minute)
+		}
+	})
+	// A search that is noted as failed and under way has no answer that counts any more.
+	inBubble(t, "the note of a search is taken back", func(t *testing.T) {
+		s := askedWithToken(t, t.TempDir(), "old")
+		s.changeSearch(func(a *asked) {
+			*a = a.noting(s.writer, 1, time.Now(), func(int) time.Duration { return 15 * time.Minute })
+		}, func(error) {})
+		asker := s.askerNow()
+		must(t, s.Renew("new", func() {}))
+		hold := s.SearchHold()
+		testkit.Equal(t, "held, and failures", []any{hold.Active(time.Now()), hold.Failures}, []any{false, 0})
+		testkit.Equal(t, "an answer about the old token counts", s.askerNow() == asker, false)
+	})
 }
 
 // renewals are the ways in which an asker gets the token "new" after "old".
@@ -237,39 +254,6 @@ func askedWithToken(t *testing.T, dir, token string) *Schedule {
 func failedWith(t *testing.T, s *Schedule, err error) {
 	t.Helper()
 	must(t, begin(t, s, se).failed(time.Now(), 0, nil, nil, err))
-}
-
-// The updater that ends with the old token and the one that begins with the new one are two owners of the file. Another
-// process may have the folder between them, and be denied with the new token, too.
-func TestARenewalBetweenTwoOwnersEndsNoLaterFailure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dir := t.TempDir()
-		s := askedWithToken(t, dir, "old")
-		failedWith(t, s, errForbidden)
-		s.disown()
-		must(t, s.Renew("new", func() {}))
-		time.Sleep(time.Hour)
-		failedWith(t, askedWithToken(t, dir, "new"), errForbidden)
-		must(t, errors.Join(s.own()))
-		for _, s := range []*Schedule{s, askedWithToken(t, dir, "new")} {
-			wantDueIn(t, s, 15*time.Minute)
-		}
-	})
-}
-
-// A search that is noted as failed and under way has no answer that counts any more.
-func TestANewTokenTakesTheNoteOfASearchBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := askedWithToken(t, t.TempDir(), "old")
-		s.changeSearch(func(a *asked) {
-			*a = a.noting(s.writer, 1, time.Now(), func(int) time.Duration { return 15 * time.Minute })
-		}, func(error) {})
-		asker := s.askerNow()
-		must(t, s.Renew("new", func() {}))
-		hold := s.SearchHold()
-		testkit.Equal(t, "held, and failures", []any{hold.Active(time.Now()), hold.Failures}, []any{false, 0})
-		testkit.Equal(t, "an answer about the old token counts", s.askerNow() == asker, false)
-	})
 }
 
 // A new token ends a back-off that the server caused by denying the last one, and nothing else.

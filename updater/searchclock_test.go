@@ -107,6 +107,41 @@ func TestProcessesWithOneFolderShareTheClockOfSearches(t *testing.T) {
 			time.Sleep(1 * time.Nanosecond)
 		}
 	})
+	// A process with another key writes the file, too. That must not hide the wait of this key
+	// from the other processes that have it.
+	inBubble(t, "another key in the folder", func(t *testing.T) {
+		dir := t.TempDir()
+		ofKey := func(asker string, err error) *process {
+			store := openStoreBy(t, dir, Origin{Name: testOrigin, Asker: asker})
+			return newProcessOf(t, newScheduleOf(t, store), v4Rules, &script{errs: []error{err}})
+		}
+		ours, refused, other := ofKey("ours", nil), ofKey("ours", errLimited), ofKey("other", errLimited)
+		must(t, ours.search(t))
+		testkit.Equal(t, "refused", refused.search(t), errLimited)
+		time.Sleep(time.Minute)
+		testkit.Equal(t, "refused", other.search(t), errLimited)
+		ours.backsOff(t, "the process that has the key, too", 14*time.Minute)
+	})
+	// A version before there was a file of searches had their clock in the schedule.
+	inBubble(t, "a clock in the schedule", func(t *testing.T) {
+		dir := t.TempDir()
+		raw, err := encodeSchedule(scheduleState{clockSet: clockSet{Search: asked{Clock: Clock{NotBefore: time.Now().Add(time.Hour), Failures: 2}}}}, time.Now(), moment{Saved: time.Now()})
+		must(t, err)
+		must(t, writeSchedule(openStore(t, dir), raw))
+		p := newProcess(t, dir, v5Rules, good())
+		p.backsOff(t, "at once", time.Hour)
+		must(t, errors.Join(p.schedule.own()))
+		p.schedule.Flush()
+		newProcess(t, dir, v5Rules, good()).backsOff(t, "after a restart", time.Hour)
+	})
+	// Who only looks writes nothing: the file could belong to another user.
+	inBubble(t, "an onlooker", func(t *testing.T) {
+		dir := t.TempDir()
+		s, err := ReadSchedule(openStore(t, dir))
+		must(t, errors.Join(err, searched(s, time.Now(), errLimited)))
+		testkit.Equal(t, "files", namesIn(t, dir), nil)
+		testkit.Equal(t, "it waits", s.SearchHold().Active(time.Now()), true)
+	})
 }
 
 func searchOnce(t *testing.T, s lookup.Searcher) error { return errOf(s.Search(t.Context(), nil)) }
@@ -332,31 +367,6 @@ func openStoreOf(t *testing.T, dir string) *Store {
 	return s
 }
 
-// Who only looks writes nothing: the file could belong to another user.
-func TestOnlookersDoNotWriteTheClockOfSearches(t *testing.T) {
-	dir := t.TempDir()
-	s, err := ReadSchedule(openStore(t, dir))
-	must(t, err)
-	must(t, searched(s, time.Now(), errLimited))
-	testkit.Equal(t, "files", namesIn(t, dir), nil)
-	testkit.Equal(t, "it waits", s.SearchHold().Active(time.Now()), true)
-}
-
-// A version before there was a file of searches had their clock in the schedule.
-func TestAClockOfSearchesInTheScheduleHolds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dir := t.TempDir()
-		raw, err := encodeSchedule(scheduleState{clockSet: clockSet{Search: asked{Clock: Clock{NotBefore: time.Now().Add(time.Hour), Failures: 2}}}}, time.Now(), moment{Saved: time.Now()})
-		must(t, err)
-		must(t, writeSchedule(openStore(t, dir), raw))
-		p := newProcess(t, dir, v5Rules, good())
-		p.backsOff(t, "at once", time.Hour)
-		must(t, errors.Join(p.schedule.own()))
-		p.schedule.Flush()
-		newProcess(t, dir, v5Rules, good()).backsOff(t, "after a restart", time.Hour)
-	})
-}
-
 func TestAMinimumWaitOfSearchesAboveADayIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProcess(t, t.TempDir(), v4Rules, &script{errs: []error{nil}, waits: []time.Duration{24 * time.Hour, 24*time.Hour + 1}})
@@ -366,24 +376,6 @@ func TestAMinimumWaitOfSearchesAboveADayIsTold(t *testing.T) {
 		p.backsOff(t, "in the wait", 24*time.Hour+1)
 		told := slices.DeleteFunc(p.events, func(e Event) bool { return e.Kind != LongWait })
 		testkit.Equal(t, "told", told, []Event{{Kind: LongWait, Wait: 24*time.Hour + 1, Due: time.Now().Add(24*time.Hour + 1)}})
-	})
-}
-
-// A process with another key writes the file, too. That must not hide the wait of this key
-// from the other processes that have it.
-func TestAnotherKeyInTheFolderHidesNoWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dir := t.TempDir()
-		ofKey := func(asker string, err error) *process {
-			store := openStoreBy(t, dir, Origin{Name: testOrigin, Asker: asker})
-			return newProcessOf(t, newScheduleOf(t, store), v4Rules, &script{errs: []error{err}})
-		}
-		ours, refused, other := ofKey("ours", nil), ofKey("ours", errLimited), ofKey("other", errLimited)
-		must(t, ours.search(t))
-		testkit.Equal(t, "refused", refused.search(t), errLimited)
-		time.Sleep(time.Minute)
-		testkit.Equal(t, "refused", other.search(t), errLimited)
-		ours.backsOff(t, "the process that has the key, too", 14*time.Minute)
 	})
 }
 
