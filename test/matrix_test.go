@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -265,11 +264,12 @@ func TestChainOfPluginsInEveryOrder(t *testing.T) {
 	w.collide(200)
 	w.upstream = startUpstreamWith(t, func(q dns.Question) []dns.RR {
 		time.Sleep(time.Duration(rand.IntN(4)) * time.Millisecond)
-		header := dns.RR_Header{Name: q.Name, Rrtype: q.Qtype, Class: dns.ClassINET, Ttl: 1}
-		if q.Qtype != dns.TypeA {
-			return []dns.RR{&dns.CNAME{Hdr: dns.RR_Header{Name: q.Name, Rrtype: dns.TypeCNAME, Class: dns.ClassINET, Ttl: 1}, Target: "host7.example.com."}}
+		record := " CNAME host7.example.com."
+		if q.Qtype == dns.TypeA {
+			record = " A " + upstreamAddress
 		}
-		return []dns.RR{&dns.A{Hdr: header, A: net.ParseIP(upstreamAddress)}}
+		rr, _ := dns.NewRR(q.Name + " 1 IN" + record)
+		return []dns.RR{rr}
 	})
 	sink := "tcp://" + dnstapSink(t, func([]byte) {})
 	zone := writeFile(t, t.TempDir(), "zone", "wild.example.com. 1 IN SOA a. b. 1 1 1 1 1\n*.wild.example.com. 1 IN A 192.0.2.7\n")
@@ -295,14 +295,12 @@ func (w *world) collide(n int) {
 	for i := range n {
 		for _, zone := range []string{"example.com/", "tmpl.example.com/", "wild.example.com/"} {
 			expressions = append(expressions, fmt.Sprintf("host%d.%s", i, zone))
+			if i%3 == 0 {
+				w.google.AddThreat(expressions[len(expressions)-1], 2)
+			}
 		}
 	}
 	w.publish("se-4b", expressions...)
-	for i, e := range expressions {
-		if i/3%3 == 0 {
-			w.google.AddThreat(e, 2)
-		}
-	}
 	w.google.SetCacheDuration(50 * time.Millisecond)
 	for range 20_000 { // late ones too
 		w.google.Break("search", 1, protocoltest.Fault{Delay: time.Duration(rand.IntN(20)) * time.Millisecond})
@@ -315,10 +313,9 @@ func (w *world) chainOf(t *testing.T, order []string, host, corefile string, blo
 	dnsserver.Directives = append([]string{"root", "bind", "tls"}, order...)
 	startInstance(t, corefile)
 	dnsserver.Directives = stock
-	asks := asksOf(t, host, 30*time.Second)
 	testkit.Until(w.t, "the lists", w.ready)
 	var clients sync.WaitGroup
-	for transport, ask := range asks {
+	for transport, ask := range asksOf(t, host, 30*time.Second) {
 		for range 4 {
 			clients.Go(func() {
 				for end := time.Now().Add(100 * time.Millisecond); time.Now().Before(end); {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"net/netip"
@@ -16,7 +17,6 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/relay"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
-	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -49,14 +49,11 @@ func checkUpdate(t *testing.T, p place, said []note, _ bool) {
 	t.Helper()
 	begun := time.Now()
 	for _, list := range []string{large, small} {
-		version := inForce(t, p, list)
-		if count(said, "done") > 0 && version != "new" {
-			t.Errorf("%s: the update had ended, and version %q is in force", list, version)
+		if version := inForce(t, p, list); count(said, "done") > 0 {
+			testkit.Equal(t, list+" after the end of the update", version, "new")
 		}
 	}
-	if took := time.Since(begun); took > patience {
-		t.Errorf("the lists took %s", took)
-	}
+	testkit.Between(t, "how long the lists took", time.Since(begun), 0, patience)
 	allowed, asked := earliest(said), false
 	_, err := once(p, source{asked: func() error { asked = true; return nil }}, func(e updater.Event) {
 		// A list that was damaged before the crash is told at the start after it, too.
@@ -76,9 +73,7 @@ func checkUpdate(t *testing.T, p place, said []note, _ bool) {
 		t.Errorf("the next update asks at once, want %s", allowed)
 	}
 	for _, list := range []string{large, small} {
-		if version := inForce(t, p, list); version != "new" {
-			t.Errorf("%s: after the next update version %q is in force", list, version)
-		}
+		testkit.Equal(t, list+" after the next update", inForce(t, p, list), "new")
 	}
 	wantTidy(t, p.db())
 }
@@ -104,22 +99,18 @@ func inForce(t *testing.T, p place, list string) string {
 
 func wantTidy(t *testing.T, folder string) {
 	t.Helper()
-	if left, err := filepath.Glob(filepath.Join(folder, "*.tmp")); err != nil || left != nil {
-		t.Errorf("%s is left, %v", left, err)
-	}
+	left, err := filepath.Glob(filepath.Join(folder, "*.tmp"))
+	testkit.Must(t, err)
+	testkit.Equal(t, "left", left, nil)
 }
 
 func checkSearch(t *testing.T, p place, said []note, _ bool) {
 	t.Helper()
 	asked := false
 	s, schedule, err := paced(p, searcher{func() error { asked = true; return nil }, nil}, func(e updater.Event) {
-		if e.Err != nil {
-			t.Errorf("event %d: %v", e.Kind, e.Err)
-		}
+		testkit.Is(t, fmt.Sprint("event ", e.Kind), e.Err, nil)
 	})
-	if err != nil {
-		t.Errorf("the schedule: %v", err)
-	}
+	testkit.Is(t, "the schedule", err, nil)
 	_, err = s.Search(t.Context(), nil)
 	schedule.Flush()
 	allowed := earliest(said)
@@ -141,20 +132,14 @@ func checkBudget(t *testing.T, p place, said []note, _ bool) {
 	most := 0
 	for _, folder := range []string{p.db(), p.other()} {
 		ledger, err := ledgerIn(folder)
-		if err != nil {
-			t.Errorf("the budget: %v", err)
-		}
+		testkit.Is(t, "the budget", err, nil)
 		most = max(most, ledger.Spent(time.Now()))
-		// The next search works, and tidies up.
-		if _, err := ledger.Limit(searcher{func() error { return nil }, nil}, budget, func(updater.Event) {}).Search(t.Context(), []lookup.Prefix{"evil"}); err != nil {
-			t.Errorf("the next search: %v", err)
-		}
+		testkit.Is(t, "the next search", spendOne(ledger), nil) // it tidies up, too
 		testkit.Must(t, ledger.Flush())
 		wantTidy(t, folder)
 	}
-	if spent := count(said, "spent"); most < spent || most > spent+1+reserved {
-		t.Errorf("%d searches count, %d were sent", most, spent)
-	}
+	spent := count(said, "spent")
+	testkit.Between(t, "searches that count", most, spent, spent+1+reserved)
 }
 
 // checkHistory says that the relay serves its list, whatever happened to the history. Its
@@ -163,8 +148,8 @@ func checkHistory(t *testing.T, p place, said []note, lost bool) {
 	t.Helper()
 	lists, err := relay.NewLists(filepath.Dir(p.history()))
 	testkit.Must(t, err)
-	if err := publish(lists, "new"); err != nil && !lost {
-		t.Errorf("the history: %v", err)
+	if err := publish(lists, "new"); !lost {
+		testkit.Is(t, "the history", err, nil)
 	}
 	for _, version := range []string{"new", "old"} {
 		_ = publish(lists, version)

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -102,15 +103,11 @@ func TestAStoppedProgramHoldsUpNoOther(t *testing.T) {
 
 func updateBesides(t *testing.T, p place) {
 	for _, list := range []string{large, small} {
-		if version := inForce(t, p, list); version == "" {
-			t.Errorf("%s is not in force", list)
-		}
+		testkit.Equal(t, list+" is in force", inForce(t, p, list) != "", true)
 	}
-	if _, err := once(p, source{asked: func() error { return nil }}, func(updater.Event) {}); !errors.Is(err, updater.ErrBusy) {
-		// Before the first point the other program has not locked the folder yet.
-		if point := count(p.said(t), "asked"); point > 0 {
-			t.Errorf("the second update: %v", err)
-		}
+	_, err := once(p, source{asked: func() error { return nil }}, func(updater.Event) {})
+	if count(p.said(t), "asked") > 0 { // before that the other program has not locked the folder yet
+		testkit.Is(t, "the second update", err, updater.ErrBusy)
 	}
 }
 
@@ -132,10 +129,7 @@ func searchBesides(t *testing.T, p place) {
 func spendBesides(t *testing.T, p place) {
 	ledger, err := ledgerIn(p.db())
 	testkit.Must(t, err)
-	limited := ledger.Limit(searcher{func() error { return nil }, nil}, budget, func(updater.Event) {})
-	if _, err := limited.Search(context.Background(), []lookup.Prefix{"evil"}); err != nil {
-		t.Errorf("the search: %v", err)
-	}
+	testkit.Is(t, "the search", spendOne(ledger), nil)
 }
 
 // storeFiles are all files that the store has, and a relay's file.
@@ -162,7 +156,8 @@ var kinds = map[string]func(path string) error{
 	},
 }
 
-// Something else in the place of a file ends in an error that names it, or does no harm: see the use of each.
+// Something else in the place of a file ends in an error that names it, or does no harm. A start ends soon, keeps every other list in
+// force, and asks the server too often in no case.
 func TestSomethingElseInThePlaceOfAFile(t *testing.T) {
 	testkit.Long(t)
 	program() // it takes longer than an edit may
@@ -213,9 +208,7 @@ func useEverything(t *testing.T, p place, name string) {
 	asked := 0
 	_, err := once(p, source{asked: func() error { asked++; return nil }}, func(updater.Event) {})
 	_, again := once(p, source{asked: func() error { asked++; return nil }}, func(updater.Event) {})
-	if asked > 1 {
-		t.Errorf("two updates ask twice: %v, %v", err, again)
-	}
+	testkit.Between(t, fmt.Sprint("requests of two updates with ", err, " and ", again), asked, 0, 1)
 	if strings.HasSuffix(name, ".list") && (asked != 1 || inForce(t, p, name[:len(name)-len(".list")]) != "new") {
 		t.Errorf("the update does not replace it: %v", err)
 	}
@@ -226,13 +219,10 @@ func useEverything(t *testing.T, p place, name string) {
 			schedule.Flush()
 		}
 	}
-	if searched > 1 {
-		t.Errorf("%d searches were sent during the back-off", searched)
-	}
+	testkit.Between(t, "searches, also during the back-off", searched, 0, 1)
 	store, _ := updater.OpenStore(p.db(), origin)
 	ledger, err := updater.NewLedger(store)
-	_, searchErr := ledger.Limit(searcher{func() error { return nil }, nil}, budget, func(updater.Event) {}).Search(context.Background(), []lookup.Prefix{"evil"})
-	if searchErr != nil && (err == nil || !errors.Is(searchErr, lookup.ErrBudget)) {
+	if searchErr := spendOne(ledger); searchErr != nil && (err == nil || !errors.Is(searchErr, lookup.ErrBudget)) {
 		t.Errorf("the budget: %v, and then %v", err, searchErr)
 	}
 	if _, err := updater.Status(p.db()); err != nil && !strings.Contains(name, "schedule") {
@@ -241,7 +231,7 @@ func useEverything(t *testing.T, p place, name string) {
 	lists, err := relay.NewLists(filepath.Join(p.db(), "relay"))
 	testkit.Must(t, err)
 	publish(lists, "new")
-	if a, err := lists.Get(context.Background(), netip.Addr{}, large, false, nil, 0); err != nil || len(a.Message) == 0 {
-		t.Errorf("the relay serves %d bytes, %v", len(a.Message), err)
-	}
+	a, err := lists.Get(context.Background(), netip.Addr{}, large, false, nil, 0)
+	testkit.Must(t, err)
+	testkit.Equal(t, "the relay serves something", len(a.Message) > 0, true)
 }

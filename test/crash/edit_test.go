@@ -69,18 +69,12 @@ func checkFile(after string) func(*testing.T, place, []note, bool) {
 		if err != nil || text != ownLines && text != after {
 			t.Errorf("The file is %q, %v", raw, err)
 		}
-		if count(said, "done") > 0 && text != after {
-			t.Errorf("The edit has ended, and the file is %q", raw)
+		if count(said, "done") > 0 {
+			testkit.Equal(t, "the file after the edit", text, after)
 		}
-		if out, err := safebrowsing([]string{"allow", "-file", p.own(), "other.example"}); err != nil {
-			t.Errorf("The next edit: %v: %s", err, out)
-		}
-		if !strings.HasSuffix(text, "\r\n") {
-			text += "\r\n"
-		}
-		if raw, err := os.ReadFile(p.own()); string(raw) != text+"other.example\r\n" {
-			t.Errorf("After the next edit the file is %q, %v", raw, err)
-		}
+		out, err := safebrowsing([]string{"allow", "-file", p.own(), "other.example"})
+		testkit.Is(t, "the next edit: "+out, err, nil)
+		testkit.Equal(t, "the file after it", testkit.Read(t, p.own()), strings.TrimSuffix(text, "\r\n")+"\r\nother.example\r\n")
 		wantTidy(t, p.etc())
 	}
 }
@@ -89,16 +83,14 @@ func checkFile(after string) func(*testing.T, place, []note, bool) {
 func checkPaused(t *testing.T, p place, said []note, _ bool) {
 	t.Helper()
 	if raw, err := os.ReadFile(block.PauseFile(p.etc())); err == nil {
-		if _, err := block.ParsePauses(raw); err != nil {
-			t.Errorf("%q: %v", raw, err)
-		}
+		_, err := block.ParsePauses(raw)
+		testkit.Is(t, "the file of pauses: "+string(raw), err, nil)
 	}
-	if count(said, "done") > 0 && !p.isPaused() {
-		t.Error("A pause that has been set is lost")
+	if count(said, "done") > 0 {
+		testkit.Equal(t, "a pause that has been set is in force", p.isPaused(), true)
 	}
-	if err := pauseAll(p); err != nil || !p.isPaused() {
-		t.Errorf("The next pause: %v; paused: %t", err, p.isPaused())
-	}
+	testkit.Is(t, "the next pause", pauseAll(p), nil)
+	testkit.Equal(t, "it is in force", p.isPaused(), true)
 	wantTidy(t, p.etc())
 }
 

@@ -5,6 +5,7 @@ package crash
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"net"
 	"net/http/httptest"
@@ -75,8 +76,8 @@ var hangs = []hang{
 var answeredHang = hang{name: "the schedule after an answer", after: "uws-4b.list.*", at: calls("sync", "schedule.json.*")}
 
 // run runs the server until it has ended. act is called when the disk hangs, in a goroutine of
-// its own; then the server gets SIGTERM. run returns how long it took to end after that.
-func (h hang) run(t *testing.T, act func(s *served)) time.Duration {
+// its own; then the server gets SIGTERM, and has to end soon after that.
+func (h hang) run(t *testing.T, act func(s *served)) {
 	t.Helper()
 	s := newServed(t)
 	if h.prepare != nil {
@@ -90,9 +91,13 @@ func (h hang) run(t *testing.T, act func(s *served)) time.Duration {
 	hung, ended, told := make(chan struct{}), make(chan struct{}), make(chan time.Time, 1)
 	s.tracer.folders, s.tracer.point = append(s.place.folders(), filepath.Join(s.place.db(), "relay")), h.point(s.tracer, hung)
 	go func() { told <- s.drive(act, h.relay, hung, ended) }()
-	s.trace(cmd)
+	_, err := s.tracer.run(t, cmd)
 	close(ended)
-	return time.Since(<-told)
+	testkit.Is(t, "the end", err, nil)
+	testkit.WantNone(t, s.output(), "panic")
+	took := time.Since(<-told)
+	testkit.Between(t, "how long the end took after SIGTERM", took, 0, most())
+	t.Logf("%-40s %s", h.name, took.Round(time.Millisecond))
 }
 
 // point returns the function of a tracer that makes the disk hang until it is released.
@@ -109,15 +114,6 @@ func (h hang) point(tr *tracer, hung chan struct{}) func(int, call) error {
 			return errHang
 		}
 		return nil
-	}
-}
-
-func (s *served) trace(cmd *exec.Cmd) {
-	if _, err := s.tracer.run(s.t, cmd); err != nil {
-		s.t.Error(err)
-	}
-	if text := s.output(); strings.Contains(text, "panic") {
-		s.t.Errorf("Expected no panic:\n%s", text)
 	}
 }
 
@@ -169,24 +165,11 @@ func TestSIGTERMDoesNotWaitForADiskThatHangs(t *testing.T) {
 			continue
 		}
 		t.Run(h.name, func(t *testing.T) {
-			took := h.run(t, func(s *served) {
-				if h.relay {
-					return
-				}
-				// The disk may hang before the server listens.
-				for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-					if _, err := s.blocks("clean.example."); err == nil {
-						return
-					} else if time.Now().After(end) {
-						t.Errorf("Expected an answer while the disk hangs, got %v", err)
-						return
-					}
+			h.run(t, func(s *served) {
+				if !h.relay { // the disk may hang before the server listens
+					s.awaits("an answer", func() bool { _, err := s.blocks("clean.example."); return err == nil })
 				}
 			})
-			t.Logf("%-40s %s", h.name, took.Round(time.Millisecond))
-			if took > most() {
-				t.Errorf("Expected an end within %s, took %s", most(), took)
-			}
 		})
 	}
 }
@@ -196,7 +179,7 @@ func TestSIGTERMDoesNotWaitForADiskThatHangs(t *testing.T) {
 func TestAReloadDoesNotWaitForADiskThatHangs(t *testing.T) {
 	testkit.Long(t)
 	var s *served
-	took := answeredHang.run(t, func(at *served) {
+	answeredHang.run(t, func(at *served) {
 		s = at
 		_, _ = s.blocksAtLast("evil.example.") // a search, after which there are none in this engine
 		var stop, lost atomic.Int64
@@ -212,27 +195,20 @@ func TestAReloadDoesNotWaitForADiskThatHangs(t *testing.T) {
 		}()
 		for n := range 3 {
 			// The cache of answers ends with an engine: the one that ends must not ask after that.
-			if blocked, err := s.blocksAtLast("evil.example."); err != nil || !blocked {
-				t.Errorf("Expected the list to be in force after %d reloads, got %v, %v", n, blocked, err)
-			}
+			blocked, err := s.blocksAtLast("evil.example.")
+			testkit.Equal(t, fmt.Sprintf("the list is in force after %d reloads; %v", n, err), blocked, true)
 			s.google.ClientStarted()
 			s.configure(s.corefile(fmt.Sprint("cache ", 100+n)))
 			syscall.Kill(int(s.tracer.pid.Load()), syscall.SIGUSR1)
-			s.awaits("[INFO] Reloading complete", n+1)
+			s.awaits("a reload", func() bool { return strings.Count(s.output(), "[INFO] Reloading complete") > n })
 		}
-		if stop.Store(1); <-asked == 0 || lost.Load() > 0 {
-			t.Errorf("Expected all queries to be blocked, got %d that were not", lost.Load())
-		}
+		stop.Store(1)
+		testkit.Equal(t, "there were queries", <-asked > 0, true)
+		testkit.Equal(t, "queries that were not blocked", lost.Load(), 0)
 		s.tracer.released.Store(true)
-		s.awaits("next request not before", 1) // the last instance has the schedule
+		s.awaits("the schedule of the last instance", func() bool { return strings.Contains(s.output(), "next request not before") })
 	})
-	if requests := s.google.Requests("update"); len(requests) != 1 {
-		t.Errorf("Expected no request for lists but the first, got %+v", requests)
-	}
-	if took > most() {
-		t.Errorf("Expected an end within %s, took %s", most(), took)
-	}
-	t.Logf("ended %s after SIGTERM", took.Round(time.Millisecond))
+	testkit.Equal(t, "requests for lists: the first", len(s.google.Requests("update")), 1)
 }
 
 // blocksAtLast is blocks for a stub resolver, which asks again.
@@ -245,19 +221,20 @@ func (s *served) blocksAtLast(name string) (blocked bool, err error) {
 	return blocked, err
 }
 
-func (s *served) awaits(text string, n int) {
+// awaits is testkit.Until in another goroutine than the test's.
+func (s *served) awaits(what string, done func() bool) {
 	s.t.Helper()
-	for end := time.Now().Add(20 * time.Second); strings.Count(s.output(), text) < n; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); !done(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			s.t.Errorf("Expected %q %d times:\n%s", text, n, s.output())
+			s.t.Errorf("Still waiting: %s\n%s", what, s.output())
 			return
 		}
 	}
 }
 
-// serverVariable makes this test binary a server, with the first contact at once. Its value
-// is "coredns", or for a relay the endpoint that it asks.
-const serverVariable = "CRASH_SERVER"
+// serverVariable makes this test binary a server, with the first contact at once. Its value is "coredns", or for a relay
+// the endpoint that it asks. A relay listens at the other one.
+const serverVariable, addressVariable = "CRASH_SERVER", "CRASH_ADDRESS"
 
 // runServer reports whether this process is such a server, after its end.
 func runServer() bool {
@@ -283,9 +260,6 @@ func runServer() bool {
 	return true
 }
 
-// addressVariable is where a relay listens.
-const addressVariable = "CRASH_ADDRESS"
-
 // served is a server in a process of its own that is traced, and the Safe Browsing server that it asks.
 type served struct {
 	t        *testing.T
@@ -305,13 +279,12 @@ func newServed(t *testing.T) *served {
 	server := httptest.NewServer(s.google)
 	t.Cleanup(server.Close)
 	s.endpoint = server.URL
+	hash := sha256.Sum256([]byte("evil.example/"))
 	for _, list := range strings.Fields(config.DefaultLists) {
 		s.google.SetMinimumWait(list, time.Hour)
-		s.google.Publish(list, [][]byte{{1, 2, 3, 4}})
+		s.google.Publish(list, [][]byte{hash[:4]})
 	}
 	s.google.AddThreat("evil.example/", sbv5.ThreatType_SOCIAL_ENGINEERING)
-	hash := sha256.Sum256([]byte("evil.example/"))
-	s.google.Publish("se-4b", [][]byte{hash[:4]})
 	return s
 }
 
@@ -336,8 +309,7 @@ func (s *served) corefile(properties ...string) string {
 func (s *served) configure(corefile string) {
 	s.t.Helper()
 	file := filepath.Join(s.place.root, "Corefile")
-	testkit.Must(s.t, os.WriteFile(file+".new", []byte(corefile), 0o600))
-	testkit.Must(s.t, os.Rename(file+".new", file))
+	testkit.Must(s.t, errors.Join(os.WriteFile(file+".new", []byte(corefile), 0o600), os.Rename(file+".new", file)))
 }
 
 func (s *served) command(server string, args ...string) *exec.Cmd {

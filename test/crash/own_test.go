@@ -30,12 +30,11 @@ func (p place) byURL() ownlist.URLConfig {
 	return ownlist.URLConfig{URL: "http://lists.example/hosts.txt", DB: p.ownDB()}
 }
 
-func ownText(version string) []byte {
-	var b bytes.Buffer
+func ownText(version string) (text []byte) {
 	for n := range 2000 {
-		fmt.Fprintf(&b, "%s%d.example\n", version, n)
+		text = fmt.Appendf(text, "%s%d.example\n", version, n)
 	}
-	return b.Bytes()
+	return text
 }
 
 // serveList has requests of this process for the list answered. asked is called for each.
@@ -89,16 +88,15 @@ func checkOwnList(t *testing.T, p place, said []note, _ bool) {
 	if !isNew && !bytes.Equal(raw, ownText("old")) && !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("The list has %d bytes, %v", len(raw), err)
 	}
-	if count(said, "done") > 0 && !isNew {
-		t.Error("the fetch had ended, and the list is not the new one")
+	if count(said, "done") > 0 {
+		testkit.Equal(t, "the list is the new one", isNew, true)
 	}
 	for len(askedNow) > 0 {
 		<-askedNow
 	}
-	asked := count(said, "asked") > 0
 	list := ownlist.OpenURL(c, ownlist.Config{}, nil)
 	defer list.Close()
-	if asked {
+	if count(said, "asked") > 0 {
 		wantNoFetch(t, c)
 		return
 	}
@@ -114,17 +112,14 @@ func checkOwnList(t *testing.T, p place, said []note, _ bool) {
 			t.Fatalf("The list does not come: %+v, %v", s, err)
 		}
 	}
-	if raw, err := os.ReadFile(c.Path()); !bytes.Equal(raw, ownText("new")) {
-		t.Errorf("After the next fetch the list has %d bytes, %v", len(raw), err)
-	}
+	testkit.Equal(t, "the list after the next fetch is the new one", testkit.Read(t, c.Path()) == string(ownText("new")), true)
 }
 
 func wantNoFetch(t *testing.T, c ownlist.URLConfig) {
 	t.Helper()
 	s, err := ownlist.ReadURLState(c)
-	if err != nil || time.Until(s.Next) < 30*time.Second {
-		t.Errorf("The next fetch comes at %s, %v", s.Next, err)
-	}
+	testkit.Must(t, err)
+	testkit.Between(t, "the time until the next fetch", time.Until(s.Next), 30*time.Second, 7*24*time.Hour)
 	select {
 	case <-askedNow:
 		t.Error("the list is fetched again at once")

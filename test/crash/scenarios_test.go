@@ -236,10 +236,10 @@ func update(p place) error {
 
 // noted notes the end of what had no error.
 func noted(p place, err error) error {
-	if err != nil {
-		return err
+	if err == nil {
+		err = p.say("done")
 	}
-	return p.say("done")
+	return err
 }
 
 // failedUpdate is an update that the server refuses.
@@ -291,13 +291,20 @@ func search(p place) error {
 	return nil
 }
 
-const budget = 100
+// spendWith makes a search within the budget.
+func spendWith(ledger *updater.Ledger, asked func() error, report func(updater.Event)) error {
+	_, err := ledger.Limit(searcher{asked, nil}, 100, report).Search(context.Background(), []lookup.Prefix{"evil"})
+	return err
+}
+
+func spendOne(ledger *updater.Ledger) error {
+	return spendWith(ledger, func() error { return nil }, func(updater.Event) {})
+}
 
 // spendSome spends three searches of a budget.
 func spendSome(p place, ledger *updater.Ledger) error {
-	limited := ledger.Limit(searcher{func() error { return p.say("spent") }, nil}, budget, p.report)
 	for range 3 {
-		if _, err := limited.Search(context.Background(), []lookup.Prefix{"evil"}); err != nil {
+		if err := spendWith(ledger, func() error { return p.say("spent") }, p.report); err != nil {
 			return err
 		}
 	}
@@ -306,10 +313,10 @@ func spendSome(p place, ledger *updater.Ledger) error {
 
 func spend(p place) error {
 	ledger, err := ledgerIn(p.db())
-	if err != nil {
-		return err
+	if err == nil {
+		err = spendSome(p, ledger)
 	}
-	return spendSome(p, ledger)
+	return err
 }
 
 func ledgerIn(folder string) (*updater.Ledger, error) {
@@ -333,7 +340,7 @@ func moveBudget(p place) error {
 	if err = errors.Join(err, ledger.Move(other)); err != nil {
 		return err
 	}
-	return errors.Join(spendSome(p, ledger), p.say("moved"))
+	return spendSome(p, ledger)
 }
 
 // publish makes a relay serve a content of the large list.
@@ -361,15 +368,7 @@ func newPlace(t *testing.T) place {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "crash")
 	testkit.Must(t, err)
-	t.Cleanup(func() {
-		for range 1000 {
-			if os.RemoveAll(dir) == nil {
-				return
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-		t.Errorf("something writes into %s for ever", dir)
-	})
+	t.Cleanup(func() { testkit.Until(t, "the last write into "+dir, func() bool { return os.RemoveAll(dir) == nil }) })
 	return place{dir}
 }
 
@@ -433,15 +432,12 @@ func checkLease(fetches bool) func(*testing.T, place, []note, bool) {
 		if fetches {
 			patience = 10 * time.Second
 		}
+		got := false
 		select {
 		case <-alone:
-			if !fetches {
-				t.Error("another relay had the lease last, and this one fetches without Redis")
-			}
+			got = true
 		case <-time.After(patience):
-			if fetches {
-				t.Error("this relay had the lease last, and does not fetch without Redis")
-			}
 		}
+		testkit.Equal(t, "it had the lease last, and fetches without Redis", got, fetches)
 	}
 }
