@@ -225,32 +225,15 @@ func TestCoverageWaitsForAShortWhileOnly(t *testing.T) {
 
 // made is a feed with known truth.
 type made struct {
-	text       string
-	want       tally
-	addresses  int
-	private    int
-	duplicates int
-	bad        int
-	byList     map[string]int
-	prefixes   map[lookup.Prefix]bool // of its URLs, that a list holds
+	text     string
+	want     totals
+	byList   map[string]int
+	prefixes map[lookup.Prefix]bool // of its URLs, that a list holds
 }
 
-// kinds of URLs of a made feed.
-const (
-	ofNoList = iota
-	ofHost
-	ofParent
-	ofPage
-	ofFolder
-	ofQuery
-	ofBoth
-	ofCollision // a list has the prefix of its host, and the service knows no threat
-	ofAddress
-	ofPrivate
-	ofSpelling // the URL before in another spelling
-	ofNothing  // a line without a URL
-	numKinds
-)
+// madeKinds are kinds of lines of a made feed. Of a collision a list has the prefix of the host, and the service knows no
+// threat; again is the URL before in another spelling, and nothing a line without a URL.
+var madeKinds = strings.Fields("clean host parent page folder query both collision address private again nothing")
 
 // makeFeed makes a feed of n URLs, and lets the server list what it says. All kinds are as frequent.
 func makeFeed(s *protocoltest.Server, n int, seed uint64) *made {
@@ -277,40 +260,40 @@ func makeFeed(s *protocoltest.Server, n int, seed uint64) *made {
 		host := fmt.Sprintf("www.h%d-%d.%s", i, r.Uint32(), []string{"com", "co.uk", "github.io", "example"}[r.IntN(4)])
 		parent := strings.TrimPrefix(host, "www.")
 		url, f := fmt.Sprintf("http://%s/a/%d/x.html?q=%d", host, i, i), notListed
-		kind := r.IntN(numKinds)
-		if kind >= ofSpelling && last == "" {
-			kind = ofNoList
+		kind := madeKinds[r.IntN(len(madeKinds))]
+		if (kind == "again" || kind == "nothing") && last == "" {
+			kind = "clean"
 		}
 		switch kind {
-		case ofHost:
+		case "host":
 			f = list(byHost, host+"/")
-		case ofParent:
+		case "parent":
 			f = list(byHost, parent+"/")
-		case ofPage:
+		case "page":
 			f = list(byPath, fmt.Sprintf("%s/a/%d/x.html", host, i))
-		case ofFolder:
+		case "folder":
 			f = list(byPath, parent+"/a/")
-		case ofQuery:
+		case "query":
 			f = list(byPath, fmt.Sprintf("%s/a/%d/x.html?q=%d", host, i, i))
-		case ofBoth:
+		case "both":
 			f = list(byHost, host+"/", host+"/a/")
-		case ofCollision:
+		case "collision":
 			list(notListed, host+"/")
-		case ofAddress:
+		case "address":
 			address := fmt.Sprintf("198.%d.%d.1", i>>8, i&255) // not twice: there are 65,536
 			url = fmt.Sprintf("http://%s:8080/x%d", address, i)
 			f = list(byPath, address+"/")
-			m.addresses++
-		case ofPrivate:
+			m.want.Addresses++
+		case "private":
 			url = fmt.Sprintf("https://nas%d.home.arpa/%d", i, i)
-			m.private++
-		case ofSpelling:
+			m.want.Private++
+		case "again":
 			fmt.Fprintf(&lines, "%s#again\n", strings.Replace(last, "http", "HTTP", 1))
-			m.duplicates++
+			m.want.Duplicates++
 			continue
-		case ofNothing:
+		case "nothing":
 			fmt.Fprintln(&lines, []string{"http://", "chrome://newtab/", "javascript:void(0)", "word"}[r.IntN(4)])
-			m.bad++
+			m.want.Bad++
 			continue
 		}
 		m.want.add(f)

@@ -203,7 +203,7 @@ func TestDoctorSaysWhatIsLeftOfTheBudget(t *testing.T) {
 			}
 			corefile := w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  "+strings.ReplaceAll(properties, "; ", "\n  ")+"\n }\n}\n")
 			if strings.Contains(properties, "db DB") {
-				w.mustUpdate(t, 0, corefile)
+				run(t, "update", "-now", "-corefile", corefile).want(0)
 			}
 			if test.file != "" {
 				write(t, filepath.Join(w.dir, "budget-webrisk.json"), test.file)
@@ -240,26 +240,26 @@ func TestDoctorOfWebRisk(t *testing.T) {
 	}{
 		"before the first update": {func(*world, string) {}, nil, 0, "server", isWarning, unknown + " → start CoreDNS, or run safebrowsing update"},
 		"the clock is looked at":  {func(*world, string) {}, nil, 0, "clock", isOK, "from the server's"},
-		"after an update": {func(w *world, corefile string) { w.mustUpdate(t, 0, corefile) }, nil, 0, "server", isOK,
+		"after an update": {func(w *world, corefile string) { run(t, "update", "-now", "-corefile", corefile).want(0) }, nil, 0, "server", isOK,
 			"it answers, and it accepted the API key at the last update of the lists"},
 		"after an update that was refused": {func(w *world, corefile string) {
 			w.Break("computeDiff", 1, protocoltest.Fault{Status: http.StatusForbidden})
-			w.mustUpdate(t, 2, corefile)
+			run(t, "update", "-now", "-corefile", corefile).want(2)
 		}, nil, 1, "server", isProblem, billing},
 		"after an update that was refused, and the same key was written again": {func(w *world, corefile string) {
 			key := testkit.Write(t, filepath.Dir(corefile), "key", "SECRET\n")
 			write(t, corefile, strings.Replace(read(t, corefile), "api_key SECRET", "api_key_file "+key, 1))
 			w.Break("computeDiff", 1, protocoltest.Fault{Status: http.StatusForbidden})
-			w.mustUpdate(t, 2, corefile)
+			run(t, "update", "-now", "-corefile", corefile).want(2)
 			later := time.Now().Add(time.Minute)
 			testkit.Must(t, os.Chtimes(key, later, later))
 		}, nil, 1, "server", isProblem, billing},
 		"lists in force, but the last update was refused": {func(w *world, corefile string) {
 			v5 := filepath.Join(filepath.Dir(corefile), "v5")
 			write(t, v5, strings.NewReplacer("protocol webrisk", "protocol v5", "budget 5", "").Replace(read(t, corefile)))
-			w.mustUpdate(t, 0, v5)
+			run(t, "update", "-now", "-corefile", v5).want(0)
 			w.Break("computeDiff", 1, protocoltest.Fault{Status: http.StatusForbidden})
-			w.mustUpdate(t, 2, corefile)
+			run(t, "update", "-now", "-corefile", corefile).want(2)
 		}, []string{"-offline"}, 0, "lists", isWarning, "3 of 3 in force, 3 entries, but not updated at present; not asked before "},
 		"offline": {func(*world, string) {}, []string{"-offline"}, 0, "server", isSkipped, "-offline"},
 	} {

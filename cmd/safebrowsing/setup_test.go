@@ -115,10 +115,11 @@ type installed struct {
 	fails string // the command, or "ask ADDRESS", that fails
 }
 
-func newInstalled(t *testing.T) *installed {
+// newInstalled returns a machine on which these have port 53.
+func newInstalled(t *testing.T, holders ...holder) *installed {
 	t.Helper()
 	i := &installed{t: t, root: t.TempDir()}
-	i.machine = machine{networks: home(), resolvers: []netip.Addr{netip.MustParseAddr("192.168.1.1")}, systemd: true, blocked: "malware.example"}
+	i.machine = machine{holders: holders, networks: home(), resolvers: []netip.Addr{netip.MustParseAddr("192.168.1.1")}, systemd: true, blocked: "malware.example"}
 	testkit.Must(t, os.MkdirAll(filepath.Join(i.root, setupFolder), 0o755))
 	for _, name := range []string{"Corefile", "block.txt", "allow.txt"} {
 		write(t, i.path(name), read(t, "../../deploy/package/"+name))
@@ -203,8 +204,7 @@ func (i *installed) wantKey() {
 }
 
 func TestSetupConfiguresThePackage(t *testing.T) {
-	i := newInstalled(t)
-	i.holders = []holder{at("coredns", "coredns.service", "::")}
+	i := newInstalled(t, at("coredns", "coredns.service", "::"))
 	before := read(t, i.path("Corefile"))
 	write(t, i.path("safebrowsing.key"), "by hand\n") // which others may read
 	testkit.Must(t, os.Chmod(i.path("safebrowsing.key"), 0o644))
@@ -239,8 +239,7 @@ func TestSetupThatMovesTheServerTellsWhoWasInFront(t *testing.T) {
 		resolvedFile("").path: {at("systemd-resolve", "systemd-resolved.service", "127.0.0.53"), "\nDNS=127.0.0.1:1053\n", "[Resolve]\n"},
 		dnsmasqFile:           {at("dnsmasq", "dnsmasq.service", "127.0.0.1"), "\nserver=127.0.0.1#1053\n", "# safebrowsing setup: dnsmasq no longer asks the server\n"},
 	} {
-		i := newInstalled(t)
-		i.holders = []holder{test.holder}
+		i := newInstalled(t, test.holder)
 		front := filepath.Join(i.root, file)
 		i.done("", flagsWith(t, "-serve", "machine")...)
 		testkit.WantParts(t, read(t, front), test.asks)
@@ -375,8 +374,8 @@ func TestSetupThatFailsLeavesEverythingAsBefore(t *testing.T) {
 		{"systemctl restart dnsmasq.service", dnsmasq, []string{"systemctl restart dnsmasq.service", restart}},
 		{"ask 192.168.1.2:53 for example.com", dnsmasq, []string{"systemctl restart dnsmasq.service", restart}},
 	} {
-		i := newInstalled(t)
-		i.holders, i.fails, i.enabled = []holder{test.holder}, test.fails, []string{"coredns.service", setupUnit}
+		i := newInstalled(t, test.holder)
+		i.fails, i.enabled = test.fails, []string{"coredns.service", setupUnit}
 		testkit.Must(t, errors.Join(os.Rename(i.path("Corefile"), i.path("mine")), os.Symlink("mine", i.path("Corefile"))))
 		i.refused("", flagsWith(t), "it fails")
 		expect(t, "after "+test.fails, i.ran[slices.Index(i.ran, test.fails)+1:], test.after)
@@ -413,8 +412,7 @@ func TestSetupThatFailsStartsNothingElse(t *testing.T) {
 }
 
 func TestSetupChangesNothingInADryRun(t *testing.T) {
-	i := newInstalled(t)
-	i.holders = []holder{at("dnsmasq", "dnsmasq.service", "::")}
+	i := newInstalled(t, at("dnsmasq", "dnsmasq.service", "::"))
 	before := i.files()
 	out := i.done("", flagsWith(t, "-dry-run")...)
 	expect(t, "it ran", i.ran, nil)
@@ -425,8 +423,7 @@ func TestSetupChangesNothingInADryRun(t *testing.T) {
 
 // A person types the answers: none of Google's keys, all lists, the second network, and no change of the other resolver.
 func TestSetupAsks(t *testing.T) {
-	i := newInstalled(t)
-	i.holders = []holder{at("coredns", "coredns.service", "10.0.0.2")}
+	i := newInstalled(t, at("coredns", "coredns.service", "10.0.0.2"))
 	out := i.done("\n\nlots\n,\n1,phishing-database,1\n7\n2,10.0.0.2\nno\n")
 	corefile := read(t, i.path("Corefile"))
 	testkit.WantParts(t, corefile, ".:1053 {", "bind 127.0.0.1\n", publicLists[2].url, "forward . 192.168.1.1\n")
@@ -595,8 +592,7 @@ func TestSetupSeesWhetherDnsmasqReadsItsFile(t *testing.T) {
 
 // The file of dnsmasq that setup writes was changed by hand: dnsmasq must not read what is kept of it.
 func TestSetupKeepsAFileWhereDnsmasqDoesNotReadIt(t *testing.T) {
-	i := newInstalled(t)
-	i.holders = []holder{at("dnsmasq", "dnsmasq.service", "::")}
+	i := newInstalled(t, at("dnsmasq", "dnsmasq.service", "::"))
 	file := writeBelow(t, i.root, dnsmasqFile, "server=9.9.9.9\n")
 	i.done("", flagsWith(t)...)
 	copies, _ := filepath.Glob(file + ".*")

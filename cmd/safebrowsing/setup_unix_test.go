@@ -18,8 +18,7 @@ import (
 
 // systemd-resolved is a user of its own: a folder that setup makes can be read, whatever the umask is.
 func TestSetupWritesWhatSystemdResolvedCanRead(t *testing.T) {
-	i := newInstalled(t)
-	i.holders = []holder{at("systemd-resolve", "systemd-resolved.service", "127.0.0.53")}
+	i := newInstalled(t, at("systemd-resolve", "systemd-resolved.service", "127.0.0.53"))
 	testkit.Must(t, os.MkdirAll(filepath.Join(i.root, "etc/systemd"), 0o755))
 	flags := flagsWith(t, "-serve", "machine")
 	defer syscall.Umask(syscall.Umask(0o077))
