@@ -56,12 +56,11 @@ func TestQueriesThatWaitAreBounded(t *testing.T) {
 	network := netip.MustParsePrefix("2001:db8::/32")
 	many := func(n int) netip.Addr { return siteOf(netip.MustParseAddr("2a00::"), n<<24) }
 	for _, tc := range []struct {
-		name      string
-		memory    int64
-		client    func(n int) netip.Addr
-		monitor   bool
-		waiting   int32 // queries that wait at most
-		shortened int32 // answers to the others
+		name               string
+		memory             int64
+		client             func(n int) netip.Addr
+		monitor            bool
+		waiting, shortened int32 // queries that wait at most, and answers to the others
 	}{
 		{"one client", 0, func(int) netip.Addr { return network.Addr() }, false, 32, 5_000 - 32},
 		{"an IPv6 /32", 0, func(n int) netip.Addr { return siteOf(network.Addr(), n) }, false, 2_048, 5_000 - 2_048},

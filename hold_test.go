@@ -365,15 +365,14 @@ func TestRawAnswers(t *testing.T) {
 	const tested = "test-host.example."
 	alias := func(r *dns.Msg) *dns.Msg { return aliasOf(r, tested) }
 	for _, tc := range []struct {
-		name    string
-		qname   string
-		inspect bool
-		timeout time.Duration
-		monitor bool
-		Reply   func(*dns.Msg) *dns.Msg
-		want    string
-		rcode   int
-		ttl     uint32
+		name, qname string
+		inspect     bool
+		timeout     time.Duration
+		monitor     bool
+		Reply       func(*dns.Msg) *dns.Msg
+		want        string
+		rcode       int
+		ttl         uint32
 	}{
 		{"confirmed in time", "evil.example.com.", false, 10 * time.Second, false, reply300, "Write", dns.RcodeSuccess, 300},
 		{"not confirmed in time", "evil.example.com.", false, time.Millisecond, false, reply300, "WriteMsg", dns.RcodeSuccess, 5},

@@ -135,13 +135,23 @@ func within(t *testing.T, what string, got []float64, bounds ...[2]float64) {
 	}
 }
 
-func TestAListIsFetchedAtOnceAndThenAtEachInterval(t *testing.T) {
+func TestAListIsFetchedAtOnceAndThenAtEachIntervalAndOnceForAllOpeners(t *testing.T) {
 	withClock(t, names(10), func(w *clocked) {
 		l := w.start(nil)
 		w.asked(16*time.Hour, "first", "", [2]float64{0, 0})
 		w.asked(16*time.Hour, "second, 24 h ± 30 % after the first", "", [2]float64{48, 912})
 		l.Close()
 		w.asked(48*time.Hour, "after Close", "")
+		var lists []*URLList
+		for i := range 12 {
+			lists = append(lists, w.start(func(c *URLConfig) { c.URL += fmt.Sprint("?", i%6) }))
+		}
+		at, _ := w.took(time.Second)
+		testkit.Equal(w.t, "requests and states", []int{len(at), len(w.states())}, []int{6, 6})
+		for _, l := range lists {
+			l.Close()
+		}
+		testkit.Equal(w.t, "lists that are open", len(w.states()), 0)
 	})
 }
 
@@ -226,21 +236,6 @@ func TestALoopOfCrashesIsNoLoopOfRequests(t *testing.T) {
 		}
 		at, _ := w.took(0)
 		testkit.Between(t, "requests in a minute of crashes", len(at), 1, 2)
-	})
-}
-
-func TestAListIsFetchedOnceForAllOpeners(t *testing.T) {
-	withClock(t, names(10), func(w *clocked) {
-		var lists []*URLList
-		for i := range 12 {
-			lists = append(lists, w.start(func(c *URLConfig) { c.URL += fmt.Sprint(i % 6) }))
-		}
-		at, _ := w.took(time.Second)
-		testkit.Equal(w.t, "requests and states", []int{len(at), len(w.states())}, []int{6, 6})
-		for _, l := range lists {
-			l.Close()
-		}
-		testkit.Equal(w.t, "lists that are open", len(w.states()), 0)
 	})
 }
 

@@ -241,11 +241,9 @@ func (b *busy) mixed(r *http.Request) (*http.Response, error) {
 func TestASlowServerKeepsNoOtherListWaiting(t *testing.T) {
 	testkit.Long(t)
 	for _, tc := range []struct {
-		bytes  int // a second, of each of six slow lists
-		most   int // of these under way together
-		from   time.Duration
-		to     time.Duration // when the seventh, quick list is fetched
-		waited bool          // which was reported
+		bytes, most int           // a second, of each of six slow lists, and how many of these are under way together
+		from, to    time.Duration // when the seventh, quick list is fetched
+		waited      bool          // which was reported
 	}{
 		{100, 6, 0, 31 * time.Second, false},                             // drips: gives its place away
 		{31 << 10, sideBySide, 14 * time.Minute, 16 * time.Minute, true}, // is fast enough, and continues for 15 minutes

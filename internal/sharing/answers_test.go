@@ -90,7 +90,7 @@ func answersOn(t testing.TB, s *testkit.Redis, srv lookup.Searcher) *Answers {
 	return NewAnswers(openRedis(t, s.URL()), srv)
 }
 
-func TestASecondRelayAsksRedisNotTheServer(t *testing.T) {
+func TestASecondRelayAsksRedisNotTheServerAndRedisLearnsNoNames(t *testing.T) {
 	t.Parallel()
 	s := testkit.StartRedis(t)
 	srv, bad := threatening(5 * time.Minute)
@@ -116,6 +116,11 @@ func TestASecondRelayAsksRedisNotTheServer(t *testing.T) {
 	testkit.Equal(t, "claims that have outlived their search", s.Do("KEYS", "*:claim:*"), "*0")
 	// One machine: Redis answers between two looks at one clock.
 	testkit.Equal(t, "how far the clock is ahead", told, []time.Duration{0})
+	// No key tells a name or the address of a client.
+	testkit.Must(t, NewLimits(first.client, Rule{Bucket: lookup.LeakyBucket{Rate: 1, Capacity: 2}}, walled(3)).admits("192.0.2.77"))
+	keys := s.Do("KEYS", "*")
+	testkit.WantParts(t, keys, ":answer:", ":bucket:", ":share:")
+	testkit.WantNone(t, keys, "192.0.2.77", "example")
 }
 
 func TestAValueThatCannotBeUsedIsAMiss(t *testing.T) {
@@ -156,17 +161,6 @@ func TestAValueThatCannotBeUsedIsAMiss(t *testing.T) {
 func newerValue(p lookup.Prefix) string {
 	value := append([]byte{answerFormat + 1}, "a newer value"...)
 	return string(append(value, sumOf(p, value)...))
-}
-
-func TestAnAnswerToUseOnceIsNotStored(t *testing.T) {
-	t.Parallel()
-	s := testkit.StartRedis(t)
-	srv, bad := threatening(0)
-	a := answersOn(t, s, srv)
-	search(t, a, bad)
-	search(t, a, bad)
-	testkit.Until(t, "no key of an answer or a claim", func() bool { return s.Do("KEYS", "*:answer:*")+s.Do("KEYS", "*:claim:*") == "*0*0" })
-	srv.mustBeAsked(t, 2)
 }
 
 // writeAt stores an answer that was received at a time of this machine, while Redis showed redis at the time at.
@@ -343,20 +337,6 @@ func TestAThreatOfRedisKeepsItsAge(t *testing.T) {
 	if err != nil || answers[0].From != lookup.FromShared || answers[0].TTL > left || answers[0].TTL < left/2 || srv.count() != 0 {
 		t.Errorf("Expected a threat of Redis for less than %s, got %+v, %v and %d searches", left, answers, err, srv.count())
 	}
-}
-
-// No key and no value tells a name or the address of a client.
-func TestWhatRedisLearns(t *testing.T) {
-	t.Parallel()
-	s := testkit.StartRedis(t)
-	srv, bad := threatening(time.Minute)
-	c := openRedis(t, s.URL())
-	search(t, NewAnswers(c, srv), bad)
-	testkit.Must(t, NewLimits(c, Rule{Bucket: lookup.LeakyBucket{Rate: 1, Capacity: 2}}, walled(3)).admits("192.0.2.77"))
-	stored(t, s, bad)
-	keys := s.Do("KEYS", "*")
-	testkit.WantParts(t, keys, ":answer:", ":bucket:", ":share:")
-	testkit.WantNone(t, keys, "192.0.2.77", "example")
 }
 
 // An answer holds for what was asked: relays that search for other threats, or did not name them in the key, do not share it.

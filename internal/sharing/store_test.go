@@ -434,17 +434,13 @@ func TestContentsAreCheckedAndInParts(t *testing.T) {
 	parts := b.seenFile().key(Prefix(origin.Asker), 0)
 	testkit.Equal(t, "bytes of a part", server.Do("STRLEN", parts), fmt.Sprintf(":%d", partBytes))
 	// Who finds damage makes the holder publish again.
-	for _, test := range []struct {
-		damage func()
-		want   string
-	}{
-		{func() { server.Do("SETRANGE", parts, "100", "damaged") }, "checksum"},
-		{func() { server.Do("DEL", parts) }, "part 1 of 2 is missing"},
+	for want, damage := range map[string][]string{
+		"checksum": {"SETRANGE", parts, "100", "damaged"}, "part 1 of 2 is missing": {"DEL", parts},
 	} {
 		held := a.turn(t)
-		test.damage()
+		server.Do(damage...)
 		_, err := b.File(got)
-		testkit.WantError(t, err, test.want)
+		testkit.WantError(t, err, want)
 		ends(t, held)
 		_, ok := a.Head("se-4b")
 		testkit.Equal(t, "the damaged head is used", ok, false)
