@@ -26,10 +26,8 @@ type client interface {
 	verdict(host string) (v lookup.Verdict, err error)
 }
 
-// resolver is a CoreDNS as a process.
-type resolver struct {
-	address string
-}
+// resolver is the address of a CoreDNS as a process.
+type resolver string
 
 // startResolvers starts a CoreDNS for each endpoint, all at once, with the lists on disk.
 func startResolvers(t testing.TB, endpoints []string) []client { return resolvers(t, endpoints, false) }
@@ -39,7 +37,7 @@ func resolvers(t testing.TB, endpoints []string, cold bool) (all []client) {
 	dir := t.TempDir()
 	var processes []*testkit.Process
 	for i, endpoint := range endpoints {
-		r := resolver{"127.0.0.1:" + testkit.FreePort(t)}
+		r := resolver(testkit.FreeAddr(t))
 		db, file := filepath.Join(dir, fmt.Sprint("db", i)), filepath.Join(dir, fmt.Sprint("Corefile", i))
 		if !cold {
 			fetch(t, db, endpoint)
@@ -57,7 +55,7 @@ func resolvers(t testing.TB, endpoints []string, cold bool) (all []client) {
 // corefile is the one for a resolver that waits long for its server, since the machine may be
 // busy, and whose only client may ask all at once.
 func (r resolver) corefile(endpoint, db string) string {
-	_, port, _ := net.SplitHostPort(r.address)
+	_, port, _ := net.SplitHostPort(string(r))
 	return fmt.Sprintf(`.:%s {
 	bind 127.0.0.1
 	safebrowsing {
@@ -77,7 +75,7 @@ func (r resolver) corefile(endpoint, db string) string {
 // verdict implements client. A resolver that cannot ask its server answers as if the name were safe.
 func (r resolver) verdict(host string) (lookup.Verdict, error) {
 	c := dns.Client{Timeout: 20 * time.Second}
-	answer, _, err := c.Exchange(new(dns.Msg).SetQuestion(host+".", dns.TypeA), r.address)
+	answer, _, err := c.Exchange(new(dns.Msg).SetQuestion(host+".", dns.TypeA), string(r))
 	switch {
 	case err != nil:
 		return lookup.Unsure, err
@@ -90,8 +88,8 @@ func (r resolver) verdict(host string) (lookup.Verdict, error) {
 // embedded is an engine of this process: a CoreDNS without a name server.
 type embedded struct {
 	*engine.Engine
-	requests *recorder
-	timeout  time.Duration // of a confirmation
+	fetches *recorder
+	timeout time.Duration // of a confirmation
 }
 
 // startEmbedded starts an engine for each endpoint, with sockets of its own, and waits for the lists.
@@ -112,8 +110,8 @@ func engines(t testing.TB, endpoints []string, firstContact func() time.Duration
 	for i, endpoint := range endpoints {
 		wg.Go(func() {
 			transport := &http.Transport{MaxIdleConnsPerHost: 2}
-			c := &embedded{requests: &recorder{next: transport}, timeout: 10 * time.Second}
-			registry := engine.NewRegistry(engine.Edge{Transport: c.requests, FirstContact: firstContact})
+			c := &embedded{fetches: &recorder{RoundTripper: transport}, timeout: 10 * time.Second}
+			registry := engine.NewRegistry(engine.Edge{Transport: c.fetches, FirstContact: firstContact})
 			s := engine.Settings{Endpoint: endpoint, Protocol: protocol.DialectV5.Name, Lists: "se-4b mw-4b"}
 			var release func()
 			var err error
@@ -143,22 +141,18 @@ func (c *embedded) verdict(host string) (lookup.Verdict, error) {
 	return d.Verdict, d.Err
 }
 
-// request is a request that a client sent.
-type request struct {
-	at     time.Time
-	search bool
-}
-
-// recorder notes the requests of a client.
+// recorder notes when a client asks for lists.
 type recorder struct {
-	next http.RoundTripper
-	mu   sync.Mutex
-	all  []request
+	http.RoundTripper
+	mu      sync.Mutex
+	fetches []time.Time
 }
 
 func (r *recorder) RoundTrip(q *http.Request) (*http.Response, error) {
-	r.mu.Lock()
-	r.all = append(r.all, request{time.Now(), q.URL.Path == "/v5/hashes:search"})
-	r.mu.Unlock()
-	return r.next.RoundTrip(q)
+	if q.URL.Path != "/v5/hashes:search" {
+		r.mu.Lock()
+		r.fetches = append(r.fetches, time.Now())
+		r.mu.Unlock()
+	}
+	return r.RoundTripper.RoundTrip(q)
 }
