@@ -263,15 +263,7 @@ func (w *world) wantAgreement(where, page string, names []string, logs bool) {
 		text, err := w.door().Get(w.t.Context(), "/status", nil, new(truth.Report))
 		return err == nil && timeless(string(text)) == timeless(get(w.t, page+"status.json"))
 	})
-	w.wantDevicesAgree(where, page, r, logs)
-	testkit.Equal(w.t, where+": blocked today, and in the last hour", r.Today.Blocked, blocked)
-	testkit.Between(w.t, where+": blocked, of those that were checked", blocked, 0, r.Today.Checked)
-}
-
-// wantDevicesAgree holds that all who can be asked count the same devices, and that addresses are told only where
-// names are logged.
-func (w *world) wantDevicesAgree(where, page string, r truth.Report, logs bool) {
-	w.t.Helper()
+	// Addresses are told only where names are logged.
 	testkit.Equal(w.t, where+": devices", int(testkit.Metric(w.t, "devices", "state", "also")), r.Devices.Also)
 	sum := r.Devices.InWords()
 	testkit.WantParts(w.t, w.why("dns.google"), sum)
@@ -287,6 +279,8 @@ func (w *world) wantDevicesAgree(where, page string, r truth.Report, logs bool) 
 	if n := len(r.Devices.Told); n > r.Devices.Also || n > 0 && !logs {
 		w.t.Errorf("%s: the door tells %d addresses: %+v", where, n, r.Devices)
 	}
+	testkit.Equal(w.t, where+": blocked today, and in the last hour", r.Today.Blocked, blocked)
+	testkit.Between(w.t, where+": blocked, of those that were checked", blocked, 0, r.Today.Checked)
 }
 
 func (w *world) blocks(name string) bool {

@@ -29,13 +29,11 @@ var endToEnd = []struct {
 	run  func(t *testing.T, w *world)
 }{
 	{"Confirmed threats are blocked and all else passes", confirmedThreatsAreBlockedAndAllElsePasses},
-	{"Collision that is not confirmed passes", collisionThatIsNotConfirmedPasses},
 	{"Only threats of the configured lists block", onlyThreatsOfTheConfiguredListsBlock},
 	{"Removed threat passes after the next partial update", removedThreatPassesAfterTheNextPartialUpdate},
 	{"Two server blocks and three reloads make one first contact", twoServerBlocksAndThreeReloadsMakeOneFirstContact},
 	{"Restart uses the lists on disk and does not ask early", restartUsesTheListsOnDiskAndDoesNotAskEarly},
 	{"Failed reload leaves nothing behind", failedReloadLeavesNothingBehind},
-	{"Server that is down does not keep the resolver out of service", serverThatIsDownDoesNotKeepTheResolverOutOfService},
 	{"Prefixes are all that leaves", prefixesAreAllThatLeaves},
 }
 
@@ -82,14 +80,6 @@ func confirmedThreatsAreBlockedAndAllElsePasses(t *testing.T, w *world) {
 		w.wantBlocked("example.co.uk.", dns.TypeA, w.blames("social engineering"))
 	}
 	testkit.Equal(t, "blocked over TCP", isBlocked(w.askOver("tcp", "evil.example.com.", dns.TypeA)), true)
-}
-
-func collisionThatIsNotConfirmedPasses(t *testing.T, w *world) {
-	w.publish("se-4b", "harmless.example.org/")
-	w.run()
-	w.wantPassed("harmless.example.org.", dns.TypeA)
-	w.wantPassed("www.harmless.example.org.", dns.TypeA)
-	testkit.Equal(t, "one search, the second name being answered from the cache", len(w.searches()), 1)
 }
 
 func onlyThreatsOfTheConfiguredListsBlock(t *testing.T, w *world) {
@@ -171,16 +161,6 @@ func failedReloadLeavesNothingBehind(t *testing.T, w *world) {
 		})
 	}
 	testkit.Until(w.t, "goroutines to end", func() bool { return runtime.NumGoroutine() <= goroutines+2 })
-}
-
-func serverThatIsDownDoesNotKeepTheResolverOutOfService(t *testing.T, w *world) {
-	w.google.Break("", 1000, protocoltest.Fault{Status: 503})
-	w.start(w.corefile())
-	testkit.Until(w.t, "the first contact", w.ready)
-	w.wantPassed("evil.example.com.", dns.TypeA)
-	w.restart(w.corefile())
-	testkit.Until(w.t, "readiness, though nothing may be asked for a quarter of an hour", w.ready)
-	testkit.Equal(t, "one request, then back-off", len(w.fetches()), 1)
 }
 
 func prefixesAreAllThatLeaves(t *testing.T, w *world) {

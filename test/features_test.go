@@ -383,15 +383,3 @@ func TestRecipeOfOtherRulesForSomeClients(t *testing.T) {
 	}
 	testkit.Until(w.t, "the line about the adult", func() bool { return len(lines.About("evil.example.com. A for "+adult+" would be blocked")) == 1 })
 }
-
-func TestRecipeOfNewlyRegisteredDomains(t *testing.T) {
-	w := threatened(t, "evil.example.com/")
-	registered, allowed := newListServer(t, "# registered this week\nnew.example\ntool.example\n"), newListServer(t, "tool.example\n")
-	w.recipe("docs/lists.md", "Lists by URL",
-		"https://lists.example.org", registered.URL, "https://intranet.example.org", allowed.URL, "resolver 9.9.9.9", "")
-	w.updated(1)
-	testkit.Until(w.t, "both lists", func() bool {
-		return isBlocked(w.ask("new.example.", dns.TypeA)) && !isBlocked(w.ask("tool.example.", dns.TypeA))
-	})
-	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
-}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"strings"
@@ -243,11 +242,9 @@ func TestARouterIsProtectedSoonAfterItsRouteIsThere(t *testing.T) {
 func behindRoute(t *testing.T, w *world) string {
 	l, err := net.Listen("tcp", "0.0.0.0:0")
 	testkit.Must(t, err)
-	server := &http.Server{Handler: w.google}
-	go server.Serve(l)
-	t.Cleanup(func() { server.Close() })
-	u := url.URL{Scheme: "http", Host: fmt.Sprintf("safebrowsing.example:%d", l.Addr().(*net.TCPAddr).Port)}
-	return u.String()
+	t.Cleanup(func() { l.Close() })
+	go http.Serve(l, w.google)
+	return fmt.Sprintf("http://safebrowsing.example:%d", l.Addr().(*net.TCPAddr).Port)
 }
 
 // nameServerBehindRoute returns the address of a name server to which there is no route yet. It

@@ -50,7 +50,7 @@ func TestFlood(t *testing.T) {
 
 func (f flood) try(t *testing.T, rate int, lasts time.Duration) {
 	w := newWorld(t)
-	w.publish("se-4b", append(f.lists(), floodThreats...)...)
+	w.publish("se-4b", slices.Concat(numbered(floodNames, "c%d.flood.example/"), []string{"once.example/"}, floodThreats)...)
 	for _, threat := range floodThreats {
 		w.google.AddThreat(threat, sbv5.ThreatType_SOCIAL_ENGINEERING)
 	}
@@ -213,7 +213,6 @@ type flood struct {
 	name       string
 	sample     bool               // tried by each go test
 	names      func(n int) string // of the nth query
-	lists      func() []string    // expressions to be put into a list
 	from       func(n int) netip.Addr
 	odd        bool          // of all types and classes
 	search     time.Duration // what an answer of the server takes
@@ -223,36 +222,28 @@ type flood struct {
 
 const floodNames = 200_000
 
-var longLabel = strings.Repeat("a", 63)
-
 // floods are ordered from the mildest to the worst.
 var floods = []flood{
-	{name: "127 labels", names: func(n int) string { return fmt.Sprintf("%d.", n%10) + strings.Repeat("a.", 126) }, lists: nothing, from: manyNetworks, goroutines: 1000},
-	{name: "255 bytes", names: longName, lists: nothing, from: manyNetworks, goroutines: 1000},
-	{name: "all types and classes", names: collides, lists: colliding, from: manyNetworks, odd: true, search: 50 * time.Millisecond, goroutines: 6_000},
-	{name: "one client", names: collides, lists: colliding, from: oneClient, search: 50 * time.Millisecond, goroutines: 1500},
-	{name: "one client, one prefix", sample: true, names: collidesAgain, lists: collidingOnce, from: oneClient, search: time.Second, goroutines: 3000},
-	{name: "100,000 clients of one /32", sample: true, names: collides, lists: colliding, from: oneNetwork, search: 700 * time.Millisecond, goroutines: 1500},
-	{name: "100,000 clients, one prefix", names: collidesAgain, lists: collidingOnce, from: manyNetworks, search: 3 * time.Second, goroutines: 6_000},
-	{name: "100,000 clients of many /32", names: collides, lists: colliding, from: manyNetworks, search: 50 * time.Millisecond, goroutines: 6_000},
-	{name: "and the server is slow", names: collides, lists: colliding, from: manyNetworks, search: 3 * time.Second, goroutines: 6_000, drowns: true},
+	{name: "127 labels", names: func(n int) string { return fmt.Sprintf("%d.", n%10) + strings.Repeat("a.", 126) }, from: manyNetworks, goroutines: 1000},
+	{name: "255 bytes", names: longName, from: manyNetworks, goroutines: 1000},
+	{name: "all types and classes", names: collides, from: manyNetworks, odd: true, search: 50 * time.Millisecond, goroutines: 6_000},
+	{name: "one client", names: collides, from: oneClient, search: 50 * time.Millisecond, goroutines: 1500},
+	{name: "one client, one prefix", sample: true, names: collidesAgain, from: oneClient, search: time.Second, goroutines: 3000},
+	{name: "100,000 clients of one /32", sample: true, names: collides, from: oneNetwork, search: 700 * time.Millisecond, goroutines: 1500},
+	{name: "100,000 clients, one prefix", names: collidesAgain, from: manyNetworks, search: 3 * time.Second, goroutines: 6_000},
+	{name: "100,000 clients of many /32", names: collides, from: manyNetworks, search: 50 * time.Millisecond, goroutines: 6_000},
+	{name: "and the server is slow", names: collides, from: manyNetworks, search: 3 * time.Second, goroutines: 6_000, drowns: true},
 }
 
-func nothing() []string { return nil }
-
 func longName(n int) string {
-	return fmt.Sprintf("%053d.", n) + longLabel + "." + longLabel + "." + longLabel + ".a."
+	return fmt.Sprintf("%053d.", n) + strings.Repeat(strings.Repeat("a", 63)+".", 3) + "a."
 }
 
 // collides returns names that are in a list by their prefix only.
 func collides(n int) string { return fmt.Sprintf("c%d.flood.example.", n%floodNames) }
 
-func colliding() []string { return numbered(floodNames, "c%d.flood.example/") }
-
 // collidesAgain returns random subdomains of one such name.
 func collidesAgain(n int) string { return fmt.Sprintf("c%d.once.example.", n) }
-
-func collidingOnce() []string { return []string{"once.example/"} }
 
 // Clients of floods. Each IPv6 client has a /56 of its own: that is a client for the limit.
 

@@ -184,20 +184,12 @@ func (w *world) designated() (all []*dns.SVCB) {
 // parameters are what a client needs from a record.
 type parameters struct{ alpn, port, hint, path string }
 
-func parametersOf(rr *dns.SVCB) (p parameters) {
+func parametersOf(rr *dns.SVCB) parameters {
+	of := make(map[string]string)
 	for _, value := range rr.Value {
-		switch value := value.(type) {
-		case *dns.SVCBAlpn:
-			p.alpn = value.Alpn[0]
-		case *dns.SVCBPort:
-			p.port = value.String()
-		case *dns.SVCBIPv4Hint:
-			p.hint = value.Hint[0].String()
-		case *dns.SVCBDoHPath:
-			p.path = value.Template
-		}
+		of[value.Key().String()] = value.String()
 	}
-	return p
+	return parameters{of["alpn"], of["port"], of["ipv4hint"], of["dohpath"]}
 }
 
 // upgraded asks a designated resolver, after its certificate has proved that it may take the place of the one at
@@ -266,16 +258,6 @@ func TestAnEncryptedServerDesignatesItselfToClients(t *testing.T) {
 			testkit.WantParts(t, out, "NXDOMAIN", "blocklist own.txt")
 		}
 	})
-}
-
-func TestKeepClientsOffLeadsNobodyToThisServer(t *testing.T) {
-	w := newWorld(t)
-	w.upstream = leadingUpstream(t)
-	w.encrypting("keep_clients off")
-	all := w.designated()
-	if len(all) != 1 || all[0].Target != "dns.upstream.example." {
-		t.Errorf("Expected the answer of the upstream, got %v", all)
-	}
 }
 
 func TestAnEncryptedServerWithoutANameIsTold(t *testing.T) {
