@@ -278,7 +278,7 @@ func TestTheErrorOfAllNamesEachAndIsThatOfTheFirstToReturn(t *testing.T) {
 					answer, err = f.Search(t.Context(), []lookup.Prefix{zeroPrefix})
 				}
 				testkit.Equal(t, "status", statusOf(err), tc.status)
-				testkit.Equal(t, "its wait, and that of the answer", [2]time.Duration{statusIn(err).RetryAfter, answer.MinimumWait}, [2]time.Duration{0, tc.after})
+				testkit.Equal(t, "waits", []time.Duration{statusIn(err).RetryAfter, answer.MinimumWait}, []time.Duration{0, tc.after})
 				testkit.WantError(t, err, "http://a: ", "; http://b: ")
 				f.want(t, []int{1, 1}) // nobody stands in: the caller says that all fail
 			})

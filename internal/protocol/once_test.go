@@ -174,7 +174,7 @@ func TestASearchIsOneRequestOnTheWire(t *testing.T) {
 				for _, ask := range []func(context.Context, Client) error{searchOnce, fetchOnce, fetchOnce} {
 					testkit.Equal(t, "status", statusOf(ask(t.Context(), c)), 503)
 				}
-				testkit.Equal(t, "requests and connections of a search and two fetches", [2]int32{s.requests.Load(), s.connections.Load()}, [2]int32{3, 3})
+				testkit.Equal(t, "requests and connections of three", [2]int32{s.requests.Load(), s.connections.Load()}, [2]int32{3, 3})
 				wantNoAnswer(t, searchOnce(t.Context(), c))
 				testkit.Equal(t, "requests of two searches and two fetches", s.requests.Load(), 4)
 			})

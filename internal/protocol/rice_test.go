@@ -389,7 +389,7 @@ func TestRiceParameterIsAsGoodAsTheBest(t *testing.T) {
 				best = other
 			}
 		}
-		testkit.Between(t, fmt.Sprintf("%d entries: thousandths of a byte with %d, the best is %d", n, p.k, best.k), p.data*1000, 0, best.data*1005)
+		testkit.Between(t, fmt.Sprintf("%d entries: bytes by parameter %d, the best is %d", n, p.k, best.k), p.data, 0, best.data*1005/1000)
 	}
 }
 

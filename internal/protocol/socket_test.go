@@ -96,7 +96,7 @@ func TestOnlyTheGivenAuthoritiesVouchForTheServer(t *testing.T) {
 func TestHTTPSProxyIsHonoured(t *testing.T) {
 	const child = "SAFEBROWSING_TEST_CHILD"
 	if os.Getenv(child) != "" {
-		testkit.WantError(t, fetchOnce(t.Context(), speaking(t, DialectV5, Config{Endpoint: "https://safebrowsing.example"}))) // the proxy refuses
+		testkit.WantError(t, fetchOnce(t.Context(), speaking(t, DialectV5, Config{Endpoint: "https://safebrowsing.example"}))) // it refuses
 		return
 	}
 	var asked atomic.Value
