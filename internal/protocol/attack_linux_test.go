@@ -33,8 +33,7 @@ import (
 
 // The race detector takes memory of its own.
 
-// attack is an answer that is small on the wire and large in memory, or takes long
-// to read.
+// attack is an answer that is small on the wire and large in memory, or takes long to read.
 type attack struct {
 	name        string
 	contentType string
@@ -160,8 +159,7 @@ func (a attack) peak(t *testing.T, server, limit string, wire *atomic.Int64) int
 	return kib
 }
 
-// beAttacked prints what an attack does to this process. More than a minute is a
-// failure: the parent ends it.
+// beAttacked prints what an attack does to this process. More than a minute is a failure: the parent ends it.
 func beAttacked(t *testing.T, name string) {
 	for _, a := range attacks {
 		if a.name != name {
@@ -184,8 +182,7 @@ func beAttacked(t *testing.T, name string) {
 	}
 }
 
-// serve answers every request with the attack, compressed unless it is plain, and
-// counts the bytes that it sends.
+// serve answers every request with the attack, compressed unless it is plain, and counts the bytes that it sends.
 func (a attack) serve(t *testing.T) (wire *atomic.Int64, endpoint string) {
 	wire = new(atomic.Int64)
 	coded := func(r *http.Request) []byte {
@@ -281,8 +278,7 @@ var (
 	searchRisk    = bySearch(DialectWebRisk)
 )
 
-// fetchAndApply does to an answer about se-4b, and others, what the updater does. A
-// list of 2,000 entries is held.
+// fetchAndApply does to an answer about se-4b, and others, what the updater does. A list of 2,000 entries is held.
 func fetchAndApply(ctx context.Context, c Client, others ...string) (err error) {
 	b := prefixset.NewBuilder(2000)
 	for i := range 2000 {
@@ -313,8 +309,7 @@ func nothing(*http.Request) []byte { return nil }
 // repeated is a text again and again, up to size bytes.
 func repeated(text string, size int) answer { return listed("", text, "", size) }
 
-// listed is a text again and again between a head and a tail, in JSON with commas unless it is in
-// a string.
+// listed is a text again and again between a head and a tail, in JSON with commas unless it is in a string.
 func listed(head, text, tail string, size int) answer {
 	each := text
 	if head != "" && !strings.HasSuffix(head, `"`) {
@@ -421,8 +416,7 @@ func riskSets(n, size int) answer {
 	}
 }
 
-// riskNeighbours are entries in size bytes, as many as there can be: each is one more
-// than that before.
+// riskNeighbours are entries in size bytes, as many as there can be: each is one more than that before.
 func riskNeighbours(size int) answer {
 	return func(*http.Request) []byte {
 		data := bytes.Repeat([]byte{0x92, 0x24, 0x49}, size/3) // with parameter 2 a difference of one is 0 1 0, lowest bit first

@@ -402,8 +402,7 @@ func TestCompressions(t *testing.T) {
 
 const jsonForm = "application/json"
 
-// manyFullHashes is an answer with n full hashes, each with four details of two
-// attributes.
+// manyFullHashes is an answer with n full hashes, each with four details of two attributes.
 func manyFullHashes(n int) *sbv5.SearchHashesResponse {
 	m := new(sbv5.SearchHashesResponse)
 	for i := range n {
@@ -441,8 +440,7 @@ func TestStructuresOfAnAnswerAreBounded(t *testing.T) {
 	}
 }
 
-// What is said of messages is what they take: the weight is no less than the bytes
-// that decoding allocates.
+// What is said of messages is what they take: the weight is no less than the bytes that decoding allocates.
 func TestWeightIsWhatDecodingTakes(t *testing.T) {
 	for name, m := range map[string]proto.Message{
 		"searches":     manyFullHashes(480),
@@ -484,8 +482,7 @@ func TestVersionsAreBounded(t *testing.T) {
 	}
 }
 
-// Whatever of an answer is in memory already, it is not decoded when the request is
-// over.
+// Whatever of an answer is in memory already, it is not decoded when the request is over.
 func TestDecodingEndsWithItsContext(t *testing.T) {
 	testkit.Long(t)
 	whole, _ := fullList(t, "se-4b", 1000)

@@ -223,8 +223,7 @@ func TestOneSearchFindsOutWhetherAnEndpointIsBack(t *testing.T) {
 	})
 }
 
-// Relays that are restarted one after the other: the first is back, but still left alone,
-// when the second goes down.
+// Relays that are restarted one after the other: the first is back, but still left alone, when the second goes down.
 func TestAnEndpointThatIsLeftAloneIsAskedBeforeTheRequestFails(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -422,8 +421,7 @@ func TestAnAnswerFromBeforeAFailureDoesNotEndTheRest(t *testing.T) {
 	})
 }
 
-// A relay that confirms names but has no lists to give has not recovered because it
-// confirms a name.
+// A relay that confirms names but has no lists to give has not recovered because it confirms a name.
 func TestAnEndpointIsBackWhenItAnswersWhatItFailedIn(t *testing.T) {
 	simulate(t, 2, func(t *testing.T, f *fleet) {
 		f.servers[0].Break("update", 1, protocoltest.Fault{Status: 500})
@@ -544,9 +542,8 @@ func TestAMinimumWaitIsOfTheEndpointThatSaidIt(t *testing.T) {
 
 var monthSeeds = flag.Uint64("month.seeds", 2, "how many months TestAMonthOfRelaysThatFail simulates")
 
-// A month of three relays that fail in every way, judged by each of them: none is asked
-// too early. In months in which one of them never fails, no search fails, lists are fresh,
-// and versions outlive each change of relay.
+// A month of three relays that fail in every way, judged by each of them: none is asked too early. In months in which
+// one of them never fails, no search fails, lists are fresh, and versions outlive each change of relay.
 func TestAMonthOfRelaysThatFail(t *testing.T) {
 	seeds := *monthSeeds
 	if testing.Short() {
@@ -662,9 +659,8 @@ func (m *month) searchOnce(n int) {
 	}
 }
 
-// obeyed checks that no search has followed one to which the relay has answered that it
-// must wait. The pause that follows three failures of any kind is for the service, not
-// for one relay.
+// obeyed checks that no search has followed one to which the relay has answered that it must wait. The pause that
+// follows three failures of any kind is for the service, not for one relay.
 func (m *month) obeyed(relay int, searches []protocoltest.Request) {
 	waits := map[int]time.Duration{429: 15 * time.Minute, 503: min(retryAfterOf503, 30*time.Minute)}
 	for i, r := range searches[1:] {

@@ -37,8 +37,7 @@ func heldLists() map[int]updater.List {
 	return lists
 }
 
-// addListSeeds seeds the corpus with the examples on the wire and with full and
-// partial updates of each width.
+// addListSeeds seeds the corpus with the examples on the wire and with full and partial updates of each width.
 func addListSeeds(f *testing.F) {
 	for _, wire := range []string{wireFull, wirePartial} {
 		f.Add(unhex(f, wire))
@@ -186,8 +185,7 @@ func FuzzSearchAnswer(f *testing.F) {
 	})
 }
 
-// FuzzComputeDiff: no answer makes the client of Web Risk panic, or take what does not
-// fit together.
+// FuzzComputeDiff: no answer makes the client of Web Risk panic, or take what does not fit together.
 func FuzzComputeDiff(f *testing.F) {
 	for _, wire := range []string{wireReset, wireDiff} {
 		f.Add(unhex(f, wire), false)
@@ -204,8 +202,7 @@ func FuzzComputeDiff(f *testing.F) {
 	})
 }
 
-// FuzzHashesSearch: no answer makes the client of Web Risk panic, or return a threat
-// that it did not search for.
+// FuzzHashesSearch: no answer makes the client of Web Risk panic, or return a threat that it did not search for.
 func FuzzHashesSearch(f *testing.F) {
 	for _, wire := range []string{wireRiskNothing, wireRiskFound} {
 		f.Add(unhex(f, wire), false)

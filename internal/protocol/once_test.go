@@ -156,9 +156,8 @@ func wantNoAnswer(t *testing.T, err error) {
 	}
 }
 
-// A search is one request on the wire: one that a server has read and not answered counts as
-// failed. Between two fetches are minutes: each has a connection of its own, so that it fails for no
-// old one.
+// A search is one request on the wire: one that a server has read and not answered counts as failed. Between two
+// fetches are minutes: each has a connection of its own, so that it fails for no old one.
 func TestASearchIsOneRequestOnTheWire(t *testing.T) {
 	for name, refusal := range refusals {
 		for _, d := range Dialects() {

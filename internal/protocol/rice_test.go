@@ -124,8 +124,7 @@ func TestRiceRejectsWhatCannotBe(t *testing.T) {
 	}
 }
 
-// A run of ones must be given up at the greatest quotient that makes sense, not
-// at its end.
+// A run of ones must be given up at the greatest quotient that makes sense, not at its end.
 func TestRiceGivesUpALongRunOfOnesSoon(t *testing.T) {
 	for _, width := range widths {
 		r := rice{width: width, parameter: int32(8*width - 2), count: 1, data: bytes.Repeat([]byte{0xff}, 1<<20)}
@@ -154,8 +153,7 @@ func TestRiceIgnoresWhatDoesNotMatter(t *testing.T) {
 	}
 }
 
-// randomEntries returns n entries, ascending, each once; with extremes the least
-// and the greatest are among them.
+// randomEntries returns n entries, ascending, each once; with extremes the least and the greatest are among them.
 func randomEntries(rng *rand.Rand, width, n int, extremes bool) [][]byte {
 	var all [][]byte
 	if extremes {
@@ -175,8 +173,7 @@ func randomEntries(rng *rand.Rand, width, n int, extremes bool) [][]byte {
 	return slices.CompactFunc(all, bytes.Equal)
 }
 
-// readOdd reads all with buffers of changing sizes, most of them no multiple of
-// an integer.
+// readOdd reads all with buffers of changing sizes, most of them no multiple of an integer.
 func readOdd(r io.Reader, width int, rng *rand.Rand) (all []byte, err error) {
 	for {
 		buf := make([]byte, width+rng.IntN(5*width))

@@ -116,8 +116,7 @@ func TestHTTPSProxyIsHonoured(t *testing.T) {
 // secretPrefix is what searches ask for; its base64 must be in no error.
 const secretPrefix = lookup.Prefix("\xfb\xef\xfe\x00")
 
-// checkSecrets fails if an error tells the key, the URL of a request, or what was
-// asked for.
+// checkSecrets fails if an error tells the key, the URL of a request, or what was asked for.
 func checkSecrets(t *testing.T, err error) {
 	t.Helper()
 	text := fmt.Sprintf("%v %+v %q", err, err, err)
@@ -129,8 +128,7 @@ func fetchAll(ctx context.Context, c Client) error {
 	return fetchError(ctx, c, "x-4b", "x-8b", "x-16b", "x-32b")
 }
 
-// fetchError fetches lists and returns what is wrong with the answer or with
-// the first list that cannot be applied.
+// fetchError fetches lists and returns what is wrong with the answer or with the first list that cannot be applied.
 func fetchError(ctx context.Context, c Client, lists ...string) error {
 	var wanted []updater.Want
 	for _, name := range lists {
@@ -207,8 +205,7 @@ func clientOf(t testing.TB, cfg Config) *V5 {
 	return c
 }
 
-// A server that knows the key, as it must, may repeat it in whatever words an
-// error quotes.
+// A server that knows the key, as it must, may repeat it in whatever words an error quotes.
 func TestAServerThatRepeatsTheKeyDoesNotGetItIntoErrors(t *testing.T) {
 	named := marshal(t, &sbv5.BatchGetHashListsResponse{HashLists: []*sbv5.HashList{{Name: testKey}, {Name: "x-8b"}, {Name: "x-16b"}, {Name: "x-32b"}}})
 	one := marshal(t, &sbv5.HashList{Name: testKey})

@@ -329,8 +329,7 @@ func longerMessage(t *testing.T, longer map[int][]byte, sorted ...string) []byte
 	return protowire.AppendBytes(protowire.AppendTag(raw, 7, protowire.BytesType), sum.Sum(nil))
 }
 
-// A list with longer entries is read whole and while it comes, with the order and the checksum over
-// all of them.
+// A list with longer entries is read whole and while it comes, with the order and the checksum over all of them.
 func TestLongerEntriesAreRead(t *testing.T) {
 	longer := map[int][]byte{5: []byte("aaaab" + "cccab"), 32: bytes.Repeat([]byte("d"), 32)}
 	raw := longerMessage(t, longer, "aaaab", "ccca", "cccab", "cccb", string(longer[32]))

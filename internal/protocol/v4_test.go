@@ -281,8 +281,7 @@ func FuzzFullHashes(f *testing.F) {
 	})
 }
 
-// Merging three million entries of 32 sets takes a second: whoever stops does not
-// wait for that.
+// Merging three million entries of 32 sets takes a second: whoever stops does not wait for that.
 func TestDecodingIsCutInTheMiddle(t *testing.T) {
 	const sets, entries = 32, 100_000
 	m := phishing(fullUpdate, "")

@@ -181,8 +181,7 @@ func riskServer(t *testing.T) *protocoltest.Server {
 	return s
 }
 
-// fetchOnce fetches se-4b for the first time, and returns what is wrong
-// with the answer or with the list.
+// fetchOnce fetches se-4b for the first time, and returns what is wrong with the answer or with the list.
 func fetchOnce(ctx context.Context, c Client) error { return fetchError(ctx, c, "se-4b") }
 
 // Over a socket an answer has a Date. In both forms, by a key and by a token, the
@@ -237,8 +236,7 @@ func TestWebRiskAnswersMayHave32MiB(t *testing.T) {
 	}
 }
 
-// The lists before the one that fails have been taken, those behind it are not asked
-// for.
+// The lists before the one that fails have been taken, those behind it are not asked for.
 func TestWebRiskFetchStopsAtTheFirstFailure(t *testing.T) {
 	asked := 0
 	c := newWebRisk(t, answering(func(r *http.Request) (*http.Response, error) {
@@ -444,8 +442,7 @@ func TestWebRiskSearchAnswersOnTheWire(t *testing.T) {
 	})
 }
 
-// Threat types are those that were asked for; what else a full hash has is dropped, and
-// so is a full hash without one.
+// Threat types are those that were asked for; what else a full hash has is dropped, and so is a full hash without one.
 func TestWebRiskKeepsThreatsOfItsListsOnly(t *testing.T) {
 	const malware, phishing, extended, unwanted = wrv1.ThreatType_MALWARE, wrv1.ThreatType_SOCIAL_ENGINEERING,
 		wrv1.ThreatType_SOCIAL_ENGINEERING_EXTENDED_COVERAGE, wrv1.ThreatType_UNWANTED_SOFTWARE
@@ -562,8 +559,7 @@ func TestSearchesOfWebRiskBackOffFromASecondTo32(t *testing.T) {
 	})
 }
 
-// A refusal does not heal within seconds, and counts by itself: the errors before it must not
-// make it a day.
+// A refusal does not heal within seconds, and counts by itself: the errors before it must not make it a day.
 func TestARefusedSearchOfWebRiskBacksOffForMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := searchesOfWebRisk(t)

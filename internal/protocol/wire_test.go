@@ -244,9 +244,8 @@ func TestOnlyEnforceableThreatsAreKept(t *testing.T) {
 	}
 }
 
-// In JSON an enum value that the schema does not know has a name instead of a
-// number. It must not vanish: what is left would be a detail without attribute. Only
-// its detail does, the rest of the answer is used.
+// In JSON an enum value that the schema does not know has a name instead of a number. It must not vanish: what is left
+// would be a detail without attribute. Only its detail does, the rest of the answer is used.
 func TestUnknownNamesInJSONDropTheirDetailOnly(t *testing.T) {
 	malware, unwanted := []lookup.Threat{lookup.Malware}, []lookup.Threat{lookup.UnwantedSoftware}
 	for _, test := range []struct {

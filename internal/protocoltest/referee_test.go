@@ -131,8 +131,7 @@ func notBefore(t *testing.T, name, rule string, wait time.Duration, setup, do fu
 	}
 }
 
-// meanwhile begins an act whose answer takes a minute more than a fault says. The returned
-// function waits for its end.
+// meanwhile begins an act whose answer takes a minute more than a fault says. The returned function waits for its end.
 func (b *bench) meanwhile(method string, f Fault, do func(b *bench)) (end func()) {
 	f.Delay = time.Minute
 	b.Break(method, 1, f)
@@ -390,9 +389,8 @@ func TestOneOfManyTakesTheVersionsOfTheOthers(t *testing.T) {
 		act{"unknown", ask([]byte{1, 2, 3}), "never served"})
 }
 
-// A batch that is refused says nothing of its lists: the back-off is for all of them,
-// and afterwards each is asked for by itself. A list that is refused by itself has
-// a back-off of its own.
+// A batch that is refused says nothing of its lists: the back-off is for all of them, and afterwards each is asked for
+// by itself. A list that is refused by itself has a back-off of its own.
 func TestRefereeTakesARefusedListByItself(t *testing.T) {
 	refuse := func(b *bench, status int, names ...string) {
 		b.SetMinimumWait("se-4b", time.Second)

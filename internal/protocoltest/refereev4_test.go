@@ -55,8 +55,7 @@ func request(name string, state []byte) *listRequest {
 // fetch fetches lists without states; the answer may be bad.
 func (b *bench) fetch(names ...string) { b.fetchWith(nil, nil, names...) }
 
-// fetchWith fetches lists, the first with this state, by a request that change may
-// still change.
+// fetchWith fetches lists, the first with this state, by a request that change may still change.
 func (b *bench) fetchWith(state []byte, change func(*fetchRequest), names ...string) {
 	m := &fetchRequest{Client: clientInfo()}
 	for _, name := range names {

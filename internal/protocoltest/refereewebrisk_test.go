@@ -43,8 +43,7 @@ func (b *bench) diff(lists ...string) {
 	}
 }
 
-// diffWith fetches a list with this token, by a request whose parameters change may
-// still change.
+// diffWith fetches a list with this token, by a request whose parameters change may still change.
 func (b *bench) diffWith(list string, token []byte, change func(values url.Values)) {
 	values := diffValues(list, token)
 	if change != nil {
