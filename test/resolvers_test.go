@@ -20,50 +20,44 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// forwarder is a resolver that runs in front of ours.
+// forwarder is a resolver that runs in front of ours. Its lines in the document are completed by a replacement.
 type forwarder struct {
 	heading     string // of the section of the document, and of its row in the table
 	row         string // of the table, if it is another one
 	program     string
+	args        string
 	notInDebian bool   // .ci/tools cannot install it
 	at          string // between a server's address and its port
-	config      func(documented, dir, port string) string
-	args        func(file string) []string
+	old, new    string
 }
 
-// forwarders have what completes the documented lines, so that they run for a test.
 var forwarders = []forwarder{
-	{heading: "Unbound", program: "unbound", at: "@", config: func(documented, dir, port string) string {
-		return strings.Replace(documented, "server:", "server:\n    interface: 127.0.0.1\n    port: "+port+`
+	{heading: "Unbound", program: "unbound", args: "-d -c FILE", at: "@", old: "server:", new: `server:
+    interface: 127.0.0.1
+    port: PORT
     username: ""
     chroot: ""
     pidfile: ""
     use-syslog: no
     do-not-query-localhost: no
-    directory: "`+dir+`"`, 1)
-	}, args: func(file string) []string { return []string{"-d", "-c", file} }},
-	{heading: "BIND", program: "named", at: " port ", config: func(documented, dir, port string) string {
-		return strings.Replace(documented, "options {", `options {
-    directory "`+dir+`";
+    directory: "DIR"`},
+	{heading: "BIND", program: "named", args: "-g -c FILE", at: " port ", old: "options {", new: `controls { };
+options {
+    directory "DIR";
     pid-file none;
     session-keyfile none;
     listen-on-v6 { none; };
-    listen-on port `+port+` { 127.0.0.1; };`, 1) + "controls { };\n"
-	}, args: func(file string) []string { return []string{"-g", "-c", file} }},
-	{heading: "dnsmasq", program: "dnsmasq", at: "#", config: dnsmasqConfig, args: dnsmasqArgs},
-	{heading: "Pi-hole", row: "dnsmasq", program: "dnsmasq", at: "#", config: func(documented, dir, port string) string {
-		return dnsmasqConfig(pihole(documented), dir, port)
-	}, args: dnsmasqArgs},
-	{heading: "AdGuard Home", program: "AdGuardHome", notInDebian: true, at: ":", config: func(documented, _, port string) string {
-		return strings.Replace(documented, "dns:", "http:\n  address: 127.0.0.1:0\ndns:\n  bind_hosts: [127.0.0.1]\n  port: "+port, 1) + "schema_version: 29\n"
-	}, args: func(file string) []string {
-		return []string{"--no-check-update", "--config", file, "--work-dir", filepath.Dir(file)}
-	}},
+    listen-on port PORT { 127.0.0.1; };`},
+	{heading: "dnsmasq", program: "dnsmasq", args: dnsmasqArgs, at: "#", new: dnsmasqLines},
+	{heading: "Pi-hole", row: "dnsmasq", program: "dnsmasq", args: dnsmasqArgs, at: "#", new: dnsmasqLines},
+	{heading: "AdGuard Home", program: "AdGuardHome", args: "--no-check-update --config FILE --work-dir DIR", notInDebian: true, at: ":",
+		old: "dns:", new: "schema_version: 29\nhttp:\n  address: 127.0.0.1:0\ndns:\n  bind_hosts: [127.0.0.1]\n  port: PORT"},
 }
 
-func dnsmasqConfig(documented, _, port string) string {
-	return documented + "port=" + port + "\nlisten-address=127.0.0.1\nbind-interfaces\nno-hosts\nuser=" + os.Getenv("USER") + "\n"
-}
+const (
+	dnsmasqArgs  = "--no-daemon --conf-file=FILE"
+	dnsmasqLines = "port=PORT\nlisten-address=127.0.0.1\nbind-interfaces\nno-hosts\nuser=USER\n"
+)
 
 // pihole returns what Pi-hole 6.4 writes for its dnsmasq from the settings of the document and from the defaults: write_dnsmasq_config
 // in src/config/dnsmasq_config.c of pi-hole/FTL, without its port, its log file and the names of its own domain.
@@ -81,8 +75,6 @@ func pihole(settings string) string {
 		"server=/bind/", "server=/onion/", "cache-rr=ANY", "filter-rr=ANY")
 	return strings.Join(lines, "\n") + "\n"
 }
-
-func dnsmasqArgs(file string) []string { return []string{"--no-daemon", "--conf-file=" + file} }
 
 // TestResolversInFront runs the resolvers of docs/network.md with the lines that are there, in front of servers with
 // different words. systemd-resolved has a test of its own. It makes the rows of the tables there and in test/README.md:
@@ -186,8 +178,13 @@ func documentedConfig(t *testing.T, heading string) string {
 }
 
 func runForwarder(t *testing.T, f forwarder, program, documented string) string {
+	if f.heading == "Pi-hole" {
+		documented = pihole(documented)
+	}
 	dir, port := t.TempDir(), testkit.FreePort(t)
-	startForwarder(t, program, f.args(writeFile(t, dir, "config", f.config(documented, dir, port)))...)
+	values := strings.NewReplacer("DIR", dir, "PORT", port, "USER", os.Getenv("USER"), "FILE", filepath.Join(dir, "config"))
+	writeFile(t, dir, "config", strings.Replace(documented, f.old, values.Replace(f.new), 1))
+	startForwarder(t, program, strings.Fields(values.Replace(f.args))...)
 	return "127.0.0.1:" + port
 }
 
