@@ -84,8 +84,7 @@ func TestANameThatIsListedLaterIsToldEverywhere(t *testing.T) {
 	}
 }
 
-// secretNames returns which of some names the memory of a process has, in text or as they are on the wire: both
-// have the label.
+// secretNames returns which of some names the memory of a process has, in text or as they are on the wire: both have the label.
 func secretNames(t *testing.T, pid int, label string) map[string]bool {
 	t.Helper()
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))

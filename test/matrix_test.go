@@ -39,8 +39,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// transports starts a CoreDNS that answers over each transport, with the same stanza, and returns how to ask over
-// each but QUIC.
+// transports starts a CoreDNS that answers over each transport, with the same stanza, and returns how to ask over each but QUIC.
 func transports(t *testing.T, stanza string) map[string]func(*dns.Msg) (*dns.Msg, error) {
 	t.Helper()
 	host := ownHost()
@@ -327,8 +326,7 @@ func (w *world) chainOf(t *testing.T, order []string, host, corefile string, blo
 	clients.Wait()
 }
 
-// askColliding asks for one of the names that collide. Which of them may be blocked is
-// known; a verdict may always be late.
+// askColliding asks for one of the names that collide. Which of them may be blocked is known; a verdict may always be late.
 func askColliding(t *testing.T, transport string, ask func(*dns.Msg) (*dns.Msg, error), blocks bool) {
 	i := rand.IntN(200)
 	zone := []string{"example.com.", "tmpl.example.com.", "wild.example.com.", "alias.example."}[rand.IntN(4)]

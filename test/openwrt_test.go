@@ -25,8 +25,7 @@ type router struct {
 	state, conf, run string
 }
 
-// newRouter has the configuration that the package installs, and a dnsmasq with a server of the
-// operator's and one for a domain.
+// newRouter has the configuration that the package installs, and a dnsmasq with a server of the operator's and one for a domain.
 func newRouter(t *testing.T, options map[string][]string) *router {
 	t.Helper()
 	r := &router{t, t.TempDir(), t.TempDir(), t.TempDir()}
@@ -47,8 +46,7 @@ func (r *router) set(option string, values ...string) {
 	writeFile(r.t, r.state, option, strings.Join(values, "\n")+"\n")
 }
 
-// do runs commands after the init script, in a new shell, as each call of it on a router is. It
-// returns what they have called.
+// do runs commands after the init script, in a new shell, as each call of it on a router is. It returns what they have called.
 func (r *router) do(commands string) (called string) {
 	r.t.Helper()
 	log := filepath.Join(r.state, "log")
@@ -95,8 +93,7 @@ func protecting(db string) map[string][]string {
 // before and ours are the servers of dnsmasq before and after.
 const before, ours = "192.0.2.1 /lan/192.0.2.2", "/lan/192.0.2.2 127.0.0.1#5335 1"
 
-// The configuration of a router becomes a Corefile with which the server blocks, and dnsmasq
-// forwards to it as long as it runs.
+// The configuration of a router becomes a Corefile with which the server blocks, and dnsmasq forwards to it as long as it runs.
 func TestOpenWrtServiceBlocksAndHandsDnsmasqOver(t *testing.T) {
 	testkit.Long(t)
 	if _, err := os.Stat("/proc/net/udp"); err != nil {

@@ -199,8 +199,7 @@ func (r *reloading) reload(v reloadVariant) {
 	time.Sleep(20 * time.Millisecond) // queries under the new Corefile
 }
 
-// settled waits until what is in use is mostly what there was before, or for a second if
-// that is nothing, and returns it.
+// settled waits until what is in use is mostly what there was before, or for a second if that is nothing, and returns it.
 func (r *reloading) settled(before resources) resources {
 	if before == (resources{}) {
 		time.Sleep(time.Second)

@@ -283,8 +283,7 @@ func resolvedInOwnNetwork(t *testing.T, flags ...string) (program string) {
 	return ""
 }
 
-// allNamespaces are flags of unshare for a process that is process 1 of its namespaces: with it ends all that
-// it has started.
+// allNamespaces are flags of unshare for a process that is process 1 of its namespaces: with it ends all that it has started.
 var allNamespaces = []string{"--net", "--mount", "--pid", "--mount-proc", "--fork", "--kill-child"}
 
 // inNetwork runs the calling test in new namespaces, whose network a script makes of an argument, with a value of

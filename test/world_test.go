@@ -51,8 +51,7 @@ import (
 // engines holds the engines of this process.
 var engines = engine.ForTests{Registry: engine.Default}
 
-// caddyMu is held while instances start and stop: CoreDNS has one at a time, and
-// does not guard their list against more.
+// caddyMu is held while instances start and stop: CoreDNS has one at a time, and does not guard their list against more.
 var caddyMu sync.Mutex
 
 // world is a Safe Browsing server over HTTP, a name server upstream, and a
@@ -291,8 +290,7 @@ func (w *world) reload(corefile string) error {
 	return err
 }
 
-// takeOver makes the instance that serves the world's own, after a reload that
-// ended with an error though it had come so far.
+// takeOver makes the instance that serves the world's own, after a reload that ended with an error though it had come so far.
 func (w *world) takeOver() {
 	all := caddy.Instances()
 	w.instance = all[len(all)-1]
