@@ -229,24 +229,14 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 	testkit.Between(t, "command lines", found, 6, 1000)
 }
 
-// relayOfTheManifests returns the container of the relay in Kubernetes.
-func relayOfTheManifests(t *testing.T) corev1.Container {
-	t.Helper()
-	for text := range strings.SplitSeq(testkit.Read(t, filepath.Join("..", "..", "deploy", "kubernetes", "relay.yaml")), "\n---\n") {
-		var d appsv1.Deployment
-		if strings.Contains(text, "kind: Deployment") {
-			testkit.Must(t, yaml.UnmarshalStrict([]byte(text), &d))
-			return d.Spec.Template.Spec.Containers[0]
-		}
-	}
-	t.Fatal("there is no Deployment")
-	return corev1.Container{}
-}
-
 // The relay of the manifests starts with its flags, listens at the ports of its container, and
 // answers its probes and a client with a key.
 func TestTheRelayOfTheManifestsWorks(t *testing.T) {
-	c := relayOfTheManifests(t)
+	_, text, _ := strings.Cut(testkit.Read(t, "../../deploy/kubernetes/relay.yaml"), "kind: Deployment\n")
+	text, _, _ = strings.Cut(text, "\n---\n")
+	var d appsv1.Deployment
+	testkit.Must(t, yaml.UnmarshalStrict([]byte(text), &d))
+	c := d.Spec.Template.Spec.Containers[0]
 	w := filled(t)
 	w.SetKey("GOOGLE")
 	dir := t.TempDir()

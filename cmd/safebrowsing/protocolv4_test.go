@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -22,14 +21,6 @@ func TestUpdateByVersion4AndOnByVersion5(t *testing.T) {
 	w.wantRequests(t, "batchGet", 1)
 	expect(t, "states in it", len(w.Requests("batchGet")[0].Versions), 3)
 	w.update(t, "-protocol", "v6").want(2, `"v6" is not a protocol: the protocols are v5`)
-}
-
-func TestAFolderMovesToVersion4(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "db")
-	fromGoogle(t, dir, protocol.DialectV5, "se-4b")
-	names, err := heldIn(dir, protocol.DialectV4.Origin(protocol.DialectV4.Endpoint, ""))
-	testkit.Must(t, err)
-	expect(t, "lists", names, []string{"se-4b"})
 }
 
 func TestDoctorTellsOfTheEndOfVersion4(t *testing.T) {

@@ -203,21 +203,6 @@ func TestUpdateTakesATokenFromACorefile(t *testing.T) {
 	w.wantVerified(t, 2)
 }
 
-// fromGoogle puts a list into a folder as if it came from Google.
-func fromGoogle(t *testing.T, dir string, d *protocol.Dialect, list string) {
-	t.Helper()
-	w := newWorld(t)
-	w.Publish(list, [][]byte{{1, 2, 3, 4}})
-	if list == "se-4b" {
-		hash := lookup.HashExpression("evil.example/")
-		w.Publish(list, [][]byte{hash[:4]})
-	}
-	o := block.New(configOf("", d, "K", []string{list}))
-	client, err := o.Settings.Client(o.Config.Secret, new(lookup.Database), w.Server)
-	testkit.Must(t, err)
-	fetchInto(t, dir, client, o.Settings.Origin(o.Config.Secret), list)
-}
-
 // fetchInto fetches lists into a folder, once.
 func fetchInto(t *testing.T, dir string, source updater.Source, origin updater.Origin, lists ...string) {
 	t.Helper()
@@ -236,9 +221,12 @@ func fetchInto(t *testing.T, dir string, source updater.Source, origin updater.O
 // A folder with lists of Safe Browsing can be used with Web Risk, which has a server of its own.
 func TestAFolderMovesToTheOtherServiceOfGoogle(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "db")
-	for _, list := range []string{"se-4b", "pha-4b"} {
-		fromGoogle(t, dir, protocol.DialectV5, list)
-	}
+	w := newWorld(t)
+	w.Publish("pha-4b", nil)
+	o := block.New(configOf("", protocol.DialectV5, "K", []string{"se-4b", "pha-4b"}))
+	client, err := o.Settings.Client(o.Config.Secret, new(lookup.Database), w.Server) // as if it came from Google
+	testkit.Must(t, err)
+	fetchInto(t, dir, client, o.Settings.Origin(o.Config.Secret), "se-4b", "pha-4b")
 	for _, test := range []struct {
 		dialect  *protocol.Dialect
 		endpoint string

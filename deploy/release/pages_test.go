@@ -89,9 +89,8 @@ func TestAptTakesThePackageOfTheRepository(t *testing.T) {
 	for i, arch := range []string{"amd64", "arm64"} {
 		dir := t.TempDir()
 		for _, args := range [][]string{{"update"}, {"download", "coredns-safebrowsing"}} {
-			if out, err := p.apt(dir, arch, args...); err != nil || strings.Contains(out, "W:") {
-				t.Fatalf("apt-get %q for %s: %v\n%s", args, arch, err, out)
-			}
+			out, err := p.apt(dir, arch, args...)
+			equal(t, "apt-get is content: "+out, err == nil && !strings.Contains(out, "W:"), true)
 		}
 		same(t, filepath.Join(dir, "*.deb"), p.dist.packageName(p.dist.targets[i], ".deb"))
 	}
@@ -141,9 +140,8 @@ func TestDnfTakesThePackageOfTheRepository(t *testing.T) {
 			write(t, tc.file, strings.Replace(raw, tc.from, tc.to, 1))
 		}
 		out, err := p.dnf(t.TempDir(), "x86_64", "install", "coredns-safebrowsing")
-		if err == nil || !strings.Contains(out, tc.want) {
-			t.Errorf("Expected dnf to refuse %s, with %q: %v\n%s", tc.name, tc.want, err, out)
-		}
+		equal(t, "dnf refuses "+tc.name, err != nil, true)
+		has(t, tc.name, out, tc.want)
 		write(t, tc.file, raw)
 	}
 }

@@ -175,31 +175,28 @@ func TestNoNameOfTheLastHourIsDenied(t *testing.T) {
 			t.Fatalf("%s is denied within an hour", name(i))
 		}
 	}
-	if !denied(many, blockedAt(many)) || !r.Gone(name(1), "other.", "", blockedAt(many)).IsZero() || r.Crowded(blockedAt(many)) {
-		t.Error("Expected a name that was not blocked to be denied")
-	}
+	at := blockedAt(many)
+	testkit.Equal(t, "another name, zone, crowded", [3]bool{denied(many, at), r.Gone(name(1), "other.", "", at).IsZero(), r.Crowded(at)}, [3]bool{true, true, false})
 	for i := 1; i < many; i++ {
 		if !denied(i, blockedAt(i).Add(61*time.Minute)) {
 			t.Fatalf("%s is known after more than an hour", name(i))
 		}
 	}
+	later := now.Add(3 * time.Hour)
 	for i := range maxGone + maxNames { // within a minute, after more than an hour
-		r.Blocked(Blocked{List: "se-4b", Name: name(i)}, now.Add(3*time.Hour))
+		r.Blocked(Blocked{List: "se-4b", Name: name(i)}, later)
 	}
 	kept := 0
 	for _, m := range r.minutes {
 		kept += cap(m.gone)
 	}
-	if r.Crowded(now.Add(3*time.Hour)) || kept > 2*maxGone {
-		t.Errorf("%d hashes have room for %d, crowded: %v", maxGone, kept, r.Crowded(now.Add(3*time.Hour)))
-	}
-	if last := name(0); r.Gone(last, "", "", now.Add(3*time.Hour)).IsZero() || !r.Gone(last, "", "", now).IsZero() {
-		t.Error("Expected a minute to be of the last hour until the clock is set back")
-	}
-	r.Blocked(Blocked{List: "se-4b", Name: "more.example"}, now.Add(3*time.Hour))
-	if !r.Crowded(now.Add(3*time.Hour)) || !r.Crowded(now.Add(3*time.Hour+59*time.Minute)) || r.Crowded(now.Add(4*time.Hour)) {
-		t.Error("Expected nobody to say of other names of this hour that they were not blocked")
-	}
+	testkit.Between(t, "room for hashes", kept, maxGone, 2*maxGone)
+	testkit.Equal(t, "crowded", r.Crowded(later), false)
+	gone := [2]bool{r.Gone(name(0), "", "", later).IsZero(), r.Gone(name(0), "", "", now).IsZero()}
+	testkit.Equal(t, "a minute is not of the last hour, and not when the clock is set back", gone, [2]bool{false, true})
+	r.Blocked(Blocked{List: "se-4b", Name: "more.example"}, later)
+	crowded := [3]bool{r.Crowded(later), r.Crowded(later.Add(59 * time.Minute)), r.Crowded(later.Add(time.Hour))}
+	testkit.Equal(t, "nobody says of other names of this hour that they were not blocked", crowded, [3]bool{true, true, false})
 }
 
 func TestADayCountsFromMidnight(t *testing.T) {
@@ -227,13 +224,8 @@ func TestTheDayOnWhichClocksAreSetBackIsWhole(t *testing.T) {
 	defer func(old *time.Location) { time.Local = old }(time.Local)
 	time.Local = berlin
 	var r Recent
-	first, last := time.Date(2026, 10, 25, 0, 30, 0, 0, berlin), time.Date(2026, 10, 25, 23, 30, 0, 0, berlin)
-	r.Blocked(Blocked{Name: "a.example"}, first)
-	testkit.Equal(t, "hours between", last.Sub(first), 24*time.Hour)
-	testkit.Equal(t, "blocked", r.Day(0, last).Blocked, 1)
-	r = Recent{}
 	for i := range 25 {
-		now := first.Add(time.Duration(i) * time.Hour)
+		now := time.Date(2026, 10, 25, 0, 30, 0, 0, berlin).Add(time.Duration(i) * time.Hour)
 		r.Blocked(Blocked{Name: "a.example"}, now)
 		d := r.Day(0, now)
 		testkit.Equal(t, fmt.Sprint("blocked at ", now, ", and in this hour"), [2]int{d.Blocked, d.Hours[23].Blocked}, [2]int{i + 1, 1})
