@@ -89,9 +89,8 @@ func TestWhenAClientHasLeft(t *testing.T) {
 				b.Heard(clientAt(1), SignOf("dns.google."))
 			}
 			sleep(tc.then + time.Minute)
-			if want := map[bool]int{true: 1}[tc.left]; left != want || d.counts().Left != want {
-				t.Errorf("%s: reported %d times, %+v", tc.name, left, d.counts())
-			}
+			want := map[bool]int{true: 1}[tc.left]
+			testkit.Equal(t, tc.name+": reported, and counted", []int{left, d.counts().Left}, []int{want, want})
 		}
 	})
 }
@@ -110,20 +109,16 @@ func TestAllSayTheSameAboutDevices(t *testing.T) {
 		}
 		want := func(when string, left, also, told int) {
 			t.Helper()
-			r := process.Report()
-			if r.Devices.Left != left || r.Devices.Also != also || len(r.Devices.Told) != told {
-				t.Errorf("%s: %+v", when, r.Devices)
-			}
+			r, shown := process.Report().Devices, (page{process}).Report().Devices
+			got := []int{r.Left, r.Also, len(r.Told), shown.Left, len(shown.Told)}
+			testkit.Equal(t, when+": left, also, told, and on the page", got, []int{left, also, told, left, told})
 			for state, n := range map[string]int{"left": left, "also": also} {
 				testkit.Equal(t, when+": the metric of "+state, testkit.Metric(t, "devices", "state", state), float64(n))
 			}
-			testkit.WantParts(t, named.Why(lookup.FromQname("x.dns.google.")).Note, "a public encrypted resolver: "+r.Devices.InWords())
+			testkit.WantParts(t, named.Why(lookup.FromQname("x.dns.google.")).Note, "a public encrypted resolver: "+r.InWords())
 			testkit.WantNone(t, named.Why(lookup.FromQname("www.google.com.")).Note, "resolver")
-			if shown := (page{process}).Report().Devices; shown.Left != left || len(shown.Told) != told {
-				t.Errorf("%s: the page has %+v", when, shown)
-			}
-			if n := len(lines.About("it may not be protected")); n != left && when != "both are back" {
-				t.Errorf("%s: %d lines", when, n)
+			if when != "both are back" {
+				testkit.Equal(t, when+": lines", len(lines.About("it may not be protected")), left)
 			}
 		}
 		use := func(minutes int, names ...string) {
@@ -201,9 +196,8 @@ func TestADeviceIsToldByTheClockOfNow(t *testing.T) {
 	begun := now.Add(-7 * time.Hour)
 	behind := func(at time.Time) time.Time { return testkit.ClockSet(at, -40*365*24*time.Hour) }
 	d := (&wanderer{since: behind(begun), last: behind(begun.Add(time.Hour))}).device(now)
-	if !d.Since.Equal(begun.Round(time.Second)) || !d.Last.Equal(begun.Add(time.Hour).Round(time.Second)) {
-		t.Errorf("%s since %s, last at %s", now, d.Since, d.Last)
-	}
+	begun = begun.Round(time.Second)
+	testkit.Equal(t, "since, and the last", []time.Duration{d.Since.Sub(begun), d.Last.Sub(begun)}, []time.Duration{0, time.Hour})
 }
 
 // The numbers of the page count the day.
@@ -211,14 +205,11 @@ func TestDevicesOfYesterdayThatStayAreNotCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, b := alone(t).devices, watched()
 		b.Heard(clientAt(1), SignOf("dns.google."))
-		if r := d.counts(); r.Left != 0 || r.Also != 1 {
-			t.Errorf("%+v", r)
-		}
+		testkit.Equal(t, "left, also", []int{d.counts().Left, d.counts().Also}, []int{0, 1})
 		time.Sleep(25 * time.Hour)
 		d.sweep(everyZone, time.Now())
-		if r := d.report(everyZone, time.Now()); r.Any() || len(r.Told) != 0 || len(d.wanderers) != 0 {
-			t.Errorf("%+v, %d kept", r, len(d.wanderers))
-		}
+		r := d.report(everyZone, time.Now())
+		testkit.Equal(t, "a day later", []any{r.Any(), len(r.Told), len(d.wanderers)}, []any{false, 0, 0})
 	})
 }
 
@@ -230,9 +221,7 @@ func TestAQueryThatWaitsForASweepIsOfNow(t *testing.T) {
 	d.sweep(everyZone, d.began.Add(time.Minute))
 	now := d.began.Add(time.Minute - time.Millisecond)
 	d.wanders(key, netip.Addr{}, "", false, "dns.google", now)
-	if since := d.wanderers[key].since; !since.Equal(now) {
-		t.Errorf("since %v, want %v", since, now)
-	}
+	testkit.Equal(t, "since", d.wanderers[key].since.Sub(now), 0)
 	d.sweep(everyZone, now)
 	testkit.Equal(t, "a sweep that began earlier was of minute", d.swept, 2)
 }
@@ -261,27 +250,26 @@ func TestAFloodOfClientsIsBounded(t *testing.T) {
 			time.Sleep(time.Minute)
 			d.sweep(everyZone, time.Now())
 		}
-		if table := d.clients.table.Load(); len(table.slots) > mostSlots || len(d.wanderers) > maxClients {
-			t.Errorf("%d slots, %d wanderers", len(table.slots), len(d.wanderers))
-		}
-		known := 0
-		for i := range regulars {
-			if s := d.clients.table.Load().find(d.clients.keyOf(ipOf(clientAt(i)))); s != nil && s.active >= regular {
-				known++
-			}
-		}
-		if known < regulars*95/100 {
-			t.Errorf("%d of %d regular clients are known", known, regulars)
-		}
+		testkit.Between(t, "slots", len(d.clients.table.Load().slots), regulars, mostSlots)
+		testkit.Between(t, "wanderers", len(d.wanderers), regulars, maxClients)
+		testkit.Between(t, "regular clients that are known", d.known(regulars, regular), regulars*95/100, regulars)
 		for range 50 { // those that leave are reported still
 			time.Sleep(5 * time.Minute)
 			ask("dns.google.")
 			d.sweep(everyZone, time.Now())
 		}
-		if n := d.counts().Left; n < regulars*90/100 {
-			t.Errorf("%d of %d that have left are counted", n, regulars)
-		}
+		testkit.Between(t, "clients that have left and are counted", d.counts().Left, regulars*90/100, regulars)
 	})
+}
+
+// known returns how many of the first clients are known, with as many active minutes at least.
+func (d *devices) known(clients int, active uint32) (n int) {
+	for i := range clients {
+		if s := d.clients.table.Load().find(d.clients.keyOf(ipOf(clientAt(i)))); s != nil && s.active >= active {
+			n++
+		}
+	}
+	return n
 }
 
 // Queries of many clients at once, and sweeps: each client is seen in each minute.
@@ -341,22 +329,15 @@ func TestTenThousandClientsTakeLittleMemory(t *testing.T) {
 		ask("www.example.com.")
 		d.sweep(everyZone, began.Add(time.Duration(n+1)*time.Minute))
 	}
-	known := 0
-	for i := range many {
-		if d.clients.table.Load().find(d.clients.keyOf(ipOf(clientAt(i)))) != nil {
-			known++
-		}
-	}
+	known := d.known(many, 0)
 	ordinary := heap() - before
 	ask("dns.google.")
 	all := heap() - before
 	t.Logf("%d clients, %d of them known: %d KiB, %d bytes each; if all ask for a resolver: %d KiB, %d bytes each", many, known, ordinary>>10, ordinary/many, all>>10, all/many)
-	if known < many*99/100 || len(d.wanderers) != many {
-		t.Errorf("%d of %d clients are known, %d of %d that ask for a resolver", known, many, len(d.wanderers), many)
-	}
-	if ordinary > 1<<20 || all > 8<<20 {
-		t.Errorf("Expected at most 1 MiB, and 8 MiB if all ask for a resolver, got %d and %d", ordinary, all)
-	}
+	testkit.Between(t, "clients that are known", known, many*99/100, many)
+	testkit.Equal(t, "clients that ask for a resolver", len(d.wanderers), many)
+	testkit.Between(t, "bytes", ordinary, math.MinInt, 1<<20)
+	testkit.Between(t, "bytes if all ask for a resolver", all, math.MinInt, 8<<20)
 	runtime.KeepAlive(d)
 }
 
@@ -371,9 +352,8 @@ func TestClientsAreToldByTheirAddress(t *testing.T) {
 		testkit.Equal(t, same, c.keyOf(ipOf(same)), four)
 	}
 	for _, other := range []net.Addr{&net.UDPAddr{IP: net.IPv4(192, 0, 2, 2)}, &net.UDPAddr{IP: net.ParseIP("2001:db8::1")}, pipe("[2001:db8::1]:3")} {
-		if got := c.keyOf(ipOf(other)); got == four || got == 0 {
-			t.Errorf("%v is taken for the first client", other)
-		}
+		got := c.keyOf(ipOf(other))
+		testkit.Equal(t, fmt.Sprint(other, " is taken for the first client, or for none"), []bool{got == four, got == 0}, []bool{false, false})
 	}
 	for _, none := range []net.Addr{nil, pipe("pipe"), &net.UDPAddr{}} {
 		testkit.Equal(t, none, c.keyOf(ipOf(none)), 0)
@@ -434,24 +414,19 @@ type homeDevice struct {
 
 // newHousehold has ten devices. Six of them look up a resolver now and then, and stay.
 func newHousehold(seed uint64, b *Block) *household {
-	h := &household{Rand: rand.New(rand.NewPCG(seed, 30)), block: b}
-	user := func(kind string, busy, from, to float64, resolver string, often float64) {
-		h.clients = append(h.clients, &homeDevice{kind, 12, 0.80, busy, busy / 40, from, to, resolver, often, 1, ""})
+	user := func(kind string, busy, from, to float64, resolver string, often float64) *homeDevice {
+		return &homeDevice{kind, 12, 0.80, busy, busy / 40, from, to, resolver, often, 1, ""}
 	}
-	other := func(kind string, busy, idle float64, resolver string, often, alone float64) {
-		h.clients = append(h.clients, &homeDevice{kind, 4.3, 0.65, busy, idle, 0, 24, resolver, often, alone, ""})
+	other := func(kind string, busy, idle float64, resolver string, often, alone float64) *homeDevice {
+		return &homeDevice{kind, 4.3, 0.65, busy, idle, 0, 24, resolver, often, alone, ""}
 	}
-	user("phone", 30, 6.5, 23, "", 0)
-	user("laptop", 60, 8, 18, "dns.google", 0.05)
-	user("phone", 20, 7, 22.5, "cloudflare-dns.com", 0.1)
-	user("tablet", 25, 16, 21, "", 0)
-	user("desktop", 50, 19, 23.5, "mozilla.cloudflare-dns.com", 0.02)
-	user("phone", 25, 6, 22, "dns.google", 0.02)
-	other("television", 20, 2, "dns.google", 0.5, 0)
-	other("speaker", 4, 4, "dns.google", 0.3, 6)
-	other("camera", 6, 6, "", 0, 0)
-	other("printer", 0.5, 0.2, "", 0, 0)
-	return h
+	return &household{Rand: rand.New(rand.NewPCG(seed, 30)), block: b, clients: []*homeDevice{
+		user("phone", 30, 6.5, 23, "", 0), user("laptop", 60, 8, 18, "dns.google", 0.05),
+		user("phone", 20, 7, 22.5, "cloudflare-dns.com", 0.1), user("tablet", 25, 16, 21, "", 0),
+		user("desktop", 50, 19, 23.5, "mozilla.cloudflare-dns.com", 0.02), user("phone", 25, 6, 22, "dns.google", 0.02),
+		other("television", 20, 2, "dns.google", 0.5, 0), other("speaker", 4, 4, "dns.google", 0.3, 6),
+		other("camera", 6, 6, "", 0, 0), other("printer", 0.5, 0.2, "", 0, 0),
+	}}
 }
 
 // minute lets the devices ask as in one minute of a day.
@@ -549,12 +524,12 @@ func TestDevicesThatLeaveAreReported(t *testing.T) {
 			}
 		}
 		r := d.report(everyZone, time.Now())
-		if r.Left != 1 || len(r.Told) == 0 || r.Told[0].Client != "10.0.0.1" || r.Told[0].Resolver != "dns.nextdns.io" || !r.Told[0].Left {
+		if len(r.Told) == 0 {
 			t.Fatalf("%+v", r)
 		}
-		if off := r.Told[0].Since.Sub(begin) - leaves[1]; off < -10*time.Minute || off > time.Minute {
-			t.Errorf("It left at %v, and is told since %v", leaves[1], r.Told[0].Since.Sub(begin))
-		}
+		told := r.Told[0]
+		testkit.Equal(t, "told", []any{r.Left, told.Client, told.Resolver, told.Left}, []any{1, "10.0.0.1", "dns.nextdns.io", true})
+		testkit.Between(t, "told, after it left", told.Since.Sub(begin)-leaves[1], -10*time.Minute, time.Minute)
 	})
 }
 
@@ -579,9 +554,7 @@ func TestNoOrdinaryDeviceIsReported(t *testing.T) {
 				}
 				wander = max(wander, d.counts().Also)
 			}
-			if wander < 5 {
-				t.Errorf("seed %d: %d devices looked up a resolver on one day", first+uint64(n), wander)
-			}
+			testkit.Between(t, fmt.Sprintf("seed %d: devices that looked up a resolver on one day", first+uint64(n)), wander, 5, 10)
 			queries += h.queries
 		})
 	}

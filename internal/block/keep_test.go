@@ -96,22 +96,19 @@ func TestNamesOfResolversAndKeptNamesAreSigns(t *testing.T) {
 	} {
 		for _, qname := range names {
 			got := ""
-			if x := SignOf(qname); x != nil {
-				if got = x.name; x.kept != nil {
-					got += " " + x.kept.Reason
-				}
+			if x := SignOf(qname); x != nil && x.kept != nil {
+				got = x.name + " " + x.kept.Reason
+			} else if x != nil {
+				got = x.name
 			}
 			testkit.Equal(t, qname, got, want)
 			testkit.Equal(t, "allocations for "+qname, testing.AllocsPerRun(10, func() { SignOf(qname) }), 0)
 		}
 	}
-	if n := len(telling.all); n < 80 || n > 255 {
-		t.Errorf("There are %d names", n)
-	}
+	testkit.Between(t, "names", len(telling.all), 80, 255)
 	for _, x := range telling.all {
-		if got := SignOf(x.name + "."); got == nil || got.name != x.name {
-			t.Errorf("%s is overlooked", x.name)
-		}
+		got := SignOf(x.name + ".")
+		testkit.Equal(t, x.name+" is overlooked", got == nil || got.name != x.name, false)
 	}
 }
 
@@ -119,9 +116,8 @@ func TestNamesOfResolversAndKeptNamesAreSigns(t *testing.T) {
 func TestTheListOfResolversIsAListLikeAnyOther(t *testing.T) {
 	b := opened(t, "", config.Block{Own: []config.OwnFile{{Path: "resolvers.txt"}}})
 	for _, s := range b.OwnLists() {
-		if s.Bad.Count+s.NotSupported() > 0 || s.InForce() < 55 {
-			t.Errorf("%d entries, bad %+v", s.InForce(), s.Bad)
-		}
+		testkit.Equal(t, fmt.Sprintf("bad lines, as %+v", s.Bad), s.Bad.Count+s.NotSupported(), 0)
+		testkit.Between(t, "entries", s.InForce(), 55, 255)
 	}
 	sourced, seen := false, make(map[string]bool)
 	for line := range strings.Lines(resolversList) {
@@ -139,8 +135,8 @@ func TestTheListOfResolversIsAListLikeAnyOther(t *testing.T) {
 			testkit.Equal(t, "x."+name+" is blocked", blocks(b, "x."+name+"."), true)
 		}
 	}
-	if i := slices.IndexFunc(tellsNothing, func(name string) bool { return len(name) < shortest }); i >= 0 {
-		t.Errorf("%s is too short", tellsNothing[i])
+	for _, name := range tellsNothing {
+		testkit.Between(t, "bytes of "+name, len(name), shortest, 255)
 	}
 }
 
@@ -154,8 +150,8 @@ func fetching(t *testing.T, list string, wide bool, hosts []ownlist.HostEntry, o
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, list) }))
 	t.Cleanup(server.Close)
-	b := &config.Block{Zones: []string{"."}, Hosts: hosts, Own: append([]config.OwnFile{{Fetch: ownlist.URLConfig{URL: server.URL + "/l.txt", DB: t.TempDir(), Wide: wide}}}, others...)}
-	p := New(config.Config{Block: *b})
+	own := append([]config.OwnFile{{Fetch: ownlist.URLConfig{URL: server.URL + "/l.txt", DB: t.TempDir(), Wide: wide}}}, others...)
+	p := New(config.Config{Block: config.Block{Zones: []string{"."}, Hosts: hosts, Own: own}})
 	p.Need(neededNames)
 	testkit.Must(t, p.open(true))
 	t.Cleanup(p.End)
@@ -186,9 +182,8 @@ func TestAListByURLBlocksNoNameThatTheServerNeeds(t *testing.T) {
 		testkit.Equal(t, name+" is blocked", blocks(p, name), want)
 	}
 	e := p.Explain(lookup.FromQname("sb.example.net."), "sb.example.net.")
-	if e.List != neededList || e.Note != "never blocked by Safe Browsing or a list by URL: it is the host of the endpoint" {
-		t.Errorf("explained as %+v", e)
-	}
+	note := "never blocked by Safe Browsing or a list by URL: it is the host of the endpoint"
+	testkit.Equal(t, "explained", []string{e.List, e.Note}, []string{neededList, note})
 	untilLogged(t, lines, "/l.txt: 3 names that it has pass, because this server needs them: "+
 		"lists.example.net (line 2), the host of a list by URL; sb.example.net (line 2), the host of the endpoint; "+
 		"time.example.net (line 2), a time server; a file of block blocks them all the same")
@@ -199,20 +194,18 @@ func TestAListByURLBlocksNoNameThatTheServerNeeds(t *testing.T) {
 // What "safebrowsing block" has written into the folder of the server is the operator's, too.
 func TestAListOfTheServerBlocksWhatItSaysWithAWarning(t *testing.T) {
 	lines := testkit.Capture(t)
-	open := func(db string) *Block {
-		b := New(config.Config{Block: config.Block{Zones: []string{"."}}, Engine: config.Engine{DB: db}})
-		b.Need(neededNames)
-		testkit.Must(t, b.open(true))
-		t.Cleanup(b.End)
-		return b
-	}
-	b := open(t.TempDir())
+	db := t.TempDir()
+	b := opened(t, db, config.Block{})
+	b.Need(neededNames)
 	for i, name := range []string{"sb.example.net.", "lists.example.net."} { // into a new list, then into one that is read again
 		_, err := (&Process{blocks: []*Block{b}}).Change(t.Context(), Change{Host: lookup.FromQname(name)})
 		testkit.Must(t, err)
 		untilLogged(t, lines, "block.txt: it blocks "+say.Count(i+1, "name", "names")+" that this server needs: ")
 	}
-	open(b.Config.DB) // as in a reload
+	again := New(config.Config{Block: b.Config.Block, Engine: config.Engine{DB: db}}) // as in a reload
+	again.Need(neededNames)
+	testkit.Must(t, again.open(true))
+	defer again.End()
 	lines.Only(t, "block.txt: it blocks 2 names")
 }
 
@@ -267,17 +260,16 @@ func checkerOf(t *testing.T, server lookup.Searcher, names ...string) *lookup.Ch
 	database.Publish([]lookup.List{{Name: "mw-4b", Set: builder.Set()}})
 	checker, err := lookup.NewChecker(lookup.Config{Database: database, Searcher: server})
 	testkit.Must(t, err)
-	t.Cleanup(func() { checker.Close() })
+	t.Cleanup(checker.Close)
 	return checker
 }
 
 // listing returns a block for which the server confirms that names are threats.
 func listing(t *testing.T, cfg config.Block, names ...string) *Block {
 	t.Helper()
-	checker := checkerOf(t, threats{names}, names...)
 	cfg.Zones = []string{"."}
 	b := New(config.Config{Block: cfg})
-	b.Use(engine.ServiceForTests(checker))
+	b.Use(engine.ServiceForTests(checkerOf(t, threats{names}, names...)))
 	return b
 }
 
@@ -307,24 +299,21 @@ func TestNoWayThroughABlockEndsWithANeededNameUnsafe(t *testing.T) {
 			{"Explain of a cached answer", explained},
 			{"Ask of a cached answer", asked},
 		} {
-			if d := way.do(b, lookup.FromQname(needed+".")); d.Verdict != lookup.Safe || d.List != neededList {
-				t.Errorf("%s: %+v", way.name, d)
-			}
-			if d := way.do(b, lookup.FromQname(other+".")); way.name != "Limited" && way.name != "Explain of a suspect" && d.Verdict != lookup.Unsafe {
-				t.Errorf("%s of a name that is not needed: %+v", way.name, d)
+			d, others := way.do(b, lookup.FromQname(needed+".")), way.do(b, lookup.FromQname(other+"."))
+			testkit.Equal(t, way.name, []any{d.Verdict, d.List}, []any{lookup.Safe, neededList})
+			if way.name != "Limited" && way.name != "Explain of a suspect" {
+				testkit.Equal(t, way.name+" of a name that is not needed", others.Verdict, lookup.Unsafe)
 			}
 		}
-		if got := lines.About("sb.example.net. passes, although Safe Browsing lists it (malware, list mw-4b): it is the host of the endpoint"); len(got) != 2 { // one of each block
-			t.Errorf("Expected one line a block, got %q", got)
-		}
+		const line = "sb.example.net. passes, although Safe Browsing lists it (malware, list mw-4b): it is the host of the endpoint"
+		testkit.Equal(t, "lines, one of each block", len(lines.About(line)), 2)
 	}
 }
 
 func TestNeededNames(t *testing.T) {
-	var c, other config.Config
-	c.Online, c.Endpoint = true, "https://relay.example.org:8099 http://[2001:db8::1]:8099"
+	c, other := config.Config{Online: true}, config.Config{Online: true, Engine: config.Engine{Endpoint: "https://other.example.org"}}
+	c.Endpoint = "https://relay.example.org:8099 http://[2001:db8::1]:8099"
 	c.Own = []config.OwnFile{{Path: "own.txt"}, {Fetch: ownlist.URLConfig{URL: "https://Lists.example.org/new.txt"}}}
-	other.Online, other.Endpoint = true, "https://other.example.org"
 	n := NeededBy([]*Block{New(c), New(other)}, []string{"DNS.example.org"})
 	for name, want := range map[string]string{
 		"time.google.com.": "a time server", "TIME.windows.com.": "a time server",
@@ -346,7 +335,6 @@ func TestNeededNames(t *testing.T) {
 func TestANeededNameIsKnownAsOneWithoutSafeBrowsing(t *testing.T) {
 	p := fetching(t, "||cdn.example.com^\n", false, nil)
 	p.Config.Inspect = true
-	if c := p.Check(lookup.FromQname("lists.example.net.")); c.Needed == "" || c.Verdict != lookup.Safe {
-		t.Errorf("%+v", c)
-	}
+	c := p.Check(lookup.FromQname("lists.example.net."))
+	testkit.Equal(t, "needed, and the verdict", []any{c.Needed != "", c.Verdict}, []any{true, lookup.Safe})
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -50,9 +51,9 @@ func TestAReloadThatChangesNothingKeepsWhatWasAsked(t *testing.T) {
 			testkit.Equal(t, tc.what+" changes, the memory stays", lookingBack(t, tc.alter).memory == first.memory, tc.same)
 		}
 		testkit.Equal(t, "lines about another memory", len(lines.About("Look-back for . starts with nothing")), 2)
-		if first.memory.names != nil || lookingBack(t, func(c *config.Config) { c.LogBlocked = true }).memory.names == nil {
-			t.Error("names are kept with log, and only with it")
-		}
+		logged := lookingBack(t, func(c *config.Config) { c.LogBlocked = true })
+		testkit.Equal(t, "names without log", first.memory.names, nil)
+		testkit.Equal(t, "names are kept with log", logged.memory.names != nil, true)
 		for _, alter := range []func(*config.Config){func(c *config.Config) { c.LookBack = 0 }, func(c *config.Config) { c.Online = false }} {
 			testkit.Equal(t, "look-back is on without look_back, or without a service", lookingBack(t, alter).LooksBack(), false)
 		}
@@ -66,21 +67,19 @@ func TestLateNamesAreToldWithNamesOrDevices(t *testing.T) {
 		late := func(b *Block, client, name string) lookup.Late {
 			h, addr := lookup.FromQname(name+"."), netip.MustParseAddr(client)
 			p, added := b.memory.passed.Note(process.devices.clients.keyOf(addr.AsSlice()), h, lookup.RuleV5)
-			if !added {
-				t.Errorf("%s is not new", name)
-			}
+			testkit.Equal(t, name+" is new", added, true)
 			b.memory.names.add(p, addr, h, time.Now())
 			return lookup.Late{Pair: p, Client: uint32(addr.As4()[3]), Asked: time.Now(), Hash: hash, List: "se-4b", Threat: lookup.SocialEngineering}
 		}
 		for _, names := range []bool{false, true} {
 			b := lookingBack(t, func(c *config.Config) { c.LogBlocked = names })
-			got := b.lateOf([]lookup.Late{late(b, "192.0.2.1", "evil.example"), late(b, "192.0.2.1", "www.evil.example"), late(b, "192.0.2.2", "evil.example")}, b.memory, time.Now())
-			switch {
-			case !names && (len(got) != 1 || got[0].Devices != 2 || got[0].Name+got[0].Client != "" || got[0].Threat != "phishing"):
-				t.Errorf("without names: %+v", got)
-			case names && (len(got) != 2 || got[0].Client+got[0].Name != "192.0.2.1evil.example" || got[1].Client != "192.0.2.2"):
-				t.Errorf("with names: %+v", got)
+			all := []lookup.Late{late(b, "192.0.2.1", "evil.example"), late(b, "192.0.2.1", "www.evil.example")}
+			var got []string
+			for _, l := range b.lateOf(append(all, late(b, "192.0.2.2", "evil.example")), b.memory, time.Now()) {
+				got = append(got, fmt.Sprintf("%d %s %s %s", l.Devices, l.Client, l.Name, l.Threat))
 			}
+			want := map[bool][]string{false: {"2   phishing"}, true: {"1 192.0.2.1 evil.example phishing", "1 192.0.2.2 evil.example phishing"}}
+			testkit.Equal(t, fmt.Sprint("names ", names), got, want[names])
 			if names { // the bits of a record were the same by chance: a name that is known tells
 				harmless := []lookup.Late{late(b, "192.0.2.3", "harmless.example")}
 				testkit.Equal(t, "names with another hash", len(b.lateOf(harmless, b.memory, time.Now())), 0)
@@ -108,9 +107,9 @@ func TestOneBlockTellsForAllThatShareItsMemory(t *testing.T) {
 		testkit.Equal(t, "a name that the only block allows", len(adults.lateOf(late, adults.memory, time.Now())), 0)
 		process.blocks = []*Block{children, adults}
 		for _, b := range process.blocks {
-			if got := b.lateOf(late, b.memory, time.Now()); len(got) != 1 || got[0].Named {
-				t.Errorf("Expected one name that the page does not show, got %+v", got)
-			}
+			got := b.lateOf(late, b.memory, time.Now())
+			hidden := slices.DeleteFunc(slices.Clone(got), func(l status.Late) bool { return l.Named })
+			testkit.Equal(t, "names, and those that the page does not show", []int{len(got), len(hidden)}, []int{1, 1})
 		}
 		process.blocks = nil
 	})
@@ -150,26 +149,26 @@ func TestTheDoorSaysWhoAskedForAName(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := lookingBack(t, func(c *config.Config) { c.LogBlocked = names })
 			process.blocks = []*Block{b, lookingBack(t, func(c *config.Config) { c.LogBlocked, c.TTL = names, time.Minute })}
-			why := func(name string) status.Why {
+			asked := func(name string) *status.Asked {
 				w, err := process.WhyName(t.Context(), name, false)
-				testkit.Must(t, err)
-				return w
+				if err != nil || w.Asked == nil {
+					t.Fatalf("%s: who asked is not told: %+v, %v", name, w, err)
+				}
+				return w.Asked
 			}
 			for _, client := range []string{"192.0.2.1", "192.0.2.2", "192.0.2.1"} {
 				from := net.UDPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(client), 53))
 				b.Asked(process.devices.clients.keyOf(from.IP.To4()), from, lookup.FromQname("www.example.org."))
 				time.Sleep(time.Minute)
 			}
-			got := why("www.example.org").Asked
-			if got == nil || got.Devices != 2 || got.Latest.Sub(got.First) != time.Minute || strings.Contains(got.String(), "(192.0.2.1, 192.0.2.2)") != names {
-				t.Errorf("names %v: Expected two devices, got %+v", names, got)
-			}
-			if got := why("fine.example.org").Asked; got == nil || got.Devices != 0 || !strings.HasPrefix(got.String(), "No device got it lately") {
-				t.Errorf("Expected nobody, got %+v", got)
-			}
-			if w := (page{process}).Why(lookup.FromQname("www.example.org.")); w.Asked != nil {
-				t.Errorf("Expected that a page says nothing, got %+v", w.Asked)
-			}
+			got := asked("www.example.org")
+			told := strings.Contains(got.String(), "(192.0.2.1, 192.0.2.2)")
+			testkit.Equal(t, "devices, minutes, names", []any{got.Devices, got.Latest.Sub(got.First), told}, []any{2, time.Minute, names})
+			got = asked("fine.example.org")
+			testkit.Equal(t, "devices", got.Devices, 0)
+			testkit.WantStart(t, got.String(), "No device got it lately")
+			w := page{process}.Why(lookup.FromQname("www.example.org."))
+			testkit.Equal(t, "what a page says", w.Asked, nil)
 			process.blocks = nil
 		})
 	}
@@ -188,20 +187,16 @@ func TestAPageShowsNoNameOfBeforeAReloadWithoutNames(t *testing.T) {
 	b.Heard(&net.UDPAddr{IP: net.IPv4(192, 0, 2, 1)}, SignOf("dns.google."))
 	for _, names := range []bool{true, false} {
 		process.blocks = []*Block{block(names)}
-		why := page{process}.Why(lookup.FromQname("evil.example."))
-		testkit.Equal(t, "an answer has when the name was blocked", why.Last != nil, names)
-		r := page{process}.Report()
-		if shown := r.Late[0].Name + r.Late[0].Client; len(r.Names) == 1 != names || shown == "late.example192.0.2.1" != names || len(r.Devices.Told) == 1 != names {
-			t.Errorf("names %v: Expected them on the page only then, got %+v, %+v, %+v", names, r.Names, r.Late, r.Devices.Told)
-		}
+		why, r := page{process}.Why(lookup.FromQname("evil.example.")), page{process}.Report()
+		shown := []bool{why.Last != nil, len(r.Names) == 1, r.Late[0].Name+r.Late[0].Client == "late.example192.0.2.1", len(r.Devices.Told) == 1}
+		testkit.Equal(t, "when a name was blocked, names, late ones and devices are on the page", shown, slices.Repeat([]bool{names}, 4))
 	}
 	quiet := block(true)
 	quiet.Config.LogBlocked = false // a reload has taken log away
 	process.blocks = []*Block{quiet}
 	r, why := process.Report(), process.Why(t.Context(), lookup.FromQname("evil.example."), false)
-	if who := r.Names[0].Client + r.Late[0].Client + r.Late[0].Name + why.Last.Client; who != "" || r.Names[0].Name != "evil.example" {
-		t.Errorf("Expected nobody who asked without log, got %+v, %+v, %+v", r.Names, r.Late, why.Last)
-	}
+	who := r.Names[0].Client + r.Late[0].Client + r.Late[0].Name + why.Last.Client
+	testkit.Equal(t, "who asked, without log, and the name", []string{who, r.Names[0].Name}, []string{"", "evil.example"})
 }
 
 func TestNamesAreKeptForAsLongAsPairs(t *testing.T) {
@@ -210,15 +205,17 @@ func TestNamesAreKeptForAsLongAsPairs(t *testing.T) {
 	for i, p := range []lookup.Pair{0, 1, 2, 4, 4, 3, 5, 6} { // 4 is forgotten, and asked for again: it is one of the last names
 		a.add(p, netip.Addr{}, lookup.FromQname(fmt.Sprintf("n%d.example.", p)), now.Add(time.Duration(i)*time.Minute))
 	}
-	for p, want := range map[lookup.Pair]bool{1: false, 2: false, 3: true, 4: true, 5: true, 6: true} {
-		if _, ok := a.of(p); ok != want {
-			t.Errorf("pair %d is kept: %t, want %t", p, ok, want)
+	kept := func() (all []lookup.Pair) {
+		for p := range lookup.Pair(7) {
+			if _, ok := a.of(p); ok {
+				all = append(all, p)
+			}
 		}
+		return all
 	}
+	testkit.Equal(t, "pairs", kept(), []lookup.Pair{3, 4, 5, 6})
 	a.forget(now.Add(5 * time.Minute))
-	if _, ok := a.of(3); !ok || len(a.names) != 3 {
-		t.Errorf("%v are left", a.names)
-	}
+	testkit.Equal(t, "pairs that are left", kept(), []lookup.Pair{3, 5, 6})
 }
 
 func TestAMemoryIsSmallWhereThereIsLittle(t *testing.T) {
@@ -294,9 +291,7 @@ func TestTheLineAboutAFamiliarNameHasNoCommandsOfAClient(t *testing.T) {
 		l := &loudness{familiar: newFamiliarity(time.Now())}
 		l.familiar.add(lookup.FromQname(name+"."), 10000)
 		l.blocked(question(name+"."), phished, time.Now().Add(time.Hour))
-		if got := lines.About("times an hour"); len(got) != 1 || !strings.Contains(got[0], "If this is a mistake: "+want+"\n") {
-			t.Errorf("%s: expected %q, got %q", name, want, got)
-		}
+		testkit.WantParts(t, lines.Only(t, "times an hour"), "If this is a mistake: "+want+"\n")
 	}
 }
 
@@ -315,15 +310,18 @@ func TestFamiliarityIsAMeanOfAboutADay(t *testing.T) {
 	for i := range 2000 { // other names: each could share one counter
 		f.add(lookup.FromQname(fmt.Sprintf("n%d.example.", i)), 100)
 	}
-	shared := 0
+	// (1-exp(-2000/8192))² = 4.7 %
+	testkit.Between(t, "names of 1000 that are taken for familiar ones", f.taken(begin, 1), 0, 150)
+}
+
+// taken returns how many of 1000 names that nobody has asked for have this rate or more.
+func (f *familiarity) taken(now time.Time, rate int) (n int) {
 	for i := range 1000 {
-		if f.perHour(lookup.FromQname(fmt.Sprintf("m%d.example.", i)), begin) > 0 {
-			shared++
+		if f.perHour(lookup.FromQname(fmt.Sprintf("m%d.example.", i)), now) >= rate {
+			n++
 		}
 	}
-	if shared > 150 { // (1-exp(-2000/8192))² = 4.7 %
-		t.Errorf("%d of 1000 names are taken for familiar ones", shared)
-	}
+	return n
 }
 
 // On a busy server each counter has much of other names.
@@ -334,16 +332,7 @@ func TestManyQueriesMakeNoNameFamiliar(t *testing.T) {
 		f.add(lookup.FromQname(fmt.Sprintf("n%d.example.", i)), 1)
 	}
 	f.add(lookup.FromQname("www.familiar.example."), 1000)
-	now, familiar := begin.Add(time.Hour), 0
-	for i := range 1000 {
-		if f.perHour(lookup.FromQname(fmt.Sprintf("m%d.example.", i)), now) >= familiarRate {
-			familiar++
-		}
-	}
-	if familiar > 10 {
-		t.Errorf("%d of 1000 names that nobody has asked for are taken for familiar ones", familiar)
-	}
-	if got := f.perHour(lookup.FromQname("www.familiar.example."), now); got < 14_000 || got > 18_000 {
-		t.Errorf("Expected some 16,000 an hour, got %d", got)
-	}
+	now := begin.Add(time.Hour)
+	testkit.Between(t, "names of 1000 that are taken for familiar ones", f.taken(now, familiarRate), 0, 10)
+	testkit.Between(t, "queries an hour", f.perHour(lookup.FromQname("www.familiar.example."), now), 14_000, 18_000)
 }

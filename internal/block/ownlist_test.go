@@ -63,9 +63,8 @@ func TestAListThatBlocksAndAllowsIsReadAsAllow(t *testing.T) {
 	file := testkit.Write(t, t.TempDir(), "list.txt", "a.example\n")
 	for _, allowFirst := range []bool{false, true} {
 		b := opened(t, "", config.Block{Own: []config.OwnFile{{Path: file, Allow: allowFirst}, {Path: file, Allow: !allowFirst}}})
-		if c := b.ownList(file, true); !c.Allow || c.Path != file {
-			t.Errorf("Expected a list that allows, got %+v", c)
-		}
+		c := b.ownList(file, true)
+		testkit.Equal(t, "it allows, and its path", []any{c.Allow, c.Path}, []any{true, file})
 	}
 	testkit.Equal(t, "a list before Open", New(config.Config{}).ownList(file, true).Path, "")
 }
@@ -80,9 +79,7 @@ func TestAStoredListByURLDecides(t *testing.T) {
 	defer p.End()
 	h := lookup.FromQname("bad.example.")
 	d := p.Check(h)
-	if line := p.Line(d.Decision, h); d.By != lookup.ByBlock || d.List != fetch.Name() || line != 2 {
-		t.Errorf("Expected line 2 of %s to block, got line %d, %+v", fetch.Name(), line, d)
-	}
+	testkit.Equal(t, "decided by, list, line", []any{d.By, d.List, p.Line(d.Decision, h)}, []any{lookup.ByBlock, fetch.Name(), 2})
 }
 
 // A file that fails and is well again costs two lines, and the metrics say so meanwhile.
@@ -103,20 +100,18 @@ func TestAListThatFailsIsLoggedOnceAndMeasured(t *testing.T) {
 				testkit.Equal(t, when+": "+name, testkit.Metric(t, "own_list_"+name, "file", file), want)
 			}
 		}
-		poll := func() {
-			time.Sleep(5 * time.Second)
+		poll := func(times time.Duration) {
+			time.Sleep(times * 5 * time.Second)
 			synctest.Wait()
 		}
 		want("read", 2, 1, 2, float64(changed.Unix()), 0)
 		os.Remove(file)
-		for range 3 {
-			poll()
-		}
+		poll(3)
 		want("gone", 2, 1, 2, float64(changed.Unix()), 1)
 		testkit.Write(t, dir, "list.txt", "c.example\n")
 		later := changed.Add(time.Hour)
 		testkit.Must(t, os.Chtimes(file, later, later))
-		poll()
+		poll(1)
 		want("back", 1, 0, 0, float64(later.Unix()), 0)
 		lists.End()
 		want("in use by one", 1, 0, 0, float64(later.Unix()), 0)
@@ -137,12 +132,8 @@ func TestMetricsOfListsThatAreOpenedTwiceInDifferentWays(t *testing.T) {
 		c.IPv4 = netip.MustParseAddr(sinkhole)
 		opened(t, "", c)
 	}
-	if got := testkit.Metric(t, "own_list_failing", "file", file); got != 0 { // fails if a series is there twice
-		t.Errorf("Expected no failure, got %v", got)
-	}
-	if n := testkit.Metric(t, "own_list_entries", "file", file); n != 1 && n != 2 {
-		t.Errorf("Expected the entries of one of the lists, got %v", n)
-	}
+	testkit.Equal(t, "failures", testkit.Metric(t, "own_list_failing", "file", file), 0) // Metric fails if a series is there twice
+	testkit.Between(t, "entries of one of the lists", testkit.Metric(t, "own_list_entries", "file", file), 1, 2)
 }
 
 // A list by URL that fails in one db fails, whatever it does in another one: its series has no db.
@@ -190,9 +181,7 @@ func TestLinesAboutListsByURL(t *testing.T) {
 	} {
 		lines := testkit.Capture(t)
 		reportFetched(test.event)
-		if got := strings.TrimSpace(lines.Only(t, name)); !strings.HasSuffix(got, testkit.LocalTimes(test.want)) {
-			t.Errorf("Expected\n%s, got\n%s", test.want, got)
-		}
+		testkit.WantParts(t, lines.Only(t, name), testkit.LocalTimes(test.want)+"\n")
 	}
 }
 
@@ -211,11 +200,10 @@ func TestAnEntryThatCannotBeRemovedIsAnError(t *testing.T) {
 		}
 		lists = append(lists, ownlist.Config{Path: filepath.Join(dir, "missing.txt")})
 		done, err := removeFrom(t.Context(), lists, remove)
-		if wrong != (err != nil) || err != nil && !strings.Contains(err.Error(), long) {
-			t.Errorf("%q: Expected an error %t, got %v", entry, wrong, err)
-		}
-		if !wrong && (len(done.Removed) != 1 || filepath.Base(done.File) != "list.txt") {
-			t.Errorf("Expected one entry to be removed, got %+v", done)
+		if wrong {
+			testkit.WantError(t, err, long)
+		} else {
+			testkit.Equal(t, "entries that are removed, from", []any{err, len(done.Removed), filepath.Base(done.File)}, []any{nil, 1, "list.txt"})
 		}
 	}
 	list := ownlist.Config{Path: testkit.Write(t, t.TempDir(), "list.txt", "0.0.0.0 a.example b.example\n")}
@@ -245,9 +233,8 @@ func TestAnEntryGoesBesideAListThatIsAMount(t *testing.T) {
 	defer exec.Command("umount", file).Run()
 	p := &Process{blocks: []*Block{opened(t, db, config.Block{Own: []config.OwnFile{{Path: file}}})}}
 	done, err := p.Change(t.Context(), Change{Host: aExample})
-	if err != nil || done.File != filepath.Join(db, "block.txt") || done.But != "" {
-		t.Errorf("%v, %+v", err, done)
-	}
+	testkit.Must(t, err)
+	testkit.Equal(t, "the file, and a remark", []string{done.File, done.But}, []string{filepath.Join(db, "block.txt"), ""})
 	_, err = p.Change(t.Context(), Change{Host: lookup.FromQname("b.example."), Remove: true})
 	testkit.WantError(t, err, "-remove -file "+file)
 }
@@ -257,11 +244,18 @@ func TestAChangeIsInForceWhenItIsSaidToBe(t *testing.T) {
 	file := testkit.Write(t, t.TempDir(), "list.txt", "b.example\n")
 	b := opened(t, "", config.Block{Own: []config.OwnFile{{Path: file}}})
 	for _, remove := range []bool{false, true} {
-		done, err := (&Process{blocks: []*Block{b}}).Change(t.Context(), Change{Host: aExample, Remove: remove})
-		if err != nil || !done.Changed || done.But != "" || blocks(b, "a.example.") == remove {
-			t.Errorf("remove %t: %v, %+v", remove, err, done)
-		}
+		changes(t, &Process{blocks: []*Block{b}}, Change{Host: aExample, Remove: remove})
+		testkit.Equal(t, "blocked", blocks(b, "a.example."), !remove)
 	}
+}
+
+// changes changes a list, to which nothing is to be remarked.
+func changes(t *testing.T, p *Process, c Change) Changed {
+	t.Helper()
+	done, err := p.Change(t.Context(), c)
+	testkit.Must(t, err)
+	testkit.Equal(t, fmt.Sprintf("%+v: changed, and a remark", c), []any{done.Changed, done.But}, []any{true, ""})
+	return done
 }
 
 // Whoever blocks a name is told if it passes all the same, in each server block.
@@ -288,8 +282,10 @@ func TestAnEntryThatBlocksNothingIsSaidToBeOne(t *testing.T) {
 				want = ""
 			}
 			done, err := p.Change(t.Context(), c)
-			if err != nil || !strings.HasPrefix(done.But, want) || want == "" && done.But != "" {
-				t.Errorf("%s: %v, but %q, want %q", done.Action, err, done.But, want)
+			testkit.Must(t, err)
+			testkit.WantStart(t, done.But, want)
+			if want == "" {
+				testkit.Equal(t, fmt.Sprintf("%+v: a remark", c), done.But, "")
 			}
 		}
 	}
@@ -310,10 +306,8 @@ func TestAChangeIsInEachFolder(t *testing.T) {
 		p.blocks = append(p.blocks, opened(t, db, config.Block{Zones: plugin.Zones{zone, "example."}}))
 	}
 	for _, remove := range []bool{false, true} {
-		done, err := p.Change(t.Context(), Change{Host: aExample, Remove: remove})
-		if err != nil || !done.Changed || done.But != "" || strings.Count(done.File, "block.txt") != 2 {
-			t.Errorf("remove %t: %v, %+v", remove, err, done)
-		}
+		done := changes(t, p, Change{Host: aExample, Remove: remove})
+		testkit.Equal(t, "files in "+done.File, strings.Count(done.File, "block.txt"), 2)
 	}
 	unlock, err := files.LockFolder(t.Context(), second)
 	testkit.Must(t, err)
@@ -340,11 +334,8 @@ func TestAnEntryIsRemovedThoughAnotherListCannotBeLookedAt(t *testing.T) {
 	p := &Process{blocks: []*Block{opened(t, db, config.Block{Own: []config.OwnFile{{Path: file}}})}}
 	testkit.Must(t, os.Remove(file))
 	testkit.Must(t, os.Mkdir(file, 0o755)) // as one on a network drive that does not lock
-	done, err := p.Change(t.Context(), Change{Host: aExample, Remove: true})
-	if err != nil || !done.Changed || done.But != "" {
-		t.Errorf("%v, %+v", err, done)
-	}
-	_, err = p.Change(t.Context(), Change{Host: aExample, Remove: true})
+	changes(t, p, Change{Host: aExample, Remove: true})
+	_, err := p.Change(t.Context(), Change{Host: aExample, Remove: true})
 	testkit.WantError(t, err, file) // of a host without an entry elsewhere
 }
 
@@ -366,7 +357,6 @@ func TestAListOfTheServerThatCannotBeUsedIsLoggedOnce(t *testing.T) {
 	process.changing.Lock()
 	defer process.changing.Unlock()
 	begun := time.Now()
-	if b.End(); time.Since(begun) > 20*files.WaitLimit {
-		t.Error("a block waits for a disk that hangs")
-	}
+	b.End()
+	testkit.Between(t, "the wait for a disk that hangs", time.Since(begun), 0, 20*files.WaitLimit)
 }

@@ -3,7 +3,6 @@ package block
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -26,9 +25,8 @@ func TestParsePausesRefusesWhatIsNotAPause(t *testing.T) {
 		"longer than 7": "all 2026-11-22T12:00:00Z 2026-11-29T12:00:01Z once\n",
 		"a huge file":   strings.Repeat("#\n", maxPauseFile),
 	} {
-		if all, err := ParsePauses([]byte(text)); err == nil || all != nil {
-			t.Errorf("%s: %v, %v", name, all, err)
-		}
+		all, err := ParsePauses([]byte(text))
+		testkit.Equal(t, name+": pauses, and an error", []any{all == nil, err != nil}, []any{true, true})
 	}
 }
 
@@ -55,9 +53,7 @@ func TestAPauseThatAClockHasEndedDoesNotComeBack(t *testing.T) {
 		f.update(pausedThen.Add(step.at))
 		testkit.Equal(t, fmt.Sprintf("step %d", i), strings.Join(events, " "), step.want)
 	}
-	if f.counts(p) {
-		t.Error("it is told to be in force")
-	}
+	testkit.Equal(t, "it is told to be in force", f.counts(p), false)
 }
 
 // pauseWatch is a folder under a clock that a test moves.
@@ -115,10 +111,8 @@ func (w *pauseWatch) want(what, events string, paused bool) {
 	synctest.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	testkit.Equal(w.t, what+": events", strings.Join(w.events, " "), events)
-	if _, got := w.f.Until([]string{"example.org."}); got != paused {
-		w.t.Errorf("%s: paused %v, want %v", what, got, paused)
-	}
+	_, got := w.f.Until([]string{"example.org."})
+	testkit.Equal(w.t, what+": events, and whether it is paused", []any{strings.Join(w.events, " "), got}, []any{events, paused})
 	w.events = nil
 }
 
@@ -157,13 +151,10 @@ func TestOnlyAPauseThatIsKeptSurvivesARestart(t *testing.T) {
 			w.r.Close(w.f)
 			w.f = f
 			w.want("reload", "", true)
-
 			w.r.Close(w.f)
-			w.open() // a restart
-			if keep {
-				w.want("restart", "began", true)
-			} else {
-				w.want("restart", "dropped", false)
+			w.open()
+			w.want("restart", map[bool]string{true: "began", false: "dropped"}[keep], keep)
+			if !keep {
 				w.pauses(AllBlocks, time.Hour, false)
 				w.after(pauseInterval, "a new one", "began", true)
 			}
@@ -181,12 +172,12 @@ func TestADamagedFilePausesNothing(t *testing.T) {
 		testkit.Must(t, os.Mkdir(PauseFile(w.dir), 0o700))
 		w.after(3*pauseInterval, "a folder", "failed", false)
 	})
-	w := &pauseWatch{t: t, dir: filepath.Join(t.TempDir(), "none")}
-	w.open()
-	defer w.r.Close(w.f)
-	if _, paused := w.f.Until(nil); paused || len(w.events) > 0 {
-		t.Errorf("a folder that does not exist: %v, %q", paused, w.events)
-	}
+	watchingPauses(t, func(w *pauseWatch) {
+		w.r.Close(w.f)
+		w.dir += "/none"
+		w.open()
+		w.after(pauseInterval, "a folder that does not exist", "", false)
+	})
 }
 
 func TestPausedUntilDoesNotAllocate(t *testing.T) {
@@ -226,15 +217,11 @@ func TestAPauseBeginsWhenItsFileBecomesReadable(t *testing.T) {
 	}
 	watchingPauses(t, func(w *pauseWatch) {
 		w.pauses(AllBlocks, time.Hour, false)
-		chmod := func(mode os.FileMode) {
-			testkit.Must(t, os.Chmod(PauseFile(w.dir), mode))
-			time.Sleep(2 * pauseInterval)
-		}
-		chmod(0)
-		w.want("unreadable", "failed", false)
+		testkit.Must(t, os.Chmod(PauseFile(w.dir), 0))
+		w.after(2*pauseInterval, "unreadable", "failed", false)
 		w.after(time.Minute, "still unreadable", "", false)
-		chmod(0o600)
-		w.want("readable", "began", true)
+		testkit.Must(t, os.Chmod(PauseFile(w.dir), 0o600))
+		w.after(2*pauseInterval, "readable", "began", true)
 	})
 }
 
@@ -246,9 +233,7 @@ func FuzzParsePauses(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		all, err := ParsePauses(raw)
 		if err != nil {
-			if all != nil {
-				t.Errorf("pauses %v with the error %v", all, err)
-			}
+			testkit.Equal(t, "pauses with an error", all, nil)
 			return
 		}
 		for _, p := range all {
@@ -281,9 +266,7 @@ func TestClosingAPauseDoesNotWaitForADiskThatHangs(t *testing.T) {
 		testkit.Equal(t, "the time that it took", time.Since(begun), files.WaitLimit)
 		time.AfterFunc(time.Hour, func() { close(hung) })
 		r.Close(r.Open(dir))
-		if waited := time.Since(begun); waited < time.Hour {
-			t.Errorf("a second watcher began after %s, while the first one went on", waited)
-		}
+		testkit.Between(t, "the time until a second watcher began, while the first one went on", time.Since(begun), time.Hour, 2*time.Hour)
 	})
 }
 
@@ -323,9 +306,8 @@ func TestAPauseThatWasDroppedIsNotSaidToBeInForce(t *testing.T) {
 		b.pauses.Store(f)
 		p := &Process{blocks: []*Block{b}}
 		for length, want := range map[time.Duration]int{10 * time.Minute: 1, 0: 0} {
-			if all, err := p.Pause(t.Context(), "a.example", length, false); err != nil || len(all) != want {
-				t.Errorf("for %v: %v, %v", length, all, err)
-			}
+			all, err := p.Pause(t.Context(), "a.example", length, false)
+			testkit.Equal(t, length, []any{len(all), err}, []any{want, nil})
 		}
 	})
 }

@@ -40,9 +40,7 @@ func TestSameSeesEachWayInWhichAFileChanges(t *testing.T) {
 		after, err := os.Stat(path)
 		testkit.Must(t, err)
 		testkit.Equal(t, name, Same(before, after), tc.want)
-		if Same(before, nil) || Same(nil, nil) {
-			t.Error("a file is the same as none")
-		}
+		testkit.Equal(t, "a file, or none, is the same as none", []bool{Same(before, nil), Same(nil, nil)}, []bool{false, false})
 	}
 }
 
@@ -87,9 +85,8 @@ func TestReadReturnsRegularFilesOfLimitedSize(t *testing.T) {
 		"nothing at all": {path + "x", 100, fs.ErrNotExist},
 	} {
 		raw, err := Read(tc.path, tc.most)
-		if !errors.Is(err, tc.want) || (err == nil) != bytes.Equal(raw, content) {
-			t.Errorf("%s: got %d bytes and %v, want %v", name, len(raw), err, tc.want)
-		}
+		testkit.Is(t, name, err, tc.want)
+		testkit.Equal(t, name+": its content", bytes.Equal(raw, content), err == nil)
 	}
 }
 
@@ -103,9 +100,7 @@ func TestAFileWhoseCloseFailsReplacesNothing(t *testing.T) {
 		_, err := f.WriteString("half of ")
 		return err
 	})
-	if !errors.Is(err, os.ErrClosed) {
-		t.Errorf("the error of Close is not seen: %v", err)
-	}
+	testkit.Is(t, "the error of Close", err, os.ErrClosed)
 	beside, _ := os.ReadDir(dir)
 	testkit.Equal(t, "files", len(beside), 1)
 	testkit.Equal(t, "the file", testkit.Read(t, path), "a.example\n")
@@ -120,9 +115,8 @@ func TestALinkThatComesWhileAnEditWaitsIsNotFollowed(t *testing.T) {
 	}
 	testkit.Must(t, edit())
 	testkit.Equal(t, "the file", testkit.Read(t, path), "old and new")
-	if _, err := os.Stat(left); err == nil {
-		t.Error("what another edit has left is still there")
-	}
+	_, err := os.Stat(left)
+	testkit.Is(t, "what another edit has left", err, fs.ErrNotExist)
 	unlock, err := LockFolder(t.Context(), dir)
 	testkit.Must(t, err)
 	ended := make(chan error)
@@ -154,12 +148,10 @@ func TestAnEditKeepsWhatOthersSaveMeanwhile(t *testing.T) {
 			}
 			return append(old, '+'), nil
 		})
-		if raw, _ := os.ReadFile(path); string(raw) != tc.want || (err != nil) != (tc.saves == maxEdits) {
-			t.Errorf("%q, saved %d times: %q, %v, want %q", tc.before, tc.saves, raw, err, tc.want)
-		}
-		if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".*")); len(left) > 0 {
-			t.Errorf("%s is left", left)
-		}
+		what := fmt.Sprintf("%q, saved %d times: the content, and an error", tc.before, tc.saves)
+		testkit.Equal(t, what, []any{testkit.Read(t, path), err != nil}, []any{tc.want, tc.saves == maxEdits})
+		left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".*"))
+		testkit.Equal(t, "what is left", left, nil)
 	}
 }
 
@@ -177,8 +169,7 @@ func TestWaitGivesUpAfterTheLimit(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			begun := time.Now()
 			ended := Wait(func() { time.Sleep(tc.takes) })
-			testkit.Equal(t, tc.name, time.Since(begun), tc.waits)
-			testkit.Equal(t, tc.name, ended, tc.ended)
+			testkit.Equal(t, tc.name, []any{time.Since(begun), ended}, []any{tc.waits, tc.ended})
 			time.Sleep(tc.takes)
 			synctest.Wait()
 			testkit.Equal(t, "waits that are counted after their end", hung.Load(), 0)
