@@ -108,29 +108,38 @@ func TestCountsAreJoinedInAnyOrder(t *testing.T) {
 // crash, and clocks step. Whatever is joined counts each paid search that it has heard of.
 func TestNoJoinForgetsAPaidSearch(t *testing.T) {
 	searches := 0
-	defer func() { t.Logf("%d histories, %d searches", *histories, searches) }()
 	for seed := range *histories {
-		chance := rand.New(rand.NewPCG(uint64(seed), 8))
-		m := newCountModel(chance)
-		for step := range 60 {
-			if m.step(); m.wrong != "" {
-				t.Fatalf("history %d, step %d: %s", seed, step, m.wrong)
-			}
+		m := newCountModel(rand.New(rand.NewPCG(uint64(seed), 8)))
+		for range 60 {
+			m.step()
 		}
-		searches += m.searches
+		testkit.Equal(t, fmt.Sprint("wrong in history ", seed), m.wrong, "")
+		searches += m.sent
 	}
+	t.Logf("%d histories, %d searches", *histories, searches)
 }
 
-// copyOfCount is a copy of the count, and the searches that it has heard of: how many each writer
-// had paid for in all when it wrote.
-type copyOfCount struct {
-	days  budgetDays
-	heard map[string]int
+type joiner[T any] interface{ join(T) T }
+
+// copyOf is a copy of a document, and what it has heard of.
+type copyOf[D joiner[D], K comparable, V joiner[V]] struct {
+	doc   D
+	heard map[K]V
 }
 
-func (c copyOfCount) join(other copyOfCount) copyOfCount {
-	return copyOfCount{c.days.join(other.days), joined(c.heard, other.heard, func(a, b int) int { return max(a, b) })}
+func (c copyOf[D, K, V]) join(o copyOf[D, K, V]) copyOf[D, K, V] {
+	return copyOf[D, K, V]{c.doc.join(o.doc), joined(c.heard, o.heard, V.join)}
 }
+
+// hear adds what is known of one.
+func (c *copyOf[D, K, V]) hear(of K, what V) { c.heard = joined(c.heard, map[K]V{of: what}, V.join) }
+
+// paid is how many searches a writer had paid for in all when it wrote.
+type paid int
+
+func (p paid) join(other paid) paid { return max(p, other) }
+
+type copyOfCount = copyOf[budgetDays, string, paid]
 
 // countModel is the model: all on one date, or the clock would forgive.
 type countModel struct {
@@ -142,8 +151,7 @@ type countModel struct {
 	media  [2]copyOfCount
 	starts int
 	wrong  string
-
-	searches int // in all
+	sent   int // searches in all
 }
 
 func newCountModel(chance *rand.Rand) *countModel {
@@ -164,19 +172,19 @@ func (m *countModel) start(i int) {
 
 // settle continues on the date of the clock, and checks the law.
 func (m *countModel) settle(i int) {
-	k := &m.known[i]
-	k.days, _ = k.days.on(dateOf(m.now), m.names[i])
-	paid := 0
+	k, all := &m.known[i], 0
+	k.doc, _ = k.doc.on(dateOf(m.now), m.names[i])
 	for _, n := range k.heard {
-		paid += n
+		all += int(n)
 	}
-	if got := k.days.spent(); got < paid {
-		m.wrong = fmt.Sprintf("process %d counts %d searches, and has heard of %d: %+v", i, got, paid, k.days)
+	if got := k.doc.spent(); got < all {
+		m.wrong += fmt.Sprintf("process %d counts %d searches, and has heard of %d: %+v", i, got, all, k.doc)
 	}
 }
 
 func (m *countModel) step() {
 	i := m.chance.IntN(3)
+	k, name := &m.known[i], m.names[i]
 	switch m.chance.IntN(10) {
 	case 0: // a crash
 		m.start(i)
@@ -187,21 +195,17 @@ func (m *countModel) step() {
 	case 3, 4, 5: // searches, on one medium before they are sent, or in memory where none can be reached
 		n := 1 + m.chance.IntN(5)
 		m.own[i] += n
-		m.searches += n
-		k := &m.known[i]
-		p := k.days.part(m.names[i])
-		k.days = k.days.with(m.names[i], m.own[i]+m.chance.IntN(3), p.Hour.plus(n, m.now))
-		k.heard = maps.Clone(k.heard)
-		k.heard[m.names[i]] = m.own[i]
+		m.sent += n
+		k.doc = k.doc.with(name, m.own[i]+m.chance.IntN(3), k.doc.part(name).Hour.plus(n, m.now))
+		k.hear(name, paid(m.own[i]))
 	case 6: // reservations come back
-		k := &m.known[i]
-		k.days = k.days.with(m.names[i], m.own[i], k.days.part(m.names[i]).Hour)
+		k.doc = k.doc.with(name, m.own[i], k.doc.part(name).Hour)
 	default: // both are brought together
-		at := m.chance.IntN(2)
-		m.known[i] = m.known[i].join(m.media[at])
+		at := &m.media[m.chance.IntN(2)]
+		*k = k.join(*at)
 		m.settle(i)
 		if m.chance.IntN(4) > 0 { // the write does not fail
-			m.media[at] = m.known[i]
+			*at = *k
 		}
 	}
 	m.settle(i)
@@ -275,12 +279,11 @@ func TestNoJoinAllowsAnEarlyRequest(t *testing.T) {
 	asked := 0
 	for seed := range *histories {
 		m := newClockModel(rand.New(rand.NewPCG(uint64(seed), 9)))
-		for step := range 80 {
-			if m.step(); m.wrong != "" {
-				t.Fatalf("history %d, step %d: %s", seed, step, m.wrong)
-			}
+		for range 80 {
+			m.step()
 		}
-		asked += m.asked
+		testkit.Equal(t, fmt.Sprint("wrong in history ", seed), m.wrong, "")
+		asked += m.requests
 	}
 	t.Logf("%d histories, %d requests", *histories, asked)
 	testkit.Between(t, "requests", asked, *histories, math.MaxInt)
@@ -299,20 +302,8 @@ func (o outcome) join(other outcome) outcome {
 	return o
 }
 
-// heardOf is what a copy has heard of, by request.
-type heardOf map[int]outcome
-
-func (h heardOf) join(o heardOf) heardOf { return joined(h, o, outcome.join) }
-
-// copyOfClock is a copy of a clock, and what it has heard of.
-type copyOfClock struct {
-	clock asked
-	heard heardOf
-}
-
-func (c copyOfClock) join(o copyOfClock) copyOfClock {
-	return copyOfClock{c.clock.join(o.clock), c.heard.join(o.heard)}
-}
+// copyOfClock is a copy of a clock, and the requests that it has heard of.
+type copyOfClock = copyOf[asked, int, outcome]
 
 // modelProcess is one process. Its clock is wrong by skew, which files do not show: their times are
 // moved onto the clock of the reader, see moment.
@@ -325,12 +316,12 @@ type modelProcess struct {
 }
 
 type clockModel struct {
-	chance                  *rand.Rand
-	now                     time.Time
-	processes               [3]modelProcess
-	media                   [2]copyOfClock
-	starts, requests, asked int
-	wrong                   string
+	chance           *rand.Rand
+	now              time.Time
+	processes        [3]modelProcess
+	media            [2]copyOfClock
+	starts, requests int
+	wrong            string
 }
 
 func newClockModel(chance *rand.Rand) *clockModel {
@@ -347,14 +338,11 @@ func (m *clockModel) start(i int) {
 }
 
 func (m *clockModel) step() {
-	p := &m.processes[m.chance.IntN(3)]
+	i := m.chance.IntN(3)
+	p := &m.processes[i]
 	switch m.chance.IntN(12) {
 	case 0: // a crash, perhaps on the answer
-		for i := range m.processes {
-			if &m.processes[i] == p {
-				m.start(i)
-			}
-		}
+		m.start(i)
 	case 1: // a medium brings back an old copy, or is empty
 		m.media[m.chance.IntN(2)] = copyOfClock{}
 	case 2, 3:
@@ -376,27 +364,20 @@ func (m *clockModel) step() {
 
 // ask sends a request if the clock of the process allows it.
 func (m *clockModel) ask(p *modelProcess) {
-	if p.asking > 0 || p.known.clock.held().NotBefore.After(m.now) {
+	if p.asking > 0 || p.known.doc.held().NotBefore.After(m.now) {
 		return
 	}
 	for request, o := range p.known.heard {
 		if o.until.After(m.now) {
-			m.wrong = fmt.Sprintf("%s asks at %s, but after request %d nobody may ask before %s: %+v", p.name, m.now, request, o.until, p.known.clock)
+			m.wrong += fmt.Sprintf("%s asks at %s, but after request %d nobody may ask before %s: %+v", p.name, m.now, request, o.until, p.known.doc)
 			return
 		}
 	}
-	m.asked++
 	m.requests++
 	p.asking, p.number = m.requests, p.number+1
-	p.known.clock = p.known.clock.noting(p.name, p.number, m.now, func(failures int) time.Duration { return Backoff(failures, 0) })
-	p.attempt = p.known.clock.Attempt
-	m.hear(p, outcome{p.known.clock.Notes[p.name].Until, false})
-}
-
-// hear notes what the request under way means.
-func (m *clockModel) hear(p *modelProcess, o outcome) {
-	p.known.heard = p.known.heard.join(nil)
-	p.known.heard[p.asking] = o
+	p.known.doc = p.known.doc.noting(p.name, p.number, m.now, func(failures int) time.Duration { return Backoff(failures, 0) })
+	p.attempt = p.known.doc.Attempt
+	p.known.hear(p.asking, outcome{p.known.doc.Notes[p.name].Until, false})
 }
 
 // answer ends the request that is under way.
@@ -404,8 +385,8 @@ func (m *clockModel) answer(p *modelProcess) {
 	if p.asking == 0 {
 		return
 	}
-	before := p.known.clock.Clock
-	a, _ := p.known.clock.answered(p.name, p.number)
+	before := p.known.doc.Clock
+	a, _ := p.known.doc.answered(p.name, p.number)
 	var until time.Time
 	switch m.chance.IntN(3) {
 	case 0: // a success with a wait
@@ -422,8 +403,8 @@ func (m *clockModel) answer(p *modelProcess) {
 		a.Clock = a.notSent(m.now, 0, errTest)
 	}
 	a.Clock = a.after(before, m.now)
-	p.known.clock = a
-	m.hear(p, outcome{until, true})
+	p.known.doc = a
+	p.known.hear(p.asking, outcome{until, true})
 	p.asking = 0
 }
 

@@ -33,19 +33,7 @@ var (
 	yearSeeds  = flag.Int("year.seeds", 1, "how many years TestAYearWithoutViolation simulates of each version of the protocol")
 	yearMonths = flag.Int("year.months", 2, "how many months of a year are simulated; 12: all")
 	yearFirst  = flag.Uint64("year.first", 1, "the seed of the first year; the others follow")
-	yearSeed   = flag.Uint64("year.seed", 0, "simulate only the year of this seed; 0: all")
 )
-
-// seedsOfYears returns the seeds of the years that a test simulates, if it simulates n of them.
-func seedsOfYears(n int) (seeds []uint64) {
-	if *yearSeed != 0 {
-		return []uint64{*yearSeed}
-	}
-	for i := range n {
-		seeds = append(seeds, *yearFirst+uint64(i))
-	}
-	return seeds
-}
 
 // TestAYearWithoutViolation lets an updater live through a year of simulated time for each seed: new versions, faults of every
 // kind, minimum waits of all lengths and none, servers that refuse batches or lists, restarts, reloads, crashes in the middle
@@ -62,7 +50,7 @@ func liveYears(t *testing.T, n int, prepare func(y *year)) {
 	percent := debug.SetGCPercent(800)
 	t.Cleanup(func() { debug.SetGCPercent(percent) })
 	for version, speaks := range versions {
-		for _, seed := range seedsOfYears(n) {
+		for seed := *yearFirst; seed < *yearFirst+uint64(n); seed++ {
 			t.Run(fmt.Sprint(version, "/", seed), func(t *testing.T) {
 				t.Parallel()
 				dir := t.TempDir()
