@@ -147,6 +147,7 @@ var wrongCorefiles = []struct {
 	{"endpoint http://127.0.0.1:99999", 5, []string{`endpoint: the port "99999" is not a number from 1 to 65535`}},
 	{"endpoint https://safebrowsing.googleapis.com/v5", 5, []string{"takes no path: write https://safebrowsing.googleapis.com"}},
 	{"endpoint http://sb.example.org:8099\napi_key SECRET", 5, []string{"endpoint: http would send the API key in clear text: use https"}},
+	{"endpoint http://sb.example.org\napi_key_file names.txt", 5, []string{"in clear text"}},
 	{"api_key SECRET\nlists se-4b mw-4b uws-4b pha4-4b", 6, []string{`list "pha4-4b" is not one of Google's: did you mean pha-4b?`, "se-4b, mw-4b, uws-4b, uwsa-4b, pha-4b"}},
 	{"lists se4b", 5, []string{`"se4b" is not the name of a list: did you mean se-4b?`}},
 	{"endpoint http://127.0.0.1:1\nprotocol webrisk\nlists own-4b\nbudget 5", 7, []string{`no list "own-4b"`}},

@@ -37,9 +37,8 @@ func init() {
 func (c *cell) withWrongClock(shifts []time.Duration) {
 	k := c.startWrong(shifts, c.phase == firstLoad)
 	c.useWrongClock(k)
-	if c.seen.peak = resident(k.pid); c.seen.peak > mostPeak {
-		c.t.Errorf("Expected at most %d MiB, got %d", mostPeak, c.seen.peak)
-	}
+	c.seen.peak = resident(k.pid)
+	testkit.Between(c.t, "MiB of memory", c.seen.peak, 0, mostPeak)
 	k.end()
 	if c.phase != partialUpdate { // where waits are so short that they end
 		c.startAgain(shifts)
@@ -95,16 +94,12 @@ func (c *cell) startAgain(shifts []time.Duration) {
 	before := len(c.w.fetches())
 	c.startWrong(shifts, true)
 	c.eventuallyBlocked("known.example.com.")
-	if n := len(c.w.fetches()) - before; n > 0 {
-		c.t.Errorf("Expected no request for lists after the start, got %d", n)
-	}
+	testkit.Equal(c.t, "requests for lists after the start", len(c.w.fetches()), before)
 	for _, db := range []string{c.w.db, cmp.Or(c.relayDB, c.w.db)} {
 		lists, err := updater.Status(db)
 		testkit.Must(c.t, err)
 		for _, l := range lists {
-			if wait := time.Until(l.NotBefore); wait > longest {
-				c.t.Errorf("Expected list %s to be requested within a day, got %s", l.Name, wait)
-			}
+			testkit.Between(c.t, "the wait for list "+l.Name, max(0, time.Until(l.NotBefore)), 0, longest)
 		}
 	}
 }
@@ -340,7 +335,19 @@ func TestDevicesThatLeaveAreToldOverRealSockets(t *testing.T) {
 		}
 	}
 	testkit.Equal(t, "the devices that are told, in this order", told, []byte{first, second})
-	h.wantTold(w, "http://"+page+"/", told)
+	testkit.Until(t, "the metric", func() bool { return h.metric(`coredns_safebrowsing_devices{state="left"}`) == float64(len(told)) })
+	r, shown := w.told(), get(t, "http://"+page+"/")
+	var status strings.Builder
+	(&truth.Printer{W: &status, Tool: "safebrowsing"}).Short(&r)
+	for _, d := range r.Devices.Told {
+		if d.Left {
+			testkit.WantParts(t, status.String(), d.String())
+			testkit.WantParts(t, shown, d.Client)
+		}
+	}
+	testkit.Equal(t, "devices that left, and that ask for a resolver, too", [2]int{r.Devices.Left, r.Devices.Also}, [2]int{2, 1})
+	testkit.Equal(t, "lines about devices that left", strings.Count(h.out.String(), "it may not be protected"), len(told))
+	testkit.WantNone(t, h.out.String(), "127.255.254.1 ")
 	testkit.Until(t, "the line that one is back", func() bool {
 		h.pass(time.Minute)
 		h.asks(first, ordinary)
@@ -353,35 +360,10 @@ func TestDevicesThatLeaveAreToldOverRealSockets(t *testing.T) {
 func (h *hurried) left(w *world, told []byte) []byte {
 	h.t.Helper()
 	for _, d := range w.told().Devices.Told {
-		client := net.ParseIP(d.Client).To4()
-		if client == nil || !d.Left || slices.Contains(told, client[3]) {
-			continue
+		if client := net.ParseIP(d.Client).To4(); client != nil && d.Left && !slices.Contains(told, client[3]) {
+			testkit.Between(h.t, "quiet for hours: "+d.String(), (h.ahead() - h.since[client[3]]).Hours(), 3, 24)
+			told = append(told, client[3])
 		}
-		if quiet := h.ahead() - h.since[client[3]]; quiet < 3*time.Hour {
-			h.t.Errorf("%s is told after %s: %s", d.Client, quiet, d)
-		}
-		told = append(told, client[3])
 	}
 	return told
-}
-
-// wantTold holds that all say the same.
-func (h *hurried) wantTold(w *world, page string, told []byte) {
-	h.t.Helper()
-	testkit.Until(h.t, "the metric", func() bool { return h.metric(`coredns_safebrowsing_devices{state="left"}`) == float64(len(told)) })
-	r := w.told()
-	var text strings.Builder
-	(&truth.Printer{W: &text, Tool: "safebrowsing"}).Short(&r)
-	shown := get(h.t, page)
-	for _, d := range r.Devices.Told {
-		if d.Left && (!strings.Contains(text.String(), d.String()) || !strings.Contains(shown, d.Client)) {
-			h.t.Errorf("Expected status and the page to have %q, got\n%s\n%s", d, text.String(), shown)
-		}
-	}
-	if r.Devices.Left != len(told) || r.Devices.Also != 1 {
-		h.t.Errorf("Expected 2 devices that left and one that asks for a resolver, too, got %+v", r.Devices)
-	}
-	if out := h.out.String(); strings.Count(out, "it may not be protected") != len(told) || strings.Contains(out, "127.255.254.1 ") {
-		h.t.Error("Expected a line for each device that left, and none for one that did not") // the output follows
-	}
 }

@@ -370,16 +370,3 @@ func (w *world) recipe(document, heading string, replace ...string) {
 		"forward . 9.9.9.9", "forward . "+w.upstream,
 	)...).Replace(corefile))
 }
-
-func TestRecipeOfOtherRulesForSomeClients(t *testing.T) {
-	lines := testkit.Capture(t)
-	w := threatened(t, "evil.example.com/")
-	const child, adult = "127.0.0.77", "127.0.0.78"
-	w.recipe("docs/network.md", "Other rules for some clients", "192.168.2.0/24", child+"/32")
-	w.updated(1)
-	for _, name := range []string{"malware.example.", "evil.example.com."} {
-		testkit.Equal(t, name+" is blocked for children", isBlocked(w.askFrom(child, name)), true)
-		testkit.Equal(t, name+" passes for adults", brief(w.askFrom(adult, name)), "NOERROR 1")
-	}
-	testkit.Until(w.t, "the line about the adult", func() bool { return len(lines.About("evil.example.com. A for "+adult+" would be blocked")) == 1 })
-}
