@@ -25,16 +25,17 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// searched is a server that takes a second to say whether evil.example.com is a threat.
-type searched struct{ threat bool }
+// searched is a server that takes its time to say that an expression is a threat, and nothing else. "": nothing is.
+type searched struct {
+	takes  time.Duration
+	threat string
+}
 
-func (s searched) Search(ctx context.Context, _ []lookup.Prefix) (lookup.Answer, error) {
-	time.Sleep(time.Second)
+func (s searched) Search(context.Context, []lookup.Prefix) (lookup.Answer, error) {
+	time.Sleep(s.takes)
 	answer := lookup.Answer{TTL: time.Minute}
-	if s.threat {
-		answer.Threats = []lookup.ThreatHash{{
-			Hash: lookup.HashExpression("evil.example.com/"), Threats: lookup.Threats(0).With(lookup.Malware), TTL: time.Minute,
-		}}
+	if s.threat != "" {
+		answer.Threats = []lookup.ThreatHash{{Hash: lookup.HashExpression(s.threat), Threats: lookup.Threats(0).With(lookup.Malware), TTL: time.Minute}}
 	}
 	return answer, nil
 }
@@ -43,7 +44,7 @@ func (s searched) Search(ctx context.Context, _ []lookup.Prefix) (lookup.Answer,
 func suspecting(t *testing.T, threat bool, next plugin.HandlerFunc) *SafeBrowsing {
 	t.Helper()
 	s := newPlugin(config.Config{Block: config.Block{Zones: []string{"."}, ConfirmTimeout: 10 * time.Second, Reply: answer.Reply{TTL: time.Minute}}}, next)
-	s.block.Use(engine.ServiceForTests(checking(t, "mw-4b", searched{threat}, lookup.HashExpression("evil.example.com/"))))
+	s.block.Use(engine.ServiceForTests(checking(t, "mw-4b", searched{time.Second, map[bool]string{true: "evil.example.com/"}[threat]}, lookup.HashExpression("evil.example.com/"))))
 	return s
 }
 
@@ -146,9 +147,8 @@ func TestNextPluginKeepsItsResultAndItsCallsInOrder(t *testing.T) {
 	} {
 		subtest(t, tc.name, func(t *testing.T) {
 			s := suspecting(t, false, func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
-				if w.RemoteAddr().String() != new(test.ResponseWriter).RemoteAddr().String() || w.LocalAddr() == nil || w.TsigStatus() != nil {
-					t.Errorf("Expected the addresses of the client and the server, got %v and %v", w.RemoteAddr(), w.LocalAddr())
-				}
+				got, client := []any{w.RemoteAddr().String(), w.LocalAddr() != nil, w.TsigStatus()}, new(test.ResponseWriter).RemoteAddr().String()
+				testkit.Equal(t, "the client's address, the server's, TSIG", got, []any{client, true, nil})
 				tc.next(w, r)
 				return tc.rcode, tc.err
 			})

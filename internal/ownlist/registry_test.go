@@ -323,9 +323,8 @@ func TestRemoveTakesOnlyTheLinesOfTheHost(t *testing.T) {
 func TestLinesAreThoseWithEntries(t *testing.T) {
 	all, err := Entries([]byte("# mine\na.example\n\n  b.example # until 2026-06-02T10:00:00Z\nnot a line\n"), Config{Allow: true})
 	must(t, err)
-	if len(all) != 2 || all[0] != (Listed{2, "a.example", time.Time{}}) || all[1].Line != 4 || all[1].Text != "b.example # until 2026-06-02T10:00:00Z" || all[1].Until.IsZero() {
-		t.Errorf("%+v", all)
-	}
+	want := "[{2 a.example 0001-01-01 00:00:00 +0000 UTC} {4 b.example # until 2026-06-02T10:00:00Z 2026-06-02 10:00:00 +0000 UTC}]"
+	testkit.Equal(t, "entries", fmt.Sprint(all), want)
 }
 
 func TestABigFileIsPolledEachTenthTime(t *testing.T) {

@@ -64,20 +64,16 @@ func TestTheSettingsOfAllOpenersHold(t *testing.T) {
 	list := func(refresh time.Duration, maxBytes int64) *URLList {
 		return &URLList{cfg: URLConfig{URL: "https://x.example", Refresh: refresh, MaxBytes: maxBytes}}
 	}
-	for _, test := range []struct {
-		openers  []*URLList
-		refresh  time.Duration
-		maxBytes int64
-	}{
-		{[]*URLList{list(0, 0)}, DefaultRefresh, DefaultMaxBytes},
-		{[]*URLList{list(time.Hour, 5000)}, time.Hour, 5000},
-		{[]*URLList{list(time.Hour, 5000), list(2*time.Hour, 9000)}, time.Hour, 9000},
-		{[]*URLList{list(2*time.Hour, 9000), list(time.Hour, 5000)}, time.Hour, 9000},
-		{[]*URLList{list(48*time.Hour, 5000), list(0, 0)}, DefaultRefresh, DefaultMaxBytes},
+	for _, all := range [][]*URLList{ // the openers, and at last what holds for them
+		{list(0, 0), list(DefaultRefresh, DefaultMaxBytes)},
+		{list(time.Hour, 5000), list(time.Hour, 5000)},
+		{list(time.Hour, 5000), list(2*time.Hour, 9000), list(time.Hour, 9000)},
+		{list(2*time.Hour, 9000), list(time.Hour, 5000), list(time.Hour, 9000)},
+		{list(48*time.Hour, 5000), list(0, 0), list(DefaultRefresh, DefaultMaxBytes)},
 	} {
-		s := &urlSource{openers: test.openers}
-		got, _ := s.settings()
-		testkit.Equal(t, "the settings", []any{got.Refresh, got.MaxBytes}, []any{test.refresh, test.maxBytes})
+		last := len(all) - 1
+		got, _ := (&urlSource{openers: all[:last]}).settings()
+		testkit.Equal(t, "the settings", []any{got.Refresh, got.MaxBytes}, []any{all[last].cfg.Refresh, all[last].cfg.MaxBytes})
 	}
 }
 
@@ -316,9 +312,8 @@ func TestAListThatIsOpenedAgainHasOneRunAtATime(t *testing.T) {
 			asked++
 		}
 		testkit.Equal(t, "runs at a time, URLs, and ends that are kept", []int{runs.most, asked, len(r.ending)}, []int{1, 1, 0})
-		if s, err := ReadURLState(c); err == nil && s.Failing() {
-			t.Errorf("a failure was saved that was none: %+v", s)
-		}
+		s, err := ReadURLState(c)
+		testkit.Equal(t, fmt.Sprintf("a failure was saved: %+v", s), err == nil && s.Failing(), false)
 	})
 }
 

@@ -74,9 +74,8 @@ func TestAMaskedErrorIsStillTheErrorItWas(t *testing.T) {
 	err := MaskedError(fmt.Errorf("open %s: %w", aKey, fs.ErrNotExist))
 	testkit.WantNone(t, err.Error(), aKey)
 	testkit.Is(t, "the error", err, fs.ErrNotExist)
-	if plain := errors.New("plain"); MaskedError(plain) != plain || MaskedError(nil) != nil {
-		t.Error("an error without a secret changed")
-	}
+	plain := errors.New("plain")
+	testkit.Equal(t, "an error without a secret, and none, stay the same", [2]bool{MaskedError(plain) == plain, MaskedError(nil) == nil}, [2]bool{true, true})
 }
 
 // What others have written, such as the name in a certificate, makes no line of its own, and moves nothing on a terminal.
@@ -202,7 +201,7 @@ func manager(t *testing.T, name string) *net.UnixConn {
 	return conn
 }
 
-func TestNotifyTellsTheServiceManager(t *testing.T) {
+func TestNotifyTellsTheServiceManagerIfThereIsOne(t *testing.T) {
 	for _, name := range []string{filepath.Join(t.TempDir(), "notify"), "@" + filepath.Join(t.TempDir(), "abstract")} {
 		conn := manager(t, name)
 		testkit.Must(t, Notify("READY=1", "STATUS=Protected"))
@@ -210,9 +209,6 @@ func TestNotifyTellsTheServiceManager(t *testing.T) {
 		n, err := conn.Read(buffer)
 		testkit.Equal(t, name+" heard", []any{string(buffer[:n]), err}, []any{"READY=1\nSTATUS=Protected", nil})
 	}
-}
-
-func TestNotifyDoesNothingWithoutAServiceManager(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", "")
 	testkit.Must(t, Notify("READY=1"))
 	testkit.Equal(t, "there is a manager", Managed(), false)
