@@ -388,9 +388,8 @@ func TestTheSeriesOfTwoKeysShowsWhatIsWorse(t *testing.T) {
 		want := func(when string, entries float64, until time.Time) {
 			t.Helper()
 			metric := func(name string) float64 { return testkit.Metric(t, name, "endpoint", s.Endpoint) }
-			if got, last := metric("list_entries"), metric("list_last_success_timestamp_seconds"); got != entries || (last != 0) != (entries != 0) {
-				t.Errorf("%s: %v entries, fetched at %v, want %v", when, got, last, entries)
-			}
+			fetched := metric("list_last_success_timestamp_seconds") != 0
+			testkit.Equal(t, when+": entries, fetched", []any{metric("list_entries"), fetched}, []any{entries, entries != 0})
 			testkit.Equal(t, when+": the end of the pause", metric("search_not_before_timestamp_seconds"), unixSeconds(until))
 		}
 		paused := without.SearchHold().Until

@@ -434,9 +434,8 @@ func TestStructuresOfAnAnswerAreBounded(t *testing.T) {
 		{"empty full hashes in JSON", jsonForm, []byte(`{"fullHashes":[{}` + strings.Repeat(",{}", 20_000) + `]}`), false},
 	} {
 		_, err := newClient(t, always(test.contentType, test.body)).Search(t.Context(), []lookup.Prefix{zeroPrefix})
-		if refused := err != nil && strings.Contains(err.Error(), "of memory"); refused == test.good || refused && !errors.Is(err, updater.ErrMalformed) {
-			t.Errorf("%s, %d bytes: %v", test.name, len(test.body), err)
-		}
+		refused := strings.Contains(fmt.Sprint(err), "of memory") && errors.Is(err, updater.ErrMalformed)
+		testkit.Equal(t, fmt.Sprint(test.name, ": ", err), refused, !test.good)
 	}
 }
 
@@ -490,9 +489,7 @@ func TestDecodingEndsWithItsContext(t *testing.T) {
 	wholeText, err := protojson.Marshal(whole)
 	testkit.Must(t, err)
 	streamed := inOrder(t, long)
-	if int64(len(streamed)) <= maxWhole {
-		t.Fatalf("a list of %d bytes is read whole", len(streamed))
-	}
+	testkit.Between(t, "bytes of a list that is not read whole", int64(len(streamed)), maxWhole+1, math.MaxInt64)
 	v5 := func(contentType string, body []byte) Client { return newClient(t, always(contentType, body)) }
 	webRisk := func(additions *wrv1.ThreatEntryAdditions, removals *wrv1.ThreatEntryRemovals) Client {
 		m := riskUpdate(riskReset, "")

@@ -94,9 +94,7 @@ func all(t testing.TB, l updater.List) []byte {
 func checkApplied(t *testing.T, old updater.List, u *updater.Update) {
 	before := all(t, old)
 	l, changed, err := updater.Apply(old, u, 1000)
-	if !bytes.Equal(before, all(t, old)) {
-		t.Error("the old list has changed")
-	}
+	testkit.Equal(t, "the old list is as it was", bytes.Equal(before, all(t, old)), true)
 	if err != nil {
 		if l.Set != nil || changed {
 			t.Errorf("a list beside the error %v", err)
@@ -109,9 +107,7 @@ func checkApplied(t *testing.T, old updater.List, u *updater.Update) {
 	if changed != (l.Checksum != old.Checksum) || !bytes.Equal(l.Version, u.Version) || len(l.Version) == 0 {
 		t.Errorf("changed: %t, version %x", changed, l.Version)
 	}
-	if l.Set.Len() > 1000 {
-		t.Errorf("%d entries", l.Set.Len())
-	}
+	testkit.Between(t, "entries", l.Set.Len(), 0, 1000)
 }
 
 // checkFetch fetches se-4b, and checks what comes of the answer, which has that many bytes.
@@ -155,9 +151,7 @@ func FuzzRice(f *testing.F) {
 		copy(padded, first)
 		r := rice{width: width, first: limbs(padded), parameter: parameter, count: count, data: data}
 		if err := r.check(parametersV5(width)); err != nil {
-			if !errors.Is(err, updater.ErrMalformed) {
-				t.Error(err)
-			}
+			testkit.Is(t, "what is refused", err, updater.ErrMalformed)
 			return
 		}
 		decoded, err := io.ReadAll(r.reader())

@@ -112,9 +112,8 @@ func TestHeadersOfARelayCountForNothingFromGoogle(t *testing.T) {
 		_, err := relayAnswer{status: 503, header: header, retryAfter: "1200"}.ask(t, endpoint, "new.example/")
 		testkit.Equal(t, endpoint+", status 503", statusIn(err).RetryAfter, 20*time.Minute)
 		got, err := relayAnswer{status: 200, header: header, threats: []string{"new.example/"}}.ask(t, endpoint, "new.example/")
-		if err != nil || len(got.Threats) != 1 || len(got.Earlier) != 0 {
-			t.Errorf("%q, status 200: %+v, %v", endpoint, got, err)
-		}
+		testkit.Is(t, endpoint+", status 200", err, nil)
+		testkit.Equal(t, endpoint+": threats, and earlier answers", [2]int{len(got.Threats), len(got.Earlier)}, [2]int{1, 0})
 	}
 	for endpoint, want := range map[string]bool{"": false, DefaultEndpoint: false, ownRelay: true} {
 		for status, lacks := range map[int]bool{404: want, 400: false, 503: false} {
@@ -161,15 +160,11 @@ func FuzzUnanswered(f *testing.F) {
 		if u.Wait < time.Second || u.Wait > lookup.MaxUnanswered || u.Life < 0 || u.Reason == nil || len(u.Prefixes) == 0 {
 			t.Errorf("%q: %+v", header, u)
 		}
-		for _, p := range u.Prefixes {
-			if !slices.Contains(asked, p) {
-				t.Errorf("%q names %x", header, p)
-			}
-		}
+		strange := slices.ContainsFunc(u.Prefixes, func(p lookup.Prefix) bool { return !slices.Contains(asked, p) })
+		testkit.Equal(t, header+" names what was not asked", strange, false)
 		again, err := parseUnanswered(u.String(), asked)
-		if err != nil || !slices.Equal(again.Prefixes, u.Prefixes) || again.Life != u.Life || again.Wait != u.Wait || again.Reason != u.Reason {
-			t.Errorf("%q: %+v became %+v, %v", header, u, again, err)
-		}
+		testkit.Is(t, header, err, nil)
+		testkit.Equal(t, header, again, u)
 	})
 }
 
@@ -226,9 +221,7 @@ func TestTheNextEndpointIsAskedAboutWhatARelayDoesNotKnow(t *testing.T) {
 			}
 			got, err := f.Search(t.Context(), all)
 			for i, r := range tc.relays {
-				if len(r.asked) != 1 || len(r.asked[0]) != tc.asked[i] {
-					t.Errorf("%s: endpoint %d was asked %x", tc.name, i, r.asked)
-				}
+				testkit.Equal(t, tc.name+": requests, and prefixes", [2]int{len(r.asked), len(slices.Concat(r.asked...))}, [2]int{1, tc.asked[i]})
 			}
 			testkit.Equal(t, tc.name+": wait, and answers", []any{waitIn(err), len(got.Earlier)}, []any{tc.wait, tc.answers})
 		})
@@ -253,9 +246,7 @@ func TestABudgetIsAnnouncedAndRead(t *testing.T) {
 		"day=1e2, left=1, hour=25, now=0":         {},
 	} {
 		got, ok := ParseBudget(value)
-		if ok != (want != lookup.Budget{}) || ok && got != want {
-			t.Errorf("%q: %+v, %t, want %+v", value, got, ok, want)
-		}
+		testkit.Equal(t, value, []any{got, ok}, []any{want, want != lookup.Budget{}})
 		var a Announced // a budget with nothing left for ever would refuse all searches
 		a.hear(http.Header{BudgetHeader: {value}}, time.Now())
 		heard, known := a.Left(time.Now())

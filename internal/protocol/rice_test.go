@@ -299,9 +299,7 @@ func encodeField(t testing.TB, width int, entries []byte, rng *rand.Rand) ([]byt
 	testkit.Must(t, err)
 	field := fieldOfAdditions[width]
 	raw := p.AppendField(make([]byte, 0, p.Size(field)), field, runs)
-	if len(raw) != p.Size(field) || p.n != len(entries)/width {
-		t.Fatalf("width %d: %d bytes for %d entries, the plan says %d and %d", width, len(raw), len(entries)/width, p.Size(field), p.n)
-	}
+	testkit.Equal(t, "bytes and entries, as the plan says", [2]int{len(raw), len(entries) / width}, [2]int{p.Size(field), p.n})
 	return raw, p
 }
 
@@ -312,9 +310,7 @@ func decodeField(t testing.TB, width int, raw []byte) []byte {
 	testkit.Must(t, proto.Unmarshal(raw, list))
 	list.Name, list.Version = fmt.Sprintf("x-%db", width), []byte{1}
 	u := updateOf(t.Context(), list)
-	if u.Err != nil {
-		t.Fatal(u.Err)
-	}
+	testkit.Must(t, u.Err)
 	if len(u.Additions) == 0 {
 		return nil
 	}
@@ -331,18 +327,14 @@ func TestRiceEncodingDecodesToTheEntries(t *testing.T) {
 			entries := randomEntries(rng, width, rng.IntN(300), round%2 == 0)
 			want := bytes.Join(entries, nil)
 			raw, p := encodeField(t, width, want, rng)
-			if got := decodeField(t, width, raw); !bytes.Equal(got, want) {
-				t.Fatalf("width %d, %d entries: got %x, want %x", width, len(entries), got, want)
-			}
+			testkit.Equal(t, "entries of our coding", hex.EncodeToString(decodeField(t, width, raw)), hex.EncodeToString(want))
 			other := new(sbv5.HashList)
 			protocoltest.EncodeAdditions(width, entries, other)
 			reference := marshal(t, other)
 			if r, ok := additionsOf(other); ok && r.parameter == int32(p.k) && !bytes.Equal(raw, reference) {
 				t.Fatalf("width %d, %d entries, parameter %d: got %x, the judging server writes %x", width, len(entries), p.k, raw, reference)
 			}
-			if got := decodeField(t, width, reference); !bytes.Equal(got, want) {
-				t.Fatalf("width %d: the judging server's coding decodes to %x, want %x", width, got, want)
-			}
+			testkit.Equal(t, "entries of the judging server's", hex.EncodeToString(decodeField(t, width, reference)), hex.EncodeToString(want))
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -95,9 +96,7 @@ func TestLongListsAreDecodedWhileTheyCome(t *testing.T) {
 	for name, n := range map[string]int{"se-4b": 1_000_000, "x-8b": 200_000, "x-16b": 80_000, "gc-32b": 40_000} {
 		m, entries := fullList(t, name, n)
 		raw := inOrder(t, m)
-		if len(raw) <= int(maxWhole) {
-			t.Fatalf("%s: %d bytes are no long message", name, len(raw))
-		}
+		testkit.Between(t, name+": bytes of a long message", int64(len(raw)), maxWhole+1, math.MaxInt64)
 		for _, inBatch := range inBatchOrNot {
 			l, u, err := streamed(t, inBatch, bytes.NewReader(answerAbout(inBatch, raw)), updater.List{Name: name})
 			testkit.Must(t, err)
@@ -138,9 +137,8 @@ func TestStreamedAnswersInAllOrders(t *testing.T) {
 			for _, inBatch := range inBatchOrNot {
 				answer := slices.Concat(unknown, answerAbout(inBatch, raw), unknown)
 				l, _, err := streamed(t, inBatch, read(bytes.NewReader(answer)), updater.List{Name: "se-4b"})
-				if err != nil || !bytes.Equal(all(t, l), entries) {
-					t.Errorf("%s, %s, in a batch: %t: %v", name, way, inBatch, err)
-				}
+				testkit.Is(t, fmt.Sprint(name, ", ", way, ", in a batch: ", inBatch), err, nil)
+				testkit.Equal(t, name+", "+way, all(t, l), entries)
 			}
 		}
 	}
@@ -235,9 +233,8 @@ func FuzzStreamedList(f *testing.F) {
 				t.Errorf("whole it is taken, streamed: %v", err)
 			}
 			if wholeErr == nil {
-				if _, _, err := streamed(t, inBatch, bytes.NewReader(answerAbout(inBatch, inOrder(t, m))), old); err != nil {
-					t.Errorf("whole it is taken, streamed in order: %v", err)
-				}
+				_, _, err := streamed(t, inBatch, bytes.NewReader(answerAbout(inBatch, inOrder(t, m))), old)
+				testkit.Is(t, "streamed in order what is taken whole", err, nil)
 			}
 		}
 	})
@@ -367,9 +364,8 @@ func TestBadLongerEntriesAreRefused(t *testing.T) {
 		}
 	}
 	other := protowire.AppendVarint(protowire.AppendTag(nil, fieldLonger, protowire.VarintType), 7)
-	if u := withFields(t, "se-4b", other); u.Err != nil || len(u.Additions) > 0 {
-		t.Errorf("another kind of field: %+v", u)
-	}
+	u := withFields(t, "se-4b", other)
+	testkit.Equal(t, "another kind of field", []any{u.Err, len(u.Additions)}, []any{nil, 0})
 }
 
 // withFields is the update that a list is with more fields.

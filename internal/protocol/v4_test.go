@@ -162,9 +162,8 @@ func TestV4AnswersAreMatchedByTheirTypes(t *testing.T) {
 	} {
 		c := newV4(t, always(binaryForm, updatesV4(t, time.Hour, harmful(), wrong)))
 		wait, err := c.Fetch(t.Context(), wanted, func(int, *updater.Update) { t.Errorf("%s: taken", name) })
-		if !errors.Is(err, updater.ErrMalformed) || wait != time.Hour {
-			t.Errorf("%s: minimum wait %s, %v", name, wait, err)
-		}
+		testkit.Is(t, name, err, updater.ErrMalformed)
+		testkit.Equal(t, name+": minimum wait", wait, time.Hour)
 	}
 
 	testkit.Is(t, "a negative minimum wait", toFetch()(t.Context(), newV4(t, always(binaryForm, updatesV4(t, -1)))), updater.ErrMalformed)
