@@ -259,8 +259,7 @@ func (c *chaos) fresh(n int, begun time.Time) time.Duration {
 	}
 }
 
-// Whatever dies, hangs or forgets, the server sees one polite client, no name gets a wrong
-// verdict, and all relays get fresh lists again.
+// Whatever dies, hangs or forgets, the server sees one polite client, no name gets a wrong verdict, and all relays get fresh lists again.
 //
 //	go test ./internal/relay -run TestChaos -chaos 200 -timeout 1h -v
 func TestChaos(t *testing.T) {

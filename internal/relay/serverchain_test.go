@@ -37,9 +37,8 @@ func (w *world) behind() *chain {
 	return &chain{&second, up}
 }
 
-// A threat that the server confirms no more is blocked behind two relays for at most 30
-// minutes from the last confirmation, however slow the answers of both are. It is cached for no
-// longer than the server said; an answer that is on its way at that time is used once.
+// A threat that the server confirms no more is blocked behind two relays for at most 30 minutes from the last confirmation, however slow
+// the answers of both are. It is cached for no longer than the server said; an answer that is on its way at that time is used once.
 func TestNoAnswerIsOlderThan30MinutesBehindTwoRelays(t *testing.T) {
 	testkit.Long(t)
 	for _, ttl := range []time.Duration{5 * time.Minute, 29*time.Minute + 55*time.Second, 24 * time.Hour} {
@@ -230,8 +229,7 @@ var stampedes = []struct {
 	{"given other lists, 1 s", func(h *herd) { h.restart(time.Second, h.other) }, 31 * time.Minute},
 }
 
-// After a fault of the relay its clients do not come all at once, all of them get the lists, and
-// no listed name is ever taken for safe.
+// After a fault of the relay its clients do not come all at once, all of them get the lists, and no listed name is ever taken for safe.
 func TestNoStampedeAfterAFault(t *testing.T) {
 	testkit.Long(t)
 	for _, s := range stampedes {

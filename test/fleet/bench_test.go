@@ -112,8 +112,7 @@ type lightClient struct {
 	wanted []updater.Want
 }
 
-// newLoad makes the clients and asks the relay for the hot prefixes once. All clients hold
-// the first lists: one has fetched them for all.
+// newLoad makes the clients and asks the relay for the hot prefixes once. All clients hold the first lists: one has fetched them for all.
 func newLoad(b *testing.B, url string, entries [][]byte, clients int) *load {
 	l := &load{b: b, url: url, times: make(map[string][]time.Duration), hot: entries[:benchHot], cold: entries[benchHot : len(entries)/2]}
 	for range clients {
