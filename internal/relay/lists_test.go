@@ -2,21 +2,19 @@ package relay
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -106,7 +104,7 @@ func publishAtRandom(t *testing.T, width int, rng *rand.Rand) {
 			if got := c.held[name].Checksum; got != want {
 				t.Fatalf("the client has %x, published is %x", got, want)
 			}
-			if a := c.answers[0]; a.Partial && !a.NotModified {
+			if c.partial && !c.unchanged {
 				partial++
 			}
 		}
@@ -130,7 +128,7 @@ func TestEntriesOfOtherWidthsAreCut(t *testing.T) {
 	testkit.Equal(t, "the sum of four entries of four bytes", c.held["se-4b"].Checksum, sha256.Sum256([]byte("aaaabbbbccccdddd")))
 	publish(t, l, "se-4b", setOf(t, "aaaab", "bbbb", "cccc", "dddd"))
 	c.fetch(t, "se-4b")
-	testkit.Equal(t, "the same entries, cut, are no update", c.answers[0].NotModified, true)
+	testkit.Equal(t, "the same entries, cut, are no update", c.unchanged, true)
 	err := l.Publish([]lookup.List{{Name: "se-4b", Set: setOf(t, "eeee")}, {Name: "gc-32b", Set: setOf(t, "aaaa")}, {Name: "nonsense", Set: setOf(t)}})
 	testkit.WantError(t, err, "gc-32b", "nonsense")
 	testkit.WantNone(t, fmt.Sprint(err), "se-4b") // lists that cannot be served do not hold up another
@@ -252,79 +250,58 @@ func publish(t testing.TB, l *Lists, name string, set *prefixset.Set) {
 	testkit.Must(t, l.Publish([]lookup.List{{Name: name, Set: set}}))
 }
 
-// transport answers the requests of a client from lists, as a server would.
-type transport struct {
-	lists   *Lists
-	maxDB   int
-	stored  bool     // as a client that takes entries as they are stored
-	answers []Answer // to the last request
+// client is a real client with the lists that it holds. It is the transport to its server, too.
+type client struct {
+	*protocol.V5
+	lists              *Lists // of its server
+	maxDB              int
+	stored             bool // it takes entries as they are stored
+	held               map[string]updater.List
+	partial, unchanged bool // by the last update
 }
 
-func (tr *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+func newClient(t testing.TB, l *Lists) (c *client) {
+	t.Helper()
+	c = &client{lists: l, held: make(map[string]updater.List)}
+	var err error
+	c.V5, err = protocol.NewV5(protocol.Config{UserAgent: "test/1", Transport: c})
+	testkit.Must(t, err)
+	return c
+}
+
+func (c *client) RoundTrip(r *http.Request) (*http.Response, error) {
 	m, _ := methodOf(r.URL.Path)
 	q, bad := m.parse(r.URL.RawQuery)
-	name, single := strings.CutPrefix(r.URL.Path, "/v5/hashList/")
-	if single {
-		q.names = []string{name}
-	}
-	versions, badToo := versionsOf(q)
-	if bad = cmp.Or(bad, badToo); bad != nil {
+	if bad != nil {
 		return nil, errors.New(bad.message)
 	}
-	tr.answers = nil
-	for _, name := range q.names {
-		a, err := tr.lists.Get(r.Context(), netip.Addr{}, name, tr.stored, versions[name], tr.maxDB)
-		if err != nil {
-			return nil, err
-		}
-		tr.answers = append(tr.answers, a)
+	q.stored, q.maxEntries = c.stored, c.maxDB
+	answer, bad := m.answer(&handler{lists: c.lists}, r, netip.Addr{}, q)
+	if bad != nil {
+		return nil, errors.New(bad.message)
 	}
-	body := BatchBody(tr.answers, time.Minute)
-	if single {
-		body = tr.answers[0].Body(time.Minute)
-	}
-	return &http.Response{
-		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/x-protobuf"}}, Request: r,
-		Body: io.NopCloser(&body), ContentLength: -1,
-	}, nil
+	w := httptest.NewRecorder()
+	answer.write(w, r)
+	return w.Result(), nil
 }
 
-// client is a real client with the lists that it holds.
-type client struct {
-	*transport
-	*protocol.V5
-	held map[string]updater.List
-}
-
-func newClient(t testing.TB, l *Lists) *client {
+// fetch fetches a list once and applies the update.
+func (c *client) fetch(t testing.TB, name string) {
 	t.Helper()
-	tr := &transport{lists: l}
-	c, err := protocol.NewV5(protocol.Config{UserAgent: "test/1", Transport: tr})
-	testkit.Must(t, err)
-	return &client{tr, c, make(map[string]updater.List)}
-}
-
-// fetch fetches the lists once and applies the updates.
-func (c *client) fetch(t testing.TB, names ...string) {
-	t.Helper()
-	var wanted []updater.Want
-	for _, name := range names {
-		wanted = append(wanted, updater.Want{List: name, Version: c.held[name].Version})
-	}
-	_, err := c.Fetch(context.Background(), wanted, func(i int, u *updater.Update) {
-		old := c.held[names[i]]
+	old := c.held[name]
+	_, err := c.Fetch(context.Background(), []updater.Want{{List: name, Version: old.Version}}, func(_ int, u *updater.Update) {
 		if !u.Partial {
 			old = updater.List{}
 		}
-		old.Name = names[i]
+		old.Name = name
 		list, _, err := updater.Apply(old, u, 1<<24)
 		if err != nil {
-			t.Fatalf("list %s: %v", names[i], err)
+			t.Fatalf("list %s: %v", name, err)
 		}
 		if c.maxDB > 0 && list.Set.Len() > c.maxDB {
-			t.Fatalf("list %s: %d entries, asked for %d at most (partial: %t)", names[i], list.Set.Len(), c.maxDB, u.Partial)
+			t.Fatalf("list %s: %d entries, asked for %d at most (partial: %t)", name, list.Set.Len(), c.maxDB, u.Partial)
 		}
-		c.held[names[i]] = list
+		c.held[name], c.partial, c.unchanged = list, u.Partial, u.Partial && u.Checksum == nil
 	})
 	testkit.Must(t, err)
 }
@@ -333,7 +310,7 @@ func (c *client) fetch(t testing.TB, names ...string) {
 func (c *client) mustHave(t testing.TB, when string, set *prefixset.Set, partial bool) {
 	t.Helper()
 	c.fetch(t, "se-4b")
-	testkit.Equal(t, when+": partial", c.answers[0].Partial, partial)
+	testkit.Equal(t, when+": partial", c.partial, partial)
 	testkit.Equal(t, when+": checksum", c.held["se-4b"].Checksum, sumOf(setRuns(set)))
 }
 
