@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -298,51 +299,42 @@ func TestTheURLForClientsLeadsToTheRelay(t *testing.T) {
 // However the relay ends and comes back, clients keep what they have, the server is not asked
 // early, and clients with versions of before need no full update.
 func TestTheRelayComesBack(t *testing.T) {
-	for _, tc := range []struct {
-		name string
-		back func(t *testing.T, w *world)
-		lost bool // the relay asks for lists again
+	for name, tc := range map[string]struct {
+		killed bool                                // its folder is as it was before the end
+		back   func(t *testing.T, db string) error // what becomes of the folder
+		lost   bool                                // the relay asks for lists again
 	}{
-		{"restarted", func(_ *testing.T, w *world) {
-			w.relay.Close()
-			w.google.ClientStarted()
-		}, false},
-		{"killed", func(t *testing.T, w *world) {
-			copied := t.TempDir()
-			testkit.Must(t, os.CopyFS(copied, os.DirFS(w.cfg.Settings.DB)))
-			w.relay.Close()
-			w.cfg.Settings.DB = copied
-			w.google.ClientStarted()
-		}, false},
-		{"given an empty folder", func(t *testing.T, w *world) {
-			w.relay.Close()
-			w.cfg.Settings.DB = t.TempDir()
-			w.google.ClientLostState()
-		}, true},
-		{"without its history", func(t *testing.T, w *world) {
-			w.relay.Close()
-			testkit.Must(t, os.RemoveAll(filepath.Join(w.cfg.Settings.DB, "relay")))
-			w.google.ClientStarted()
-		}, false},
-		{"with a damaged list", func(t *testing.T, w *world) {
-			w.relay.Close()
-			files, err := filepath.Glob(filepath.Join(w.cfg.Settings.DB, "*se-4b*"))
-			if err != nil || len(files) == 0 {
-				t.Fatalf("%v, %v", files, err)
-			}
+		"restarted":             {},
+		"killed":                {killed: true},
+		"given an empty folder": {lost: true, back: func(_ *testing.T, db string) error { return errors.Join(os.RemoveAll(db), os.Mkdir(db, 0o700)) }},
+		"without its history":   {back: func(_ *testing.T, db string) error { return os.RemoveAll(filepath.Join(db, "relay")) }},
+		"with a damaged list": {back: func(t *testing.T, db string) error {
+			files, err := filepath.Glob(filepath.Join(db, "*se-4b*"))
+			testkit.Equal(t, "there are files", len(files) > 0, true)
 			for _, file := range files {
 				put(t, file, "damaged")
 			}
-			w.google.ClientStarted()
-		}, false},
+			return err
+		}},
 	} {
-		runWorld(t, tc.name, func(t *testing.T, w *world) {
+		runWorld(t, name, func(t *testing.T, w *world) {
 			w.cfg.Settings.DB = t.TempDir()
 			w.start()
 			c := w.replica(1)
 			c.mustBe(t, lookup.Unsafe, "evil.example.")
 			fetched := len(w.google.Requests("update"))
-			tc.back(t, w)
+			copied := t.TempDir()
+			testkit.Must(t, os.CopyFS(copied, os.DirFS(w.cfg.Settings.DB)))
+			w.relay.Close()
+			if tc.killed {
+				w.cfg.Settings.DB = copied
+			}
+			if tc.back != nil {
+				testkit.Must(t, tc.back(t, w.cfg.Settings.DB))
+			}
+			if w.google.ClientStarted(); tc.lost {
+				w.google.ClientLostState()
+			}
 			w.start()
 			c.wire.connect(w.relay, 0)
 			time.Sleep(10 * time.Minute)
