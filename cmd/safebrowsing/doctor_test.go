@@ -122,11 +122,9 @@ func TestDoctorOfConfigurations(t *testing.T) {
 		return ". {\n " + lines + "\n safebrowsing {\n  block OWN(a.example)\n }\n}\n"
 	}
 	for name, test := range map[string]struct {
-		corefile string
-		status   int
-		check    string
-		want     string // status of the check; "": there is none
-		text     string // in its text or advice
+		corefile          string
+		status            int
+		check, want, text string // the status of a check; "": there is none; and a part of its text or advice
 	}{
 		"no plugin":        {". {\n whoami\n}\n", 1, "corefile", isProblem, "no server block has safebrowsing"},
 		"unknown property": {stanza("nonsense"), 1, "corefile", isProblem, `unknown property "nonsense"`},
@@ -240,26 +238,22 @@ func TestDoctorTellsOnceOfWhatServerBlocksShare(t *testing.T) {
 
 func TestLoops(t *testing.T) {
 	machine := []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}
-	block := func(bind []string, keys ...string) []serverBlock {
-		b := serverBlock{Listening: config.ListeningOf(caddyfile.ServerBlock{Keys: keys})}
-		b.Bind = bind
-		return []serverBlock{b}
-	}
 	for name, test := range map[string]struct {
-		configured, system []string
-		blocks             []serverBlock
-		want               string
+		configured, system, bind []string
+		key, want                string
 	}{
-		"elsewhere":                {[]string{"9.9.9.9:53"}, nil, block(nil, "."), isOK},
-		"itself, second":           {[]string{"9.9.9.9:53", "192.0.2.1:53"}, nil, block(nil, "."), isWarning},
-		"itself, IPv6":             {[]string{"[2001:db8::1]:53"}, nil, block(nil, "example."), isWarning},
-		"its address":              {[]string{"127.0.0.2:53"}, nil, block([]string{"127.0.0.1", "127.0.0.2"}, "."), isWarning},
-		"TLS only":                 {[]string{"127.0.0.1:53"}, nil, block(nil, "tls://.:53"), isOK},
-		"system's":                 {nil, []string{"192.0.2.53:53"}, block(nil, "."), isOK},
-		"system's on this machine": {nil, []string{"127.0.0.53:53"}, block([]string{"192.0.2.1"}, "."), isWarning},
-		"system's is itself":       {nil, []string{"192.0.2.1:53"}, block(nil, "."), isWarning},
+		"elsewhere":                {[]string{"9.9.9.9:53"}, nil, nil, ".", isOK},
+		"itself, second":           {[]string{"9.9.9.9:53", "192.0.2.1:53"}, nil, nil, ".", isWarning},
+		"itself, IPv6":             {[]string{"[2001:db8::1]:53"}, nil, nil, "example.", isWarning},
+		"its address":              {[]string{"127.0.0.2:53"}, nil, []string{"127.0.0.1", "127.0.0.2"}, ".", isWarning},
+		"TLS only":                 {[]string{"127.0.0.1:53"}, nil, nil, "tls://.:53", isOK},
+		"system's":                 {nil, []string{"192.0.2.53:53"}, nil, ".", isOK},
+		"system's on this machine": {nil, []string{"127.0.0.53:53"}, []string{"192.0.2.1"}, ".", isWarning},
+		"system's is itself":       {nil, []string{"192.0.2.1:53"}, nil, ".", isWarning},
 	} {
-		expect(t, name, loopDiagnosis(test.configured, test.system, machine, test.blocks).Status, test.want)
+		b := serverBlock{Listening: config.ListeningOf(caddyfile.ServerBlock{Keys: []string{test.key}})}
+		b.Bind = test.bind
+		expect(t, name, loopDiagnosis(test.configured, test.system, machine, []serverBlock{b}).Status, test.want)
 	}
 }
 
@@ -322,10 +316,8 @@ func TestAdviceForEachStatus(t *testing.T) {
 			}
 			credential := map[bool]string{false: "api_key K", true: "token_file token"}[test.token]
 			corefile := testkit.Write(t, dir, "Corefile", ". {\n root "+dir+"\n safebrowsing {\n "+credential+"\n protocol "+d.Name+"\n budget 5\n db off\n }\n}\n")
-			blocks, err := readCorefile(corefile)
-			testkit.Must(t, err)
-			expect(t, fmt.Sprintf("%d by %s with %s", test.code, d, credential), string(adviceFor(test.code, blocks[0].Block)), strings.Replace(test.want, "ACCESS", access[d.Service], 1))
-			closeBlocks(blocks)
+			got := string(adviceFor(test.code, blocksOf(t, corefile)[0].Block))
+			expect(t, fmt.Sprintf("%d by %s with %s", test.code, d, credential), got, strings.Replace(test.want, "ACCESS", access[d.Service], 1))
 		}
 	}
 }

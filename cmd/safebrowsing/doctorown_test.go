@@ -163,10 +163,7 @@ func TestDoctorSaysWhatProtects(t *testing.T) {
 		write(t, corefile, fmt.Sprintf(". {\n safebrowsing {\n  endpoint %s\n  lists se-4b pha4-4b\n  db %s/db\n }\n}\n", endpoint, dir))
 		want := func(status string, parts ...string) {
 			t.Helper()
-			blocks, err := readCorefile(corefile)
-			testkit.Must(t, err)
-			defer closeBlocks(blocks)
-			wantIs(t, listsDiagnosis(blocks[0].Block, time.Now()), status, parts...)
+			wantIs(t, listsDiagnosis(blocksOf(t, corefile)[0].Block, time.Now()), status, parts...)
 		}
 		fetch := func() {
 			t.Helper()

@@ -46,11 +46,9 @@ func TestDoctorOfAnEndpointInTrouble(t *testing.T) {
 		return func(w *world) { w.Break(method, 1, f) }
 	}
 	for name, test := range map[string]struct {
-		set   func(w *world)
-		flags []string
-		check string
-		want  string // status of the check
-		text  string // in its text or advice
+		set               func(w *world)
+		flags             []string
+		check, want, text string // its status, and a part of its text or advice
 	}{
 		"no key":               {func(w *world) { w.SetKey("SECRET") }, nil, "server", isProblem, "status 403"},
 		"a list that it lacks": {nil, []string{"-lists", "se-4b,pha-4b"}, "server", isProblem, "it does not have pha-4b → correct lists, or add these on the server"},
@@ -149,8 +147,7 @@ func TestTheDoctorGivesUpOnAServerThatNeverAnswers(t *testing.T) {
 	for _, of := range append(protocolsOfOthers, "", "protocol webrisk\nbudget 5\n") {
 		corefile := t.TempDir() + "/Corefile"
 		write(t, corefile, fmt.Sprintf(". {\nsafebrowsing {\nendpoint http://192.0.2.1\n%sdb off\n}\n}\n", of))
-		blocks, err := readCorefile(corefile)
-		testkit.Must(t, err)
+		blocks := blocksOf(t, corefile)
 		synctest.Test(t, func(t *testing.T) {
 			var out strings.Builder
 			var silent sync.WaitGroup
@@ -167,7 +164,6 @@ func TestTheDoctorGivesUpOnAServerThatNeverAnswers(t *testing.T) {
 			testkit.WantParts(t, out.String(), isProblem)
 			silent.Wait()
 		})
-		closeBlocks(blocks)
 	}
 }
 
@@ -231,12 +227,10 @@ func TestDoctorOfWebRisk(t *testing.T) {
 		unknown = "it answers; whether it accepts the API key is not known yet: Web Risk has no request to try it with"
 	)
 	for name, test := range map[string]struct {
-		before func(w *world, corefile string)
-		flags  []string
-		status int
-		check  string
-		want   string // status of the check
-		text   string // in its text or advice
+		before            func(w *world, corefile string)
+		flags             []string
+		status            int
+		check, want, text string // its status, and a part of its text or advice
 	}{
 		"before the first update": {func(*world, string) {}, nil, 0, "server", isWarning, unknown + " → start CoreDNS, or run safebrowsing update"},
 		"the clock is looked at":  {func(*world, string) {}, nil, 0, "clock", isOK, "from the server's"},

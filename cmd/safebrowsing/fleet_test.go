@@ -33,7 +33,9 @@ func blockOf(t *testing.T, document, after, language string) string {
 func TestTheSmallOfficeOfTheDocumentsWorks(t *testing.T) {
 	page := read(t, filepath.Join("..", "..", "docs", "fleet.md"))
 	office := "\n## In a small office\n"
-	program := relayProgram(t)
+	testkit.Long(t)
+	programs, err := testkit.Build(t.TempDir(), "safebrowsing-relay")
+	testkit.Must(t, err)
 	w := newWorld(t)
 	w.SetKey("GOOGLE")
 	t.Chdir(t.TempDir())
@@ -50,8 +52,10 @@ func TestTheSmallOfficeOfTheDocumentsWorks(t *testing.T) {
 	w.ClientStarted()
 	args := strings.Fields(strings.Replace(commands[1], "192.168.1.2:8099", "127.0.0.1:0", 1))
 	expect(t, "command", args[0], "safebrowsing-relay")
-	url, admin := startRelay(t, program, append(args[1:], "-endpoint", w.endpoint, "-admin", "127.0.0.1:0")...)
-	testkit.WantOK(t, admin+"/readyz")
+	p := testkit.Start(t, programs["safebrowsing-relay"], append(args[1:], "-endpoint", w.endpoint, "-admin", "127.0.0.1:0")...)
+	_, metrics, _ := strings.Cut(strings.TrimSpace(p.Line("Metrics: ", time.Minute)), "Metrics: ")
+	_, url, _ := strings.Cut(strings.TrimSpace(p.Line("    endpoint ", time.Minute)), "endpoint ")
+	testkit.WantOK(t, strings.TrimSuffix(metrics, "/metrics")+"/readyz")
 	expect(t, "its folder is there", exists("relay"), true)
 	here := strings.NewReplacer("http://192.168.1.2:8099", url, "/etc/coredns/relay-client.key", "clients.key")
 	doctor := strings.Fields(here.Replace(blockOf(t, page, "Check it from", "sh")))
@@ -64,41 +68,17 @@ func TestTheSmallOfficeOfTheDocumentsWorks(t *testing.T) {
 	write(t, "Corefile", strings.Replace(read(t, "Corefile"), "clients.key", "other.key", 1))
 	_, found, _ = examine(t, "Corefile")
 	wantIs(t, found["server"], isProblem, "→ api_key_file needs a key that the server knows")
-	served := testkit.Body(t, admin+"/metrics")
-	wantPlanOf(t, served)
+	served := testkit.Body(t, metrics)
+	// A plan as if the relay ran for an hour: with its one client, and with what its one search, of doctor, costs.
+	begun := fmt.Sprintf("\nprocess_start_time_seconds %d\n", time.Now().Add(-time.Hour).Unix())
+	hour := regexp.MustCompile(`\nprocess_start_time_seconds .*\n`).ReplaceAllString(served, begun)
+	plan := decode[planned](t, fed(t, hour, "plan", "-json", "-from", "-").want(0).out)[0]
+	m, n := plan.Measured, plan.Network
+	expect(t, "clients, nodes, lines", [3]float64{m.Clients, n.Nodes, n.Lines}, [3]float64{1, 1, defaults().Lines})
+	wantNear(t, "searches", m.Searches, 24, 0.01)
+	wantNear(t, "dollars", m.Dollars, 1.2, 0.01)
 	watched, _, _ := strings.Cut(blockOf(t, page, "\n## Watch it\n", "txt"), " ")
 	testkit.WantParts(t, served, "\n"+watched, "\ncoredns_safebrowsing_list_last_success_timestamp_seconds{")
-}
-
-// wantPlanOf wants a plan from the metrics of a relay, as if it ran for an hour: with its one client, and with
-// what its one search, of doctor, costs.
-func wantPlanOf(t *testing.T, metrics string) {
-	t.Helper()
-	begun := fmt.Sprintf("\nprocess_start_time_seconds %d\n", time.Now().Add(-time.Hour).Unix())
-	metrics = regexp.MustCompile(`\nprocess_start_time_seconds .*\n`).ReplaceAllString(metrics, begun)
-	p := decode[planned](t, fed(t, metrics, "plan", "-json", "-from", "-").want(0).out)[0]
-	expect(t, "clients, nodes, lines", [3]float64{p.Measured.Clients, p.Network.Nodes, p.Network.Lines}, [3]float64{1, 1, defaults().Lines})
-	wantNear(t, "searches", p.Measured.Searches, 24, 0.01)
-	wantNear(t, "dollars", p.Measured.Dollars, 1.2, 0.01)
-}
-
-// relayProgram builds the relay and returns its path.
-func relayProgram(t *testing.T) string {
-	t.Helper()
-	testkit.Long(t)
-	programs, err := testkit.Build(t.TempDir(), "safebrowsing-relay")
-	testkit.Must(t, err)
-	return programs["safebrowsing-relay"]
-}
-
-// startRelay runs the relay until the test ends, and returns the URLs for its clients and of
-// its admin. The arguments say with -listen and -admin that it chooses the ports.
-func startRelay(t *testing.T, program string, args ...string) (url, admin string) {
-	t.Helper()
-	p := testkit.Start(t, program, args...)
-	_, admin, _ = strings.Cut(p.Line("Metrics: ", time.Minute), "Metrics: ")
-	_, url, _ = strings.Cut(p.Line("    endpoint ", time.Minute), "endpoint ")
-	return strings.TrimSpace(url), strings.TrimSuffix(strings.TrimSpace(admin), "/metrics")
 }
 
 var planQueries = flag.Int("plan.queries", 20, "queries of a line in TestAPlanIsThatOfASimulatedDay; 4000: a real day")

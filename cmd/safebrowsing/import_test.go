@@ -89,8 +89,7 @@ func TestAnImportedConfigurationDecides(t *testing.T) {
 			args = append(args, filepath.Join(here, name))
 		}
 		run(t, args...).want(0, "Next: safebrowsing validate").quiet()
-		all, err := readCorefile(filepath.Join(dir, "Corefile"))
-		testkit.Must(t, err)
+		all := blocksOf(t, filepath.Join(dir, "Corefile"))
 		expect(t, tt.name+": server blocks", len(all), 1)
 		expect(t, tt.name+": it is for all", all[0].isOpen(), false)
 		for blocked, names := range map[bool]string{true: tt.blocked, false: tt.passing} {
@@ -99,7 +98,6 @@ func TestAnImportedConfigurationDecides(t *testing.T) {
 				expect(t, tt.name+" blocks "+name, all[0].Explain(h, name+".").Verdict == lookup.Unsafe, blocked)
 			}
 		}
-		closeBlocks(all)
 	}
 }
 
@@ -110,14 +108,11 @@ func TestAListOfAnImportIsOneWord(t *testing.T) {
 		dir, source := t.TempDir(), "https://lists.example/a.txt"+space+"wide"
 		table := testkit.Write(t, dir, "adlist.csv", "id,address,enabled\n1,"+source+",1\n")
 		run(t, "import", "-out", filepath.Join(dir, "out"), table).want(0)
-		all, err := readCorefile(filepath.Join(dir, "out", "Corefile"))
-		testkit.Must(t, err)
-		for _, own := range all[0].Config.Own {
+		for _, own := range blocksOf(t, filepath.Join(dir, "out", "Corefile"))[0].Config.Own {
 			if f := own.Fetch; f.URL != "" {
 				expect(t, "the list, and whether it is wide", fmt.Sprintf("%s %t", f.URL, f.Wide), source+" false")
 			}
 		}
-		closeBlocks(all)
 	}
 }
 

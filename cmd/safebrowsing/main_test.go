@@ -169,17 +169,6 @@ func TestACorefileMayBeAPipe(t *testing.T) {
 	w.wantRequests(t, "", 0)
 }
 
-// commandLines returns the command lines of safebrowsing in a document, in its blocks and in its text, without the name of the
-// program and without comments. It skips stanzas of a Corefile.
-func commandLines(text string) (lines []string) {
-	block := regexp.MustCompile(`(?m)^(?:sudo (?:-u \S+ )?)?(?:go run \./cmd/|source <\()?safebrowsing ([a-z][^#\n]*)`)
-	inline := regexp.MustCompile("`(?:sudo )?safebrowsing ([a-z][^`]*)`")
-	for _, m := range append(block.FindAllStringSubmatch(text, -1), inline.FindAllStringSubmatch(text, -1)...) {
-		lines = append(lines, strings.TrimRight(strings.TrimSpace(m[1]), ")"))
-	}
-	return lines
-}
-
 // TestCommandsOfTheDocuments asks each command of README and docs for its help,
 // with its flags: it fails if the command or a flag does not exist.
 func TestCommandsOfTheDocuments(t *testing.T) {
@@ -191,8 +180,13 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 		documents = append(documents, found...)
 	}
 	seen := make(map[string]bool)
+	// Command lines in blocks and in the text, without the name of the program and without comments. Stanzas are none.
+	block := regexp.MustCompile(`(?m)^(?:sudo (?:-u \S+ )?)?(?:go run \./cmd/|source <\()?safebrowsing ([a-z][^#\n]*)`)
+	inline := regexp.MustCompile("`(?:sudo )?safebrowsing ([a-z][^`]*)`")
 	for _, name := range documents {
-		for _, line := range commandLines(read(t, name)) {
+		text := read(t, name)
+		for _, m := range append(block.FindAllStringSubmatch(text, -1), inline.FindAllStringSubmatch(text, -1)...) {
+			line := strings.TrimRight(strings.TrimSpace(m[1]), ")")
 			command := strings.Fields(line)[0]
 			if filepath.Base(name) == "CHANGELOG.md" && (command == "testserver" || command == "relay") {
 				continue // which earlier versions had

@@ -273,21 +273,16 @@ func runScript(t *testing.T, root, script string, args ...string) (ran string) {
 func TestARemovedPackageLeavesNoResolverInFront(t *testing.T) {
 	loop := netip.MustParseAddr("127.0.0.1")
 	for _, p := range []place{behindResolved(&holder{}), behindDnsmasq(&holder{unit: "dnsmasq.service"}, loop)} {
-		for _, test := range []struct {
-			text, arg string
-			removed   bool
-		}{
-			{p.file.text, "remove", true},
-			{p.file.text, "0", true}, // of rpm
-			{p.file.text, "upgrade", false},
-			{p.file.text, "1", false},
-			{strings.NewReplacer("127.0.0.1", "192.0.2.53", ":1053", "", "#1053", "").Replace(p.file.text), "remove", false},
+		elsewhere := strings.NewReplacer("127.0.0.1", "192.0.2.53", ":1053", "", "#1053", "").Replace(p.file.text)
+		for with, removed := range map[[2]string]bool{ // 0 and 1 are of rpm
+			{"remove", p.file.text}: true, {"0", p.file.text}: true, {"upgrade", p.file.text}: false, {"1", p.file.text}: false,
+			{"remove", elsewhere}: false,
 		} {
 			root := t.TempDir()
-			path := writeBelow(t, root, p.file.path, test.text)
-			ran := runScript(t, root, "prerm", test.arg)
-			expect(t, p.file.path+" is there with "+test.arg, exists(path), !test.removed)
-			expect(t, "it is told: "+ran, strings.Contains(ran, "try-restart "+p.unit+"\n"), test.removed)
+			path := writeBelow(t, root, p.file.path, with[1])
+			ran := runScript(t, root, "prerm", with[0])
+			expect(t, fmt.Sprint(p.file.path, " is there with ", with), exists(path), !removed)
+			expect(t, "it is told: "+ran, strings.Contains(ran, "try-restart "+p.unit+"\n"), removed)
 		}
 	}
 }
@@ -297,17 +292,15 @@ func TestARemovedPackageLeavesNoResolverInFront(t *testing.T) {
 func TestARemovedPackageGivesTheNetworkBackToSystemdResolved(t *testing.T) {
 	p := placeFor(&machine{holders: []holder{at("systemd-resolve", "systemd-resolved.service", "192.168.1.2")}}, home()[:1])
 	again := "try-restart " + p.unit + "\n"
-	for _, test := range []struct {
-		arg     string
-		removed bool
-	}{{"remove", true}, {"0", true}, {"upgrade", false}} {
+	for arg, removed := range map[string]bool{"remove": true, "0": true, "upgrade": false} {
 		root := t.TempDir()
 		path := writeBelow(t, root, p.file.path, p.file.text)
-		ran := runScript(t, root, "prerm", test.arg)
-		expect(t, "it is there with "+test.arg, exists(path), !test.removed)
+		ran := runScript(t, root, "prerm", arg)
+		expect(t, "it is there with "+arg, exists(path), !removed)
 		_, after, _ := strings.Cut(ran, "stop ")
-		expect(t, "its unit is told after it: "+ran, [2]int{strings.Count(ran, again), strings.Count(after, again)}, map[bool][2]int{true: {1, 1}}[test.removed])
-		if test.arg != "remove" {
+		told := [2]int{strings.Count(ran, again), strings.Count(after, again)}
+		expect(t, "its unit is told after it: "+ran, told, map[bool][2]int{true: {1, 1}}[removed])
+		if arg != "remove" {
 			continue
 		}
 		ran = runScript(t, root, "postinst", "configure", "1.2.3")

@@ -119,6 +119,15 @@ func (w *world) corefile(t *testing.T, content string) string {
 	return path
 }
 
+// blocksOf reads a Corefile. Its server blocks are closed when the test ends.
+func blocksOf(t *testing.T, path string) []serverBlock {
+	t.Helper()
+	all, err := readCorefile(path)
+	testkit.Must(t, err)
+	t.Cleanup(func() { closeBlocks(all) })
+	return all
+}
+
 // ownNames stands in a Corefile of a test for an own list with these names, and with all below them.
 var ownNames = regexp.MustCompile(`OWN\(([^)]*)\)`)
 

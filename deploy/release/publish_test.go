@@ -102,12 +102,10 @@ func TestTheVersionIsTheSameEverywhere(t *testing.T) {
 		}
 	}
 	out, err := exec.Command("git", "-C", "../..", "tag", "--points-at", "HEAD", "--list", "v*").Output()
-	switch {
-	case err != nil && os.Getenv("CI") != "":
-		t.Fatal("git does not tell the tags of this commit: ", err)
-	case err != nil: // the sources without their history
+	if err != nil && os.Getenv("CI") == "" { // the sources without their history
 		t.Skip("git does not tell the tags of this commit: ", err)
 	}
+	must(t, err)
 	for _, tag := range strings.Fields(string(out)) {
 		_, err := notes("../..", tag)
 		must(t, err)
