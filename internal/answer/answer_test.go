@@ -289,8 +289,7 @@ func nameOf(length int) string {
 	return name
 }
 
-// Over UDP the longest text that fits is sent, whatever the name and the size that
-// the client takes, and never a text of Google's without Google's words.
+// Over UDP the longest text that fits is sent, whatever the name and the client's size, and none of Google's without Google's words.
 func TestStructuredErrorsFitIntoUDP(t *testing.T) {
 	for _, tc := range []struct {
 		name   string

@@ -165,8 +165,7 @@ func (c *chaos) strike(n int) (what string, end func()) {
 	return s.what, s.end
 }
 
-// check asks each relay that runs about a threat and about a name that is none, until it
-// answers. It returns how long that took since begun, at the slowest relay.
+// check asks each relay that runs about a threat and about a clean name, until it answers, and returns how long the slowest took.
 func (c *chaos) check(begun time.Time) (took time.Duration) {
 	for _, r := range c.fleet {
 		evil, clean := lookup.HashExpression(c.names[c.next]), lookup.HashExpression("clean.example/")
@@ -233,8 +232,7 @@ func (c *chaos) withFolder(r *child) {
 	r.config = childConfig{Endpoint: c.cfg.Settings.Endpoint, Redis: "redis://" + r.link.Addr, Folder: c.t.TempDir()}
 }
 
-// maxResets is how often a fetch may be cut in two before one content is everywhere. Nothing bad
-// happens after a reset, so more of them are a fault.
+// maxResets is how often a fetch may be cut in two before one content is everywhere. Nothing bad happens after a reset.
 const maxResets = 3
 
 // fresh waits until each relay serves n entries, and returns how long that took since begun.
@@ -333,8 +331,7 @@ var relayFloods = []relayFlood{
 	{name: "1,000 clients, first lists", clients: 1000, request: func(int) string { return listsRequest }, lists: true, drowns: true},
 }
 
-// A flood of requests that a relay holds takes bounded memory and goroutines, which are as
-// before when it ends. Meanwhile other clients get lists and cached answers.
+// A flood takes bounded memory and goroutines, which are as before when it ends. Meanwhile others get lists and cached answers.
 func TestFloodOfARelay(t *testing.T) {
 	testkit.Long(t)
 	if runtime.GOOS != "linux" {
@@ -435,8 +432,7 @@ func (f relayFlood) pour(r *flooded, requests int) (refused int, end func()) {
 // floodOthers is how many requests other clients send during a flood.
 const floodOthers = 20
 
-// others sends requests that need no server, each from a client of its own, and returns how many were served. Before the first
-// lists a client is served if its request is held.
+// others sends requests that need no server, by other clients, and returns how many were served. Before the first lists that is: held.
 func (r *flooded) others(lists bool) (served int) {
 	for n := range floodOthers {
 		path, patience := listsRequest, 5*time.Second

@@ -285,8 +285,7 @@ func fullUpdate(version func(s *subject) []byte) func(s *subject) {
 	}
 }
 
-// inSteps fetches a list in steps of 1024 changes, or in one of any size. Each step has a version and a
-// checksum, and all but the last let the client ask for the next at once.
+// inSteps fetches a list in steps of 1024 changes with a version and a checksum each, all but the last without a wait; or at once.
 func (s *subject) inSteps(name string, version []byte, held []string) {
 	for step := 1; ; step++ {
 		l := s.list(name, version, "sizeConstraints.maxUpdateEntries", "1024")
@@ -367,8 +366,7 @@ func (s *subject) searchFor(prefixes ...[]byte) *sbv5.SearchHashesResponse {
 	return got
 }
 
-// finds searches for the prefixes of expressions. It wants just the threats of some of them:
-// each is an expression, its threats and their attributes.
+// finds searches for the prefixes of expressions. It wants just some threats: an expression, its threats and their attributes.
 func (s *subject) finds(expressions []string, want ...string) {
 	var prefixes [][]byte
 	of := make(map[string]string)

@@ -58,8 +58,7 @@ func TestASearchWithMoreNewPrefixesThanTheBurstIsAnsweredInParts(t *testing.T) {
 	})
 }
 
-// A client that does not know the header of a relay sees a threat where there is one, keeps nothing,
-// and takes no prefix for harmless that nobody knows.
+// A client that does not know the header of a relay sees threats, keeps nothing, and takes no prefix for harmless that nobody knows.
 func TestAForeignClientIsToldNothingThatIsNotKnown(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.suspect("evil.example/", "good.example/", "new.example/")
@@ -114,8 +113,7 @@ func TestARefusalHoldsForAMinuteBehindTwoRelays(t *testing.T) {
 	})
 }
 
-// A relay's server hangs. A client that confirms for half a second learns the threat that the relay knows,
-// asks again about the rest a second later, and costs the server no request more.
+// A relay's server hangs. A client that confirms for half a second learns the known threat, and costs the server no request more.
 func TestAClientLearnsWhatItsRelayKnowsWhileTheServerHangs(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.threaten("bad.example/", "a.bad.example/")
@@ -144,8 +142,7 @@ func TestAClientLearnsWhatItsRelayKnowsWhileTheServerHangs(t *testing.T) {
 	})
 }
 
-// A relay's server hangs. A client with two relays gives a search up after five seconds, and would pause with
-// its relay after three: it is told before that the relay does not know yet.
+// A relay's server hangs. A client with two relays gives up after five seconds, and is told before that its relay does not know yet.
 func TestARelayWhoseServerHangsAnswersInTime(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.threaten("new.example/")
@@ -199,8 +196,7 @@ func TestAnAnswerWithoutAKnownThreatWaitsForTheServer(t *testing.T) {
 	})
 }
 
-// A relay behind another one has spent its client's share. What the other one knows is told all the
-// same, and costs no search: Google's server and its budget see nothing of it.
+// A relay behind another one has spent its share. What the other one knows is told all the same, and costs no search of the server.
 func TestAClientThatHasSpentItsShareLearnsWhatARelayFartherAwayKnows(t *testing.T) {
 	lines := testkit.Capture(t)
 	inWorld(t, func(t *testing.T, w *world) {
@@ -324,8 +320,7 @@ func (w *world) counted(outcome string) int {
 	return int(valueOf(w.t, w.relay.handler.metrics.requests.WithLabelValues("search", outcome)))
 }
 
-// A client is a whole name server. One with 500 users that look up 30 new names a second, all
-// need a search, is within the limit, also if 150 such names come at once.
+// One name server with 500 users that look up 30 new names a second is within the limit, also if 150 such names come at once.
 func TestANameServerWithManyUsersIsNotLimited(t *testing.T) {
 	const perSecond, atOnce, names = 30, 150, 150 + 60*30
 	synctest.Test(t, func(t *testing.T) {

@@ -46,8 +46,7 @@ func (w *world) relays(n int) (all []*running) {
 	return all
 }
 
-// Relays that share Redis search like one, whoever asks them at the same time. Without Redis
-// the judging server fails this test, because an answer that is fresh is asked for again.
+// Relays on one Redis search like one. Without it the judging server fails this test: a fresh answer is asked for again.
 func TestRelaysOnOneRedisSearchLikeOne(t *testing.T) {
 	testkit.Long(t)
 	const clients, names, takes = 64, 20, 20 * time.Millisecond

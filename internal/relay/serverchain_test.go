@@ -54,8 +54,7 @@ func TestNoAnswerIsOlderThan30MinutesBehindTwoRelays(t *testing.T) {
 	}
 }
 
-// chainEnds lets a threat end right after the first relay has confirmed it. The second
-// relay learns of it when warmed old, and its client asks shortly before the end.
+// chainEnds lets a threat end after the first relay has confirmed it. The second one asks when it is warmed old, its client at the end.
 func chainEnds(t *testing.T, ttl, delay, warmed, before time.Duration) {
 	w := newWorld(t)
 	w.google.SetCacheDuration(ttl)
@@ -103,8 +102,7 @@ func (w *world) ttlAt(expression string) time.Duration {
 	return got.GetCacheDuration().AsDuration()
 }
 
-// "In no list" is said for a minute in all, not for a minute by each relay. A name that the
-// server lists then is blocked behind two relays when both have the new list.
+// "In no list" is said for a minute in all, not for a minute by each relay. Then a new name is blocked when both have the new list.
 func TestAPrefixInNoListIsSafeForAMinuteBehindTwoRelays(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.suspect("gone.example/", "evil.example/")
@@ -345,8 +343,7 @@ func (h *herd) suffer(fault func(*herd), converge time.Duration) {
 	h.wantNoHurry(back)
 }
 
-// watchTime is how long all clients keep asking after a fault. Then those that have the change end:
-// they would make the wait for the others long.
+// watchTime is how long all clients keep asking after a fault. Those with the change end then: they would make the wait long.
 const watchTime = 5 * time.Minute
 
 // follow waits until all clients have the change, and reports whether they have it in time.
@@ -392,8 +389,7 @@ func (h *herd) decideAll(qname string, want ...lookup.Verdict) bool {
 	return !wrong.Load()
 }
 
-// wantNoHurry wants few requests for lists in any second since a time. In quiet times 500 clients send 15 on average: each asks every
-// 10 to 55 seconds.
+// wantNoHurry wants few requests for lists in any second since a time. In quiet times 500 clients send 15, one each in 10 to 55 seconds.
 func (h *herd) wantNoHurry(since time.Time) {
 	var times []time.Time
 	for _, c := range h.clients {

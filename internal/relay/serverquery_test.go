@@ -180,8 +180,7 @@ func TestAnswersAreCompressedWhereItHelps(t *testing.T) {
 	}
 }
 
-// FuzzRelayRequest sends any request. The relay must answer each with a status that a client
-// knows, ask the server about prefixes in its lists only, and never panic.
+// FuzzRelayRequest sends any request. The relay answers by a status that clients know, asks about listed prefixes only, never panics.
 func FuzzRelayRequest(f *testing.F) {
 	evil := param(prefixOf("evil.example/", 4))
 	for _, seed := range []string{
@@ -320,8 +319,7 @@ func TestRetryAfterIsTheTimeUntilTheFirstContact(t *testing.T) {
 	}
 }
 
-// The first search of Web Risk is noted as failed until it is answered. That is no wait for
-// clients: those that ask meanwhile come back after a second.
+// The first search of Web Risk is noted as failed until it is answered. Clients that ask meanwhile come back after a second.
 func TestRetryAfterIsShortWhileASearchIsUnderWay(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.cfg.Settings.Protocol = protocol.DialectWebRisk.Name
@@ -336,8 +334,7 @@ func TestRetryAfterIsShortWhileASearchIsUnderWay(t *testing.T) {
 	})
 }
 
-// After a failure Retry-After is the relay's own back-off, but a minute at most, whatever the
-// protocol: by then the relay may know the answer.
+// After a failure Retry-After is the relay's own back-off, but a minute at most: by then the relay may know the answer.
 func TestRetryAfterIsTheBackoffAfterAFailureAndAMinuteAtMost(t *testing.T) {
 	for _, d := range protocol.Dialects() {
 		runWorld(t, d.Name, func(t *testing.T, w *world) {
@@ -354,8 +351,7 @@ func TestRetryAfterIsTheBackoffAfterAFailureAndAMinuteAtMost(t *testing.T) {
 	}
 }
 
-// All clients share the relay's budget. A client asks about the name again after a minute,
-// and about others at once: the budget may be raised, and another client may have asked.
+// All clients share the relay's budget. A client asks about a name again after a minute, and about others at once.
 func TestClientsWaitForTheRelaysBudget(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.threaten("evil.example/", "worse.example/")

@@ -169,8 +169,7 @@ func TestTheRelayLetsRequestsEnd(t *testing.T) {
 	testkit.Must(t, <-stopped)
 }
 
-// Who leads clients to relays that are ready needs a moment to see that one is to stop. A search that nobody answers
-// lets suspected names pass.
+// Who leads clients to relays that are ready needs a moment to see that one is to stop. Without an answer suspected names pass.
 func TestALameRelayServesAndIsNotReady(t *testing.T) {
 	t.Parallel()
 	testkit.Long(t)
@@ -296,8 +295,7 @@ func TestTheURLForClientsLeadsToTheRelay(t *testing.T) {
 	}
 }
 
-// However the relay ends and comes back, clients keep what they have, the server is not asked
-// early, and clients with versions of before need no full update.
+// However the relay ends and comes back, clients keep what they have, the server is not asked early, and no client needs a full update.
 func TestTheRelayComesBack(t *testing.T) {
 	for name, tc := range map[string]struct {
 		killed bool                                // its folder is as it was before the end

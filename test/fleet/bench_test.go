@@ -105,8 +105,7 @@ type load struct {
 	times map[string][]time.Duration // that answers took, by what they are
 }
 
-// lightClient is a client that keeps the versions of lists but not the lists: many times ten
-// million entries would take the memory that is to be measured.
+// lightClient keeps the versions of lists but not the lists, which would take the memory that is to be measured.
 type lightClient struct {
 	*protocol.V5
 	wanted []updater.Want

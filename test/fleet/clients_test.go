@@ -52,8 +52,7 @@ func resolvers(t testing.TB, endpoints []string, cold bool) (all []client) {
 	return all
 }
 
-// corefile is the one for a resolver that waits long for its server, since the machine may be
-// busy, and whose only client may ask all at once.
+// corefile is for a resolver that waits long for its server, as the machine may be busy, and whose only client may ask all at once.
 func (r resolver) corefile(endpoint, db string) string {
 	_, port, _ := net.SplitHostPort(string(r))
 	return fmt.Sprintf(`.:%s {

@@ -37,8 +37,7 @@ func TestAFleetCostsWhatOneClientCosts(t *testing.T) {
 	}
 }
 
-// wantCosts wants the fetches of another cost, and its prefixes give or take 5 %. Searches may be fewer: prefixes that come together
-// share one.
+// wantCosts wants the fetches of another cost, and its prefixes give or take 5 %. Searches may be fewer: prefixes share them.
 func wantCosts(t *testing.T, what string, got, want cost) {
 	t.Helper()
 	testkit.Equal(t, what+": requests for lists", got.fetches, want.fetches)

@@ -116,8 +116,7 @@ func (s *scene) suffer(f fault) {
 	s.wantNoHurry(back)
 }
 
-// wantNoneSafe has each client ask for a threat that it does not know yet: all of them for
-// each of a few, so that a search is failing for some and merged for others.
+// wantNoneSafe has all clients ask for four unknown threats, so that a search is failing for some and merged for others.
 func (s *scene) wantNoneSafe(timeout time.Duration) {
 	s.t.Helper()
 	threats := slices.DeleteFunc(slices.Clone(s.fresh), func(n name) bool { return n.kind != threatening })

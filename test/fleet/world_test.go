@@ -145,8 +145,7 @@ type relay struct {
 	env      []string // as "NAME=VALUE"
 }
 
-// startRelay fetches the lists of a server into a folder and starts a relay there. With lists on
-// disk it serves at once, without a random first contact.
+// startRelay starts a relay with the lists of a server in its folder: so it serves at once, without a random first contact.
 func startRelay(t testing.TB, upstream string) *relay {
 	t.Helper()
 	r := newRelay(t, upstream)
