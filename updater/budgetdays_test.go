@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -220,6 +221,28 @@ func TestASpreadBudgetIsSpentOverTheDay(t *testing.T) {
 		testkit.Equal(t, "held until", s.ledger.Hold(100, time.Now()).Until, midnight)
 		time.Sleep(time.Until(midnight))
 		testkit.Equal(t, "after midnight", s.ledger.Allowance(100, time.Now()), Allowance{Left: 100, Now: 25})
+	})
+}
+
+// One client that asks all day must not spend the money, nor the budget of the others.
+func TestAFloodSpendsOnlyWhatOthersDoNotNeed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const budget, users = 1000, 10
+		time.Sleep(time.Until(NextDay(time.Now()))) // less is kept for others when the first day is a part of one
+		s := newSpender(t, t.TempDir(), budget)
+		s.ledger.Spread()
+		shares := s.ledger.Shares(budget, 10, nil)
+		ask := func(client byte) bool {
+			return shares.Take(netip.AddrFrom4([4]byte{192, 0, 2, client}), time.Now()) && s.search(t) == nil
+		}
+		for turn := range 24 * 20 { // each user asks twice an hour
+			for range 18 {
+				ask(users)
+				time.Sleep(10 * time.Second)
+			}
+			testkit.Equal(t, fmt.Sprint("a search of a user in turn ", turn), ask(byte(turn%users)), true)
+		}
+		testkit.Between(t, "searches of the budget, which is nearly spent", s.sent, budget*9/10, budget)
 	})
 }
 
