@@ -48,7 +48,6 @@ type imported struct {
 	Imports, GoFiles []string
 }
 
-// packages lists the packages of modules.
 func packages(t *testing.T, dirs ...string) (all []imported) {
 	t.Helper()
 	for _, dir := range dirs {
@@ -63,7 +62,6 @@ func packages(t *testing.T, dirs ...string) (all []imported) {
 	return all
 }
 
-// roomOf is the name of a package in layers.
 func roomOf(path string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(path, module), "/")
 }

@@ -49,7 +49,6 @@ func runChild() {
 	}
 }
 
-// child is a CoreDNS in a process of its own.
 type child struct {
 	*testkit.Process
 	t       testing.TB
@@ -133,7 +132,6 @@ func (c *child) resources() resources {
 	return resources{int(c.metric("go_goroutines")), len(files), strings.Count(string(maps), "\n")}
 }
 
-// partVariable has the number of the part that a process runs, see inParts.
 const partVariable = "SAFEBROWSING_TEST_PART"
 
 // inParts runs the calling test in n processes, beside other tests. It is for tests that wait more
@@ -163,7 +161,6 @@ func apart(t *testing.T) bool {
 	return mine
 }
 
-// runPart runs a part of a test in a process of its own and repeats what it says.
 func runPart(t *testing.T, part int) {
 	c := exec.Command(os.Args[0], partFlags(t)...)
 	c.Env = append(os.Environ(), partVariable+"="+strconv.Itoa(part))

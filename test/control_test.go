@@ -33,7 +33,6 @@ func (w *world) door() *control.Client {
 	return client
 }
 
-// tell has the door answer a question.
 func tell[T any](w *world, path string, query url.Values) (v T) {
 	w.t.Helper()
 	_, err := w.door().Get(w.t.Context(), path, query, &v)
@@ -215,7 +214,6 @@ func TestAllWaysToAskAgreeInRandomStates(t *testing.T) {
 	}
 }
 
-// wantAgreement holds that all who can be asked say the same.
 func (w *world) wantAgreement(where, page string, names []string, logs bool) {
 	w.t.Helper()
 	for _, name := range names {
@@ -279,7 +277,6 @@ func (w *world) blocks(name string) bool {
 	return w.exchange("udp", new(dns.Msg).SetQuestion(name, dns.TypeA)).Rcode == dns.RcodeNameError
 }
 
-// pageURL returns where the log says that the status page is.
 func (w *world) pageURL(lines *testkit.Lines) string {
 	w.t.Helper()
 	var line []string

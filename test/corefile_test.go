@@ -175,8 +175,7 @@ func TestCorefilesThatCannotBeMeantAreRefused(t *testing.T) {
 	}
 }
 
-// doubtfulCorefiles are Corefiles that may have been meant. CoreDNS starts and logs
-// one line with the text, or none if it is "".
+// doubtfulCorefiles may have been meant. CoreDNS starts and logs one line with the text, or none if it is "".
 var doubtfulCorefiles = []struct{ text, want string }{
 	{"allow foo.example.org until 2020-01-01", "[WARNING] plugin/safebrowsing: Corefile:5: allow foo.example.org until 2020-01-01 has ended: foo.example.org is not allowed any more; remove it, or write a later date"},
 	{"allow foo.example.org until 2097-01-31T18:00:00Z", testkit.LocalTimes("[INFO] plugin/safebrowsing: Corefile:5: foo.example.org is allowed until 2097-01-31T18:00:00Z")},
@@ -221,8 +220,7 @@ func TestDoubtfulCorefilesStartWithAWarning(t *testing.T) {
 	}
 }
 
-// Server blocks that import the same lines log them once at a start, parse never
-// does, and the command line sees them too.
+// Server blocks that import the same lines log them once at a start, and parse never does.
 func TestWarningsOfTheCorefileAreLoggedOnceAtTheStart(t *testing.T) {
 	corefileFolder(t)
 	lines := testkit.Capture(t)

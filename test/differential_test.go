@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"encoding/binary"
 	"flag"
 	"fmt"
-	"hash/fnv"
 	"io"
 	"maps"
 	"math/rand/v2"
@@ -82,31 +80,17 @@ func constantUpstream(t *testing.T) (address string, byTCP *atomic.Int64) {
 		}
 		m := new(dns.Msg).SetReply(r)
 		q := m.Question[0]
-		header := dns.RR_Header{Name: q.Name, Class: q.Qclass, Ttl: 300}
-		sum := fnv.New32()
-		sum.Write([]byte(strings.ToLower(q.Name)))
 		first, _, _ := strings.Cut(q.Name, ".")
 		m.Rcode = map[string]int{"nx": dns.RcodeNameError, "fail": dns.RcodeServerFailure, "refuse": dns.RcodeRefused}[first]
-		records := 1
-		if m.Rcode != dns.RcodeSuccess {
-			records = 0
-		} else if first == "big" {
-			records = 30 // more than 512 bytes
-		}
-		for i := range records {
-			address := binary.BigEndian.AppendUint32(nil, sum.Sum32()+uint32(i))
-			switch header.Rrtype = q.Qtype; q.Qtype {
-			case dns.TypeA, dns.TypeANY:
-				header.Rrtype = dns.TypeA
-				m.Answer = append(m.Answer, &dns.A{Hdr: header, A: address})
-			case dns.TypeCNAME, dns.TypeAAAA:
-				header.Rrtype = dns.TypeCNAME
-				m.Answer = append(m.Answer, &dns.CNAME{Hdr: header, Target: fmt.Sprintf("t%d.example.net.", i)})
-			case dns.TypeHTTPS:
-				m.Answer = append(m.Answer, &dns.HTTPS{SVCB: dns.SVCB{Hdr: header, Priority: 1, Target: "."}})
-			case dns.TypeTXT:
-				m.Answer = append(m.Answer, &dns.TXT{Hdr: header, Txt: []string{fmt.Sprint(i)}})
-			}
+		text, known := map[uint16]string{
+			dns.TypeA: "A 192.0.2.%d", dns.TypeANY: "A 192.0.2.%d", dns.TypeCNAME: "CNAME t%d.example.net.", dns.TypeAAAA: "CNAME t%d.example.net.",
+			dns.TypeHTTPS: "HTTPS %d .", dns.TypeTXT: "TXT %d",
+		}[q.Qtype]
+		records := map[bool]int{true: 30, false: 1}[first == "big"] // more than 512 bytes
+		for i := 0; known && m.Rcode == dns.RcodeSuccess && i < records; i++ {
+			rr, _ := dns.NewRR(fmt.Sprintf(". 300 IN "+text, len(q.Name)+i))
+			rr.Header().Name, rr.Header().Class = q.Name, q.Qclass
+			m.Answer = append(m.Answer, rr)
 		}
 		if opt := r.IsEdns0(); opt != nil {
 			m.SetEdns0(1232, opt.Do())
@@ -115,7 +99,6 @@ func constantUpstream(t *testing.T) (address string, byTCP *atomic.Int64) {
 	}), byTCP
 }
 
-// exchange sends a packed query and returns the bytes of the answer.
 type exchange func(query []byte) (answer []byte, err error)
 
 // transport is a way to ask a host; dial is called once by each goroutine that asks.
@@ -160,7 +143,6 @@ var differentialTransports = []transport{
 	}},
 }
 
-// dialing dials over one of these networks.
 func dialing(network string) func(context.Context, string, *tls.Config) (exchange, func(), error) {
 	return func(ctx context.Context, address string, trust *tls.Config) (ask exchange, end func(), err error) {
 		var conn net.Conn

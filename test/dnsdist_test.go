@@ -168,7 +168,6 @@ func startBehindDnsdist(t *testing.T, page, upstream string) *behindDnsdist {
 	return n
 }
 
-// crowd asks dnsdist for names as lines of both kinds.
 type crowd struct {
 	t     *testing.T
 	front string

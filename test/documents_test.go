@@ -54,7 +54,6 @@ func blocks(text, language string) (all []string) {
 	return all
 }
 
-// onlyBlock returns the content of the only block of a text in a language.
 func onlyBlock(t testing.TB, text, language string) string {
 	t.Helper()
 	all := blocks(text, language)
@@ -64,7 +63,6 @@ func onlyBlock(t testing.TB, text, language string) string {
 	return all[0]
 }
 
-// prose is a document without its blocks.
 func prose(text string) string {
 	return regexp.MustCompile(`(?ms)^~~~ .*?^~~~$`).ReplaceAllString(text, "")
 }
@@ -164,8 +162,7 @@ func TestLinesOfAStanzaInTheTextAreAccepted(t *testing.T) {
 	found(t, "lines of a stanza", tried, 8)
 }
 
-// Words with an underscore in code are properties, metrics, their labels, or
-// words of the syntax.
+// Words with an underscore in code are properties, metrics, their labels, or words of the syntax.
 func TestWordsOfTheDocumentsExist(t *testing.T) {
 	text := section(t, "Syntax") + section(t, "Metrics")
 	known := append(regexp.MustCompile(`[a-z0-9]+(_[a-z0-9]+)+`).FindAllString(text, -1),
@@ -193,10 +190,8 @@ func TestWordsOfTheDocumentsExist(t *testing.T) {
 	}
 }
 
-// formats is the page about files and keys in Redis.
 const formats = "docs/formats.md"
 
-// fieldsIn are the fields of JSON that packages write.
 func fieldsIn(t *testing.T, dirs ...string) map[string]bool {
 	t.Helper()
 	all := make(map[string]bool)
@@ -214,8 +209,7 @@ func fieldsIn(t *testing.T, dirs ...string) map[string]bool {
 	return all
 }
 
-// Links inside of the repository lead to a file, and to a heading in it; each page
-// of docs is linked from the README.
+// Links lead to a file, and to a heading in it; each page of docs is linked from the README.
 func TestLinksOfTheDocumentsLeadSomewhere(t *testing.T) {
 	all := documents(t)
 	linked := make(map[string]bool)
@@ -245,8 +239,7 @@ func TestLinksOfTheDocumentsLeadSomewhere(t *testing.T) {
 	}
 }
 
-// anchors are those that GitHub makes of the headings of a document: lower case,
-// spaces as hyphens, without punctuation. Of equal ones the second has a -1.
+// anchors are those that GitHub makes of the headings of a document. Of equal ones the second has a -1.
 func anchors(text string) (all []string) {
 	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(prose(text), -1) {
 		anchor := regexp.MustCompile(`[^a-z0-9 _-]`).ReplaceAllString(strings.ToLower(m[1]), "")

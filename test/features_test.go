@@ -211,8 +211,7 @@ func TestFrameOnlyThreatsAreBlockedAndCounted(t *testing.T) {
 	}
 }
 
-// frameWorld is a server with one threat for frames, one that has another mark for
-// all, and one that is marked and is not.
+// frameWorld is a server with a threat for frames, one with another mark for all, and one that is marked and is not.
 func frameWorld(t *testing.T) *world {
 	w := newWorld(t)
 	w.publish("se-4b", "frame.example.com/", "canary.example.com/", "both.example.com/")
@@ -222,18 +221,6 @@ func frameWorld(t *testing.T) *world {
 	w.google.AddThreat("both.example.com/", phish, frame)
 	w.google.AddThreat("both.example.com/", phish)
 	return w
-}
-
-func TestUnsureServfailSaysWhy(t *testing.T) {
-	w := threatened(t, "evil.example.com/")
-	w.google.Break("search", 1, protocoltest.Fault{Status: 429})
-	w.run("unsure servfail")
-	for i, want := range []uint16{dns.ExtendedErrorCodeNetworkError, dns.ExtendedErrorCodeOther} {
-		m := w.ask("evil.example.com.", dns.TypeA)
-		testkit.Equal(t, fmt.Sprintf("query %d", i), m.Rcode, dns.RcodeServerFailure)
-		testkit.Equal(t, fmt.Sprintf("query %d: the code of\n%v", i, m), m.IsEdns0().Option[0].(*dns.EDNS0_EDE).InfoCode, want)
-	}
-	testkit.Equal(t, "one search, then back-off", len(w.google.Requests("search")), 1)
 }
 
 func TestAFamiliarNameThatIsListedIsLoud(t *testing.T) {
@@ -358,8 +345,7 @@ func TestShutdownSaysHowManyNamesWereLeftOutOfTheLog(t *testing.T) {
 	}
 }
 
-// recipe starts the Corefile of a section of a document, with the servers of the test in
-// place of those on the internet.
+// recipe starts the Corefile of a section of a document, with the servers of the test.
 func (w *world) recipe(document, heading string, replace ...string) {
 	w.t.Helper()
 	corefile := onlyBlock(w.t, sectionOf(w.t, document, heading), "corefile")

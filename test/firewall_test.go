@@ -35,13 +35,16 @@ to=router
 [ "$1" = host ] || to=$$
 ip -n client link add eth0 type veth peer name client netns $to
 ip -n outside link add eth0 type veth peer name wan netns $to
+connect() { # command, addresses, and the router's
+	$1 address add $2 dev eth0
+	$1 address add $3 dev eth0 nodad
+	$1 link set eth0 up
+	$1 route add default via $4
+	$1 route add default via $5
+}
 if [ "$1" = host ]; then
 	ip link add eth0 type veth peer name host netns router
-	ip address add 192.168.1.2/24 dev eth0
-	ip address add fd00::2/64 dev eth0 nodad
-	ip link set eth0 up
-	ip route add default via 192.168.1.1
-	ip route add default via fd00::1
+	connect ip 192.168.1.2/24 fd00::2/64 192.168.1.1 fd00::1
 	router ip link set host master br-lan up
 fi
 router ip link set client master br-lan up
@@ -52,16 +55,8 @@ router ip address add 198.51.100.1/24 dev wan
 router ip address add 2001:db8::1/64 dev wan nodad
 router ip link set wan up
 router sh -c 'echo 1 >/proc/sys/net/ipv4/ip_forward; echo 1 >/proc/sys/net/ipv6/conf/all/forwarding'
-ip -n client address add 192.168.1.20/24 dev eth0
-ip -n client address add fd00::20/64 dev eth0 nodad
-ip -n client link set eth0 up
-ip -n client route add default via 192.168.1.1
-ip -n client route add default via fd00::1
-ip -n outside address add 198.51.100.53/24 dev eth0
-ip -n outside address add 2001:db8::53/64 dev eth0 nodad
-ip -n outside link set eth0 up
-ip -n outside route add default via 198.51.100.1
-ip -n outside route add default via 2001:db8::1
+connect "ip -n client" 192.168.1.20/24 fd00::20/64 192.168.1.1 fd00::1
+connect "ip -n outside" 198.51.100.53/24 2001:db8::53/64 198.51.100.1 2001:db8::1
 for port in 53 443 853; do
 	ip netns exec outside dnsmasq --conf-file=/dev/null --no-resolv --no-hosts --user=root --pid-file= --bind-interfaces \
 		--listen-address=198.51.100.53 --listen-address=2001:db8::53 --port=$port --address=/#/203.0.113.99 --address=/#/2001:db8::99

@@ -113,7 +113,6 @@ func (m *measured) percentile(p int) time.Duration {
 	return m.clean[min(len(m.clean)-1, len(m.clean)*p/100)].Round(10 * time.Microsecond)
 }
 
-// measure asks for clean names and for threats while a flood lasts.
 func (w *world) measure(f flood, rate int, lasts time.Duration) *measured {
 	ctx, cancel := context.WithTimeout(context.Background(), lasts)
 	defer cancel()
@@ -147,7 +146,6 @@ func every(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// askClean asks for clean names, about a hundred a second.
 func (w *world) askClean(ctx context.Context, m *measured, client int) {
 	c := &dns.Client{Timeout: 2 * time.Second}
 	for n := 0; every(ctx, 10*time.Millisecond); n++ {
@@ -189,7 +187,6 @@ func (w *world) askThreats(ctx context.Context, m *measured) {
 	}
 }
 
-// used is what the process uses.
 type used struct {
 	mib        float64 // of the heap and of stacks
 	goroutines int
@@ -293,7 +290,6 @@ type clientWriter struct {
 
 func (w *clientWriter) RemoteAddr() net.Addr { return w.remote }
 
-// floodCorefile answers at once, with the default limit.
 func (w *world) floodCorefile() string {
 	template := "template IN A {\n\t\tanswer \"{{ .Name }} 60 IN A 192.0.2.7\"\n\t}\n\ttemplate ANY ANY {\n\t\trcode NOERROR\n\t}"
 	text := w.corefile("lists se-4b", "cache 10000", "confirm_timeout 4s")

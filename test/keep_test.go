@@ -22,8 +22,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// leadingUpstream starts a name server that invites clients to ask it directly, as public resolvers
-// do (RFC 9462), and has an address for all other names.
+// leadingUpstream starts a name server that invites clients to ask it directly, as public resolvers do (RFC 9462).
 func leadingUpstream(t testing.TB) string { return startUpstreamWith(t, leadAway) }
 
 func leadAway(q dns.Question) []dns.RR {
@@ -41,10 +40,8 @@ func leadAway(q dns.Question) []dns.RR {
 
 const designation = "_dns.resolver.arpa."
 
-// brief is the code of an answer and how many records it has.
 func brief(m *dns.Msg) string { return fmt.Sprint(dns.RcodeToString[m.Rcode], " ", len(m.Answer)) }
 
-// wantKept fails unless a kept name is answered here, as kept says, or forwarded.
 func (w *world) wantKept(name string, kept bool) {
 	w.t.Helper()
 	qtype, want := dns.TypeA, "NXDOMAIN 0"
@@ -280,9 +277,7 @@ func TestClientsOfAViewAreNotLedPastItsRules(t *testing.T) {
 	w.wantKept(designation, true)
 }
 
-// TestThePatchForLocalAnswersResolverArpa applies deploy/upstream/local.patch to the CoreDNS of go.mod
-// and runs the tests of the plugin local, with those that the patch adds: as a package of this module, of
-// which only this build sees the files.
+// The tests of the plugin local run with deploy/upstream/local.patch, as a package of this module whose files only this build sees.
 func TestThePatchForLocalAnswersResolverArpa(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()

@@ -1,7 +1,6 @@
 package story
 
 import (
-	"encoding/json"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -34,8 +33,6 @@ func TestExceptionsAndPausesOfARunningServer(t *testing.T) {
 		name  string
 		rcode int
 	}{
-		{"allow www.shop.example", "www.shop.example.", dns.RcodeSuccess},
-		{"allow -remove www.shop.example", "www.shop.example.", dns.RcodeNameError},
 		{"allow -for 10s shop.example", "shop.example.", dns.RcodeSuccess},
 		{"block game.example", "www.game.example.", dns.RcodeNameError}, // meanwhile the exception ends
 		{"pause 1h", "www.game.example.", dns.RcodeSuccess},
@@ -116,8 +113,7 @@ func TestProgramsSayWhatTheServerSaysAndThatItIsDead(t *testing.T) {
 		for _, program := range []string{"safebrowsing", "coredns"} {
 			status, said := testkit.Run(t, programs[program], append(args, "-db", db)...)
 			testkit.Equal(t, fmt.Sprint("status of ", program, args, ", which says ", said), status, want)
-			said = strings.ReplaceAll(said, program+" ", "TOOL ")
-			if said = strings.ReplaceAll(said, program+":", "TOOL:"); out != "" && out != said && !strings.Contains(said, "ago") {
+			if said = strings.NewReplacer(program+" ", "TOOL ", program+":", "TOOL:").Replace(said); out != "" && out != said && !strings.Contains(said, "ago") {
 				t.Errorf("%v: the programs differ:\n%s\n%s", args, out, said)
 			}
 			out = said
@@ -134,10 +130,8 @@ func TestProgramsSayWhatTheServerSaysAndThatItIsDead(t *testing.T) {
 	second := server() // with the same db
 	second.want("fine.example.", dns.RcodeSuccess)
 	for _, name := range []string{"control.sock", "control-2.sock"} {
-		var r struct{ State string }
-		if status, out := testkit.Run(t, "curl", "-s", "--unix-socket", filepath.Join(db, name), "http://door/status"); status != 0 || json.Unmarshal([]byte(out), &r) != nil || r.State != "not_protected" {
-			t.Errorf("%s: %d, %s", name, status, out)
-		}
+		_, out := testkit.Run(t, "curl", "-s", "--unix-socket", filepath.Join(db, name), "http://door/status")
+		testkit.WantParts(t, name+": "+out, `"state":"not_protected"`)
 	}
 	status, out := testkit.Run(t, programs["coredns"], "allow", "bad.example", "-for", "1h", "-db", db)
 	testkit.Equal(t, "status of allow", status, 0)

@@ -13,7 +13,6 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// programDir has the programs.
 var programDir string
 
 var real = flag.Bool("first.contact", false, "wait for the real random first contact, up to a minute; without it for a second")
@@ -32,7 +31,6 @@ func init() {
 }
 `
 
-// built builds the programs once for all tests.
 var built = sync.OnceValues(func() (map[string]string, error) {
 	var more map[string]string
 	if !*real {
@@ -52,7 +50,6 @@ func TestMain(m *testing.M) {
 	os.RemoveAll(dir)
 }
 
-// programs returns the paths of the programs of this module, by their names.
 func programs(t *testing.T) map[string]string {
 	t.Helper()
 	paths, err := built()

@@ -97,7 +97,6 @@ func keyInHeader(t *testing.T, kept *traces) string {
 	return server.URL
 }
 
-// recordingUpstream is a name server that keeps every packet it gets.
 func recordingUpstream(t *testing.T, kept *traces) string {
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	testkit.Must(t, err)
@@ -190,7 +189,6 @@ func (l *traces) addProcess(t *testing.T, who string, p *testkit.Process) {
 	l.add(who+", log and stacks", p.Output())
 }
 
-// addFiles adds all files below a folder, with their names.
 func (l *traces) addFiles(t *testing.T, dir string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

@@ -90,7 +90,6 @@ func TestTheSecretsOfARelayStayWhereTheyBelong(t *testing.T) {
 	}
 }
 
-// explain asks a CoreDNS why it decides as it does about a name.
 func explain(t *testing.T, port, name string) string {
 	t.Helper()
 	m := new(dns.Msg).SetQuestion(name+".why.safebrowsing.", dns.TypeTXT)
@@ -132,7 +131,6 @@ func newWire(t *testing.T, server string) *wire {
 	return w
 }
 
-// pass copies one direction until it ends, then ends the connection.
 func (w *wire) pass(from, to net.Conn) {
 	defer from.Close()
 	defer to.Close()

@@ -1,5 +1,4 @@
-// Package story tests whole programs: coredns and safebrowsing as they are installed, in processes of their own. It is a package of its
-// own so that its waiting runs at the same time as the other tests.
+// Package story tests whole programs as they are installed. It is apart so that its waiting runs at the same time as the other tests.
 package story
 
 import (
@@ -33,9 +32,6 @@ func TestAWrongKeyThatIsRepaired(t *testing.T) {
 	t.Cleanup(server.Close)
 	dir := t.TempDir()
 	c, db := newCoreDNS(t, dir), filepath.Join(dir, "db")
-	corefile := func(key string) {
-		c.configure(answering, "endpoint "+server.URL, "api_key "+key, "db "+db)
-	}
 	says := func(want int, args []string, parts ...string) {
 		t.Helper()
 		status, out := testkit.Run(t, programs(t)["safebrowsing"], args...)
@@ -46,7 +42,7 @@ func TestAWrongKeyThatIsRepaired(t *testing.T) {
 	doctor, state := []string{"doctor", "-corefile", c.file}, []string{"status", "-db", db}
 
 	// The wrong key.
-	corefile(wrong)
+	c.configure(answering, "endpoint "+server.URL, "api_key "+wrong, "db "+db)
 	c.start()
 	c.waitFor("NO list is in force yet", 20*time.Second, "[WARNING]", "Safe Browsing v5 is on", "se-4b, mw-4b, uws-4b", "db "+db, "within a minute (first contact)")
 	c.waitFor("Cannot update lists", firstContact, "[ERROR]", "status 403", "Next try not before", "Check the API key")
@@ -63,7 +59,7 @@ func TestAWrongKeyThatIsRepaired(t *testing.T) {
 	c.stop()
 
 	// The right key.
-	corefile(right)
+	c.configure(answering, "endpoint "+server.URL, "api_key "+right, "db "+db)
 	google.ClientStarted()
 	begun := time.Now()
 	c.start()
@@ -79,7 +75,6 @@ func TestAWrongKeyThatIsRepaired(t *testing.T) {
 	testkit.WantNone(t, c.before+c.process.Output(), wrong, right)
 }
 
-// coreDNS is a process of the program coredns.
 type coreDNS struct {
 	t          *testing.T
 	file       string // the Corefile
@@ -96,7 +91,6 @@ func newCoreDNS(t *testing.T, dir string) *coreDNS {
 // answering is a plugin that answers for all names.
 const answering = "template ANY ANY {\n\t\tanswer \"{{ .Name }} 60 IN A 192.0.2.7\"\n\t}"
 
-// configure writes a Corefile with plugins and with properties of ours.
 func (c *coreDNS) configure(plugins string, properties ...string) {
 	c.t.Helper()
 	text := fmt.Sprintf(".:%s {\n\tbind 127.0.0.1\n\tready 127.0.0.1:%s\n\t%s\n\tsafebrowsing {\n\t\t%s\n\t}\n}\n", c.dns, c.ready, plugins, strings.Join(properties, "\n\t\t"))
@@ -113,7 +107,6 @@ func (c *coreDNS) start() {
 
 func (c *coreDNS) stop() { c.process.Stop() }
 
-// waitFor waits for a line of the log, which must have these parts.
 func (c *coreDNS) waitFor(text string, timeout time.Duration, parts ...string) {
 	c.t.Helper()
 	testkit.WantParts(c.t, c.process.Line(text, timeout), parts...)
