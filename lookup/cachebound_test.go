@@ -22,8 +22,7 @@ func threatsBehind(expression string, n int) (all []ThreatHash) {
 	return all
 }
 
-// An answer that is too long for the cache serves the queries that wait for it. The next
-// query asks again: a part of the answer must not pass for all of it.
+// Such an answer serves the queries that wait for it. A part of it in the cache must not pass for all of it.
 func TestMoreThan256FullHashesOfAPrefixAreUsedButNotKept(t *testing.T) {
 	for n, kept := range map[int]bool{1: true, 256: true, 257: false, 5000: false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -86,8 +85,7 @@ func heap() int {
 	return int(m.HeapAlloc)
 }
 
-// The monotonic clock stops while a machine is suspended, and an operator may set the
-// wall clock back. An answer has expired if it has expired on either clock.
+// The monotonic clock stops while a machine is suspended, and an operator may set the wall clock back.
 func TestAnAnswerEndsByEitherClock(t *testing.T) {
 	hash := HashExpression("example.com/")
 	asked := time.Now()

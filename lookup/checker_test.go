@@ -171,8 +171,7 @@ func databaseOf(lists ...List) *Database {
 	return d
 }
 
-// checkerOf returns a Checker with one list, "list", of expressions, closed
-// when the test ends. Without a Searcher in cfg its server knows nothing.
+// checkerOf returns a Checker with the list "list" of expressions, and by default a server that knows nothing, until the test ends.
 func checkerOf(t testing.TB, cfg Config, expressions ...string) *Checker {
 	t.Helper()
 	cfg.Database = cmp.Or(cfg.Database, databaseOf(listOf("list", expressions...)))

@@ -70,8 +70,7 @@ func TestCheckingConfirmingAndPublishingAtOnce(t *testing.T) {
 	publisher.Wait()
 }
 
-// If several candidates cannot be confirmed, the gravest decision counts: whether the
-// name is answered SERVFAIL depends on whether a list holds one of them.
+// Whether the name is answered SERVFAIL depends on whether a list holds one of those that cannot be confirmed.
 func TestALateConfirmationDoesNotReplaceAGraverDecision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		listed := HashExpression("www.example.com/").Prefix(4)

@@ -29,8 +29,7 @@ func (p *program) next(n int) int {
 	return int(b) % n
 }
 
-// mergedWorld is a Checker whose Searcher answers about some prefixes, fails for others, tells early what another
-// cache knows, and takes its time, as a program says; and what the Checker must know by then.
+// mergedWorld is a Checker whose Searcher answers, fails and delays as a program says, and what the Checker must know by then.
 type mergedWorld struct {
 	t       *testing.T
 	checker *Checker

@@ -10,8 +10,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// endOfPage returns a function that returns n bytes. The last one is the given
-// number of bytes before the end of a page. The page behind it cannot be read.
+// endOfPage returns a function that returns n bytes, that many before the end of a page. The next page cannot be read.
 func endOfPage(t *testing.T) func(behind, n int) string {
 	t.Helper()
 	const page = 4096

@@ -42,8 +42,7 @@ func TestWhatIsReservedForOthers(t *testing.T) {
 	}
 }
 
-// A client that asks alone gets all, sooner or later; with others of the last days it cannot
-// spend what those needed, however many it asks for and whenever.
+// A client cannot spend what others needed in the last days, however many it asks for and whenever.
 func TestNoClientSpendsWhatOthersNeed(t *testing.T) {
 	flooder := netip.MustParseAddr("203.0.113.9")
 	for seed := range uint64(60) {

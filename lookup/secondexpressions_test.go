@@ -86,8 +86,7 @@ func secondPath(path string) string {
 
 // secondName returns the expressions of a DNS name, as labels.
 func secondName(labels []string, rule lookup.Rule) []string {
-	// A label with one of these bytes is in no host of a URL, but the labels to its right
-	// may be. The text does not say whether escapes come first. Here they do.
+	// Such a label is in no host of a URL, those to its right may be. Whether escapes come first, is not said: here they do.
 	labels = slices.Clone(labels)
 	for i, label := range labels {
 		if strings.ContainsAny(unescapeAll(label), "./?\\:@[] ") {

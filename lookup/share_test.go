@@ -292,8 +292,9 @@ func TestTheQueueIsBoundInPrefixes(t *testing.T) {
 			var a account
 			for i := range hosts {
 				w := c.Confirm(suspect(t, c, named(i)), a.admit)
-				if want := (Decision{Verdict: Unsure, By: ByLimiter, List: "list", Err: ErrLimited}); i >= 961 && w.decision(t.Context()) != want {
-					t.Errorf("host %d: %+v, want %+v at once", i, w.decision(t.Context()), want)
+				if i >= 961 {
+					want := Decision{Verdict: Unsure, By: ByLimiter, List: "list", Err: ErrLimited}
+					testkit.Equal(t, fmt.Sprint("host ", i, ", at once"), w.decision(t.Context()), want)
 				}
 			}
 			testkit.Equal(t, perSearch, []any{a.charged, a.refunded}, []any{hosts, 10})

@@ -106,15 +106,12 @@ func TestHashesAreThoseOfTheVectors(t *testing.T) {
 	})
 }
 
-// specialUse is IANA's registry "Special-Use Domain Names" of 2026-05-22,
-// https://www.iana.org/assignments/special-use-domain-names/special-use-domain.csv, with \n at
-// the ends of its lines.
+// specialUse is https://www.iana.org/assignments/special-use-domain-names/special-use-domain.csv of 2026-05-22, with \n for \r\n.
 //
 //go:embed testdata/special-use-domain.csv
 var specialUse string
 
-// specialUseSum is the SHA-256 of that file as IANA serves it, with \r\n. A newer version of
-// the registry has another one: take its lines and its sum together.
+// specialUseSum is the SHA-256 of that file as IANA serves it. A newer version has another one: take both together.
 const specialUseSum = "74cee5aa529088b7540252e30ba4775f83202ccb3323a590789ce9dc9a53a3cd"
 
 func TestNoNameOfTheRegistryOfSpecialUseNamesIsPublic(t *testing.T) {

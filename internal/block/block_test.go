@@ -68,18 +68,24 @@ func TestListingsTellWhatIsKnownHere(t *testing.T) {
 	testkit.Equal(t, "zones, prefixes of a search, what is left, protocol", got, []any{".", lookup.MaxPrefixes, -1, "v5"})
 }
 
+// wantConfirmed has the prefixes of hosts confirmed, in this many searches. The first ones are threats.
+func wantConfirmed(t *testing.T, b *Block, searches int, threats []string, others ...string) {
+	t.Helper()
+	c, err := b.Confirm(t.Context(), Question{Prefixes: prefixesOf(append(threats, others...)...)})
+	testkit.Must(t, err)
+	got := []any{c.Error, c.Searches, len(c.Answers)}
+	testkit.Equal(t, "error, searches, answers", got, []any{"", searches, len(threats) + len(others)})
+	for i, a := range c.Answers[:min(len(threats), len(c.Answers))] {
+		hash := lookup.HashExpression(threats[i] + "/")
+		testkit.Equal(t, threats[i], a.Threats, []string{hex.EncodeToString(hash[:])})
+		testkit.Between(t, threats[i]+": TTL", a.TTL, 1, 30*time.Minute)
+	}
+}
+
 func TestConfirmAnswersAboutEachPrefixAndAsksOnce(t *testing.T) {
 	b := listing(t, config.Block{}, "evil.example", "harmless.example")
-	q := Question{Prefixes: prefixesOf("evil.example", "harmless.example", "clean.example")}
 	for searches := 1; searches >= 0; searches-- { // then the answers are cached
-		c, err := b.Confirm(t.Context(), q)
-		if err != nil || c.Error != "" || c.Searches != searches || len(c.Answers) != 3 {
-			t.Fatalf("%+v, %v, want %d searches", c, err, searches)
-		}
-		evil := lookup.HashExpression("evil.example/")
-		if got := c.Answers[0]; !slices.Equal(got.Threats, []string{hex.EncodeToString(evil[:])}) || got.TTL <= 0 || got.TTL > 30*time.Minute {
-			t.Errorf("%+v", got)
-		}
+		wantConfirmed(t, b, searches, []string{"evil.example"}, "harmless.example", "clean.example")
 	}
 }
 
@@ -104,19 +110,20 @@ func TestQuestionsAreBounded(t *testing.T) {
 	}
 }
 
-// hanging is a server that does not answer before its context ends.
-type hanging struct{ begun chan struct{} }
+// searchFunc is a server.
+type searchFunc func(ctx context.Context, prefixes []lookup.Prefix) (lookup.Answer, error)
 
-func (h hanging) Search(ctx context.Context, _ []lookup.Prefix) (lookup.Answer, error) {
-	close(h.begun)
-	<-ctx.Done()
-	return lookup.Answer{}, ctx.Err()
+func (f searchFunc) Search(ctx context.Context, prefixes []lookup.Prefix) (lookup.Answer, error) {
+	return f(ctx, prefixes)
 }
 
 func TestOneProgramAtATimeHasPrefixesConfirmed(t *testing.T) {
-	b := listing(t, config.Block{}, "evil.example")
-	server := hanging{make(chan struct{})}
-	b.Use(engine.ServiceForTests(checkerOf(t, server, "evil.example")))
+	b, begun := New(config.Config{}), make(chan struct{})
+	b.Use(engine.ServiceForTests(checkerOf(t, searchFunc(func(ctx context.Context, _ []lookup.Prefix) (lookup.Answer, error) {
+		close(begun)
+		<-ctx.Done()
+		return lookup.Answer{}, ctx.Err()
+	}), "evil.example")))
 	p := &Process{blocks: []*Block{b}}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan Confirmed, 1)
@@ -124,7 +131,7 @@ func TestOneProgramAtATimeHasPrefixesConfirmed(t *testing.T) {
 		c, _ := p.Confirm(ctx, Question{Prefixes: prefixesOf("evil.example")})
 		ended <- c
 	}()
-	<-server.begun
+	<-begun
 	_, err := p.Confirm(t.Context(), Question{})
 	testkit.WantError(t, err, "another program")
 	cancel()
@@ -134,33 +141,20 @@ func TestOneProgramAtATimeHasPrefixesConfirmed(t *testing.T) {
 	testkit.Must(t, err)
 }
 
-// halfKnown is a server that knows one name, and takes long for all others.
-type halfKnown struct{ slow, slower threats }
-
-func (h halfKnown) Search(ctx context.Context, prefixes []lookup.Prefix) (lookup.Answer, error) {
-	if slices.Contains(prefixes, lookup.Prefix(prefixesOf("known.example"))) {
-		return h.slow.Search(ctx, prefixes)
-	}
-	time.Sleep(time.Second)
-	return h.slower.Search(ctx, prefixes)
-}
-
 // A query would be answered with the threat that is known; who counts waits for all.
 func TestAKnownThreatDoesNotHideWhatIsAnsweredLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const known, late = "known.example", "late.example"
 		b := New(config.Config{})
-		b.Use(engine.ServiceForTests(checkerOf(t, halfKnown{threats{[]string{known}}, threats{[]string{late}}}, known, late)))
-		for _, names := range [][]string{{known}, {known, late}} {
-			c, err := b.Confirm(t.Context(), Question{Prefixes: prefixesOf(names...)})
-			if err != nil || c.Error != "" || c.Searches != 1 || len(c.Answers) != len(names) {
-				t.Fatalf("%q: %+v, %v", names, c, err)
+		b.Use(engine.ServiceForTests(checkerOf(t, searchFunc(func(ctx context.Context, prefixes []lookup.Prefix) (lookup.Answer, error) {
+			if slices.Contains(prefixes, lookup.Prefix(prefixesOf(known))) {
+				return threats{[]string{known}}.Search(ctx, prefixes)
 			}
-			for i, name := range names {
-				hash := lookup.HashExpression(name + "/")
-				testkit.Equal(t, name, c.Answers[i].Threats, []string{hex.EncodeToString(hash[:])})
-			}
-		}
+			time.Sleep(time.Second)
+			return threats{[]string{late}}.Search(ctx, prefixes)
+		}), known, late)))
+		wantConfirmed(t, b, 1, []string{known})
+		wantConfirmed(t, b, 1, []string{known, late})
 	})
 }
 
@@ -322,14 +316,13 @@ func TestANameThatAnOwnListBlockedPassesAgain(t *testing.T) {
 	b.Blocked(question("a.example."), "", "", b.Check(h).Decision, time.Now())
 	testkit.Equal(t, "verdict and list", []string{b.Why(h).Verdict, b.Why(h).List}, []string{status.VerdictBlocked, file})
 	other := New(config.Config{Block: config.Block{Zones: []string{"."}}}) // of other clients, by a view
-	if got := other.Why(h); got.Verdict == status.VerdictBlocked || strings.Contains(got.Note, "again") {
-		t.Errorf("a block without the list: %+v", got)
-	}
-	done, err := (&Process{blocks: []*Block{b}}).Change(t.Context(), Change{Host: h, Remove: true})
-	testkit.Must(t, err)
-	if got := b.Why(h); got.Verdict == status.VerdictBlocked || !strings.HasSuffix(got.Note, "; it passes again: the list has it no more") {
-		t.Errorf("after %+v: %+v", done, got)
-	}
+	why := other.Why(h)
+	testkit.Equal(t, "a block without the list blocks it", why.Verdict == status.VerdictBlocked, false)
+	testkit.WantNone(t, why.Note, "again")
+	changes(t, &Process{blocks: []*Block{b}}, Change{Host: h, Remove: true})
+	why = b.Why(h)
+	got := []bool{why.Verdict == status.VerdictBlocked, strings.HasSuffix(why.Note, "; it passes again: the list has it no more")}
+	testkit.Equal(t, "it is blocked, and the note says that it is not", got, []bool{false, true})
 }
 
 // A router starts before its clock is set.

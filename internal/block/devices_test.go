@@ -30,8 +30,7 @@ func clientAt(n int) net.Addr {
 	return &net.UDPAddr{IP: net.IPv4(10, byte(n>>16), byte(n>>8), byte(n)), Port: 53053}
 }
 
-// A device that asks for nothing but a resolver while it rests, and for more when it is used, is reported
-// in its first night, and in no other.
+// A device that asks for nothing but a resolver while it rests is reported in its first night, and in no other.
 func TestADeviceThatRestsIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, b := alone(t).devices, watched()
@@ -153,8 +152,7 @@ func TestAllSayTheSameAboutDevices(t *testing.T) {
 	testkit.WantNone(t, lines.String(), "10.0.0.2") // a client of a server block without log
 }
 
-// Where names are not logged any more, no address is told or kept, and where pages have no names, none has it: a reload may
-// take the words log and names from one server block, and leave them to another one.
+// A reload may take the words log and names from a block. Then no address is told or kept, or none is on the page.
 func TestNoAddressIsKeptWithoutLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, other := watched(), watched()

@@ -88,8 +88,7 @@ func TestLateNamesAreToldWithNamesOrDevices(t *testing.T) {
 	})
 }
 
-// Two server blocks for the same zones, as with views, have one memory, and one of them looks back for both. It does not decide by its
-// own exceptions alone, and the page has no name of a block without names.
+// With views two blocks have the same zones and one memory. One looks back for both, not by its own exceptions or names alone.
 func TestOneBlockTellsForAllThatShareItsMemory(t *testing.T) {
 	alone(t)
 	synctest.Test(t, func(t *testing.T) {

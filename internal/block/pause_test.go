@@ -251,8 +251,7 @@ func FuzzParsePauses(f *testing.F) {
 	})
 }
 
-// A watcher that hangs, as on a network drive that does not answer, delays no end for long, and
-// the next one begins when it has ended. A report that does not return stands in for the disk.
+// As on a network drive that does not answer. A report that does not return stands in for the disk.
 func TestClosingAPauseDoesNotWaitForADiskThatHangs(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

@@ -222,8 +222,7 @@ func TestAddOfMakesTheSetThatAddMakes(t *testing.T) {
 	}
 }
 
-// addChanged adds what is left of old after some changes, with AddOf where that may be. A number is left out, or another one
-// comes between, after every/2 of old on average. What is added again is refused.
+// addChanged adds old after some changes, one in every/2 numbers on average, with AddOf where that may be, and each run twice.
 func addChanged(t *testing.T, name string, old []uint32, every, capacity int, r *rand.Rand) {
 	from := setOfNumbers(old)
 	plain, quick, shift := NewBuilder(capacity), NewBuilder(capacity), from.four.Load().low+bucketBits

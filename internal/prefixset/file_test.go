@@ -100,8 +100,7 @@ func TestSetsThatContradictThemselvesAreRefused(t *testing.T) {
 	}
 }
 
-// No block alone has more entries than the set, but the first ones together do: the stream
-// of the last of them would lie behind the end of the file.
+// The stream of the last block would lie behind the end of the file, though no block alone has too many entries.
 func TestBlocksThatTogetherHaveMoreEntriesThanTheSetAreRefused(t *testing.T) {
 	const n = 1000
 	low := lowBits(n)

@@ -76,8 +76,7 @@ func TestSetsLiveWhileTheyAreReadAndWritten(t *testing.T) {
 	}
 }
 
-// TestSetsAreUsedWhileTheyAreReplaced would crash if memory was given back that is still in use. Sets are joined meanwhile,
-// and joined again with another one.
+// It would crash if memory was given back that is still in use, also by sets that are joined meanwhile.
 func TestSetsAreUsedWhileTheyAreReplaced(t *testing.T) {
 	entries := packed(randomPrefixes(61, 300_000))
 	wide := bytes.Join(randomEntries(rand.New(rand.NewPCG(62, 63)), 9, 100_000, false), nil)
