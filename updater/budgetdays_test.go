@@ -204,7 +204,7 @@ func TestNoHourTakesMoreThanAQuarterOfTheBudget(t *testing.T) {
 
 // A day with enough to ask for spends the whole budget, a quarter of it an hour. At midnight an hour begins anew.
 func TestASpreadBudgetIsSpentOverTheDay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, "all day", func(t *testing.T) {
 		s := newSpender(t, t.TempDir(), 100)
 		s.ledger.Spread()
 		for hour, want := range []int{25, 25, 25, 25, 0} {
@@ -221,6 +221,24 @@ func TestASpreadBudgetIsSpentOverTheDay(t *testing.T) {
 		testkit.Equal(t, "held until", s.ledger.Hold(100, time.Now()).Until, midnight)
 		time.Sleep(time.Until(midnight))
 		testkit.Equal(t, "after midnight", s.ledger.Allowance(100, time.Now()), Allowance{Left: 100, Now: 25})
+	})
+	// Of the searches of this hour some are then in the future. They do not count, but their reservation does.
+	inBubble(t, "the clock is set back after a reservation", func(t *testing.T) {
+		s := newSpender(t, t.TempDir(), 1000)
+		s.ledger.Spread()
+		time.Sleep(4 * time.Minute)
+		s.spend(t, HourOf(1000)-5)
+		time.Sleep(2 * time.Minute)
+		testkit.Equal(t, "more searches in this hour", s.drain(t), 5)
+		s.ledger.clock = func() time.Time { return time.Now().Add(-2 * time.Minute) }
+		for range 5 {
+			saved, _, _ := s.ledger.tryTake(1000, s.report)
+			if saved == nil {
+				return
+			}
+			<-saved.done
+		}
+		t.Error("a search waits for one look at the disk after the other")
 	})
 }
 
@@ -255,25 +273,4 @@ func TestAnHourSurvivesAClockThatJumps(t *testing.T) {
 		testkit.Equal(t, name+": those that count", r.sum(now), 5)
 		testkit.Between(t, name+": it lasts for", r.frees(5, now).Sub(now), 0, time.Hour+slot)
 	}
-}
-
-// Of the searches of this hour some are then in the future. They do not count, but their reservation does.
-func TestASearchEndsWhenTheClockIsSetBackAfterAReservation(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSpender(t, t.TempDir(), 1000)
-		s.ledger.Spread()
-		time.Sleep(4 * time.Minute)
-		s.spend(t, HourOf(1000)-5)
-		time.Sleep(2 * time.Minute)
-		testkit.Equal(t, "more searches in this hour", s.drain(t), 5)
-		s.ledger.clock = func() time.Time { return time.Now().Add(-2 * time.Minute) }
-		for range 5 {
-			saved, _, _ := s.ledger.tryTake(1000, s.report)
-			if saved == nil {
-				return
-			}
-			<-saved.done
-		}
-		t.Error("a search waits for one look at the disk after the other")
-	})
 }

@@ -306,8 +306,8 @@ func TestOnADiskThatCannotBeWrittenListsAreStillInForce(t *testing.T) {
 }
 
 // A fetch that ends because the server is shut down is no failure: after the restart it is done again soon.
-func TestAShutdownDuringAFetchCallsForNoBackoff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+func TestAShutdownDuringAFetch(t *testing.T) {
+	inBubble(t, "before the answer", func(t *testing.T) {
 		server := serverOf(t, time.Hour, held{"se-4b": {1}})
 		server.Break("update", 1, protocoltest.Fault{Delay: 4 * time.Minute})
 		dir := t.TempDir()
@@ -324,11 +324,8 @@ func TestAShutdownDuringAFetchCallsForNoBackoff(t *testing.T) {
 		r.checkHeld("after the restart", held{"se-4b": {1}})
 		r.stop()
 	})
-}
-
-// A status that was read before the shutdown is one, also if the shutdown has begun meanwhile.
-func TestAStatusThatComesWithAShutdownCallsForABackoff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	// A status that was read before the shutdown is one, also if the shutdown has begun meanwhile.
+	inBubble(t, "with a status", func(t *testing.T) {
 		dir, status := t.TempDir(), &updater.StatusError{Code: 503}
 		source := &scripted{answers: []func(string) *updater.Update{full("1", prefix(1))}, errs: []error{status}}
 		r := newRunOf(t, source, openStore(t, dir, updater.Origin{Name: "test"}), "se-4b")

@@ -161,7 +161,7 @@ func TestAnUnreadableScheduleIsSetAside(t *testing.T) {
 
 // Who does not own the folder takes over what the owner has saved, unless that is no news.
 func TestWhatAFollowerOfAFolderTakesOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, "clocks", func(t *testing.T) {
 		saved := time.Now()
 		mine := scheduleState{moment: moment{Saved: saved}, Asker: "a", clockSet: clockSet{Fetch: asked{Clock: Clock{Failures: 1}}, Search: asked{Clock: Clock{Failures: 4}}}}
 		time.Sleep(time.Minute)
@@ -197,11 +197,8 @@ func TestWhatAFollowerOfAFolderTakesOver(t *testing.T) {
 		}
 		testkit.Equal(t, "news without a folder", newSchedule(nil).look(), false)
 	})
-}
-
-// By a clock that was ahead, or is behind now, as of a router at its boot. Which one is not known before the next success.
-func TestTheTimeOfAnUpdateInTheFuture(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	// By a clock that was ahead, or is behind now, as of a router at its boot. Which one is not known before the next success.
+	inBubble(t, "the time of an update in the future", func(t *testing.T) {
 		s := newSchedule(openStore(t, t.TempDir()))
 		success := func(attempt uint64, ahead time.Duration) (at time.Time) {
 			at = time.Now().Add(ahead)
@@ -333,11 +330,8 @@ func TestNoSearchWaitsWhileTheScheduleIsRead(t *testing.T) {
 			testkit.Equal(t, "it was read, and the failures", []any{reads > 0, s.state.Fetch.Failures}, []any{true, 3})
 		})
 	}
-}
-
-// A back-off that is saved while the schedule is read is newer than what was read.
-func TestABackoffThatIsSavedDuringAReadStays(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	// A back-off that is saved while the schedule is read is newer than what was read.
+	inBubble(t, "a back-off that is saved meanwhile stays", func(t *testing.T) {
 		s := newScheduleOf(t, openStore(t, t.TempDir()))
 		s.changeSearch(fail(time.Now().Add(time.Minute)), noError(t))
 		s.Flush()

@@ -127,11 +127,8 @@ func TestNoListIsAskedForBeforeTheMinimumWaitForAll(t *testing.T) {
 		source.last(t, 3)
 		r.stop()
 	})
-}
-
-// Lists without a wait of their own take the common one, and no floor.
-func TestTheMinimumWaitForAllListsIsThatOfEach(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	// Lists without a wait of their own take the common one, and no floor.
+	inBubble(t, "it is that of each list", func(t *testing.T) {
 		source := &scripted{answers: []func(string) *updater.Update{full("1", prefix(1)), unchanged("1")}, wait: 5 * time.Minute}
 		r := newRunOf(t, source, nil, "se-4b").started()
 		time.Sleep(time.Minute)

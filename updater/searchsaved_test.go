@@ -52,17 +52,8 @@ func TestWhatHappensDuringAWriteOfSearches(t *testing.T) {
 			testkit.Equal(t, "its own file is news to it, or lacks something", []any{news, lacks, err}, []any{false, false, nil})
 		})
 	}
-}
-
-// onSync calls do when a store syncs its next file.
-func onSync(s *Store, do func()) {
-	sync, once := s.disk.SyncFile, sync.OnceFunc(do)
-	s.disk.SyncFile = func(f *os.File) error { once(); return sync(f) }
-}
-
-// Another process may write as soon as the file is replaced.
-func TestWhatComesRightAfterTheOwnWriteIsSeen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	// Another process may write as soon as the file is replaced.
+	inBubble(t, "another process writes right after it", func(t *testing.T) {
 		dir := t.TempDir()
 		s, other := newScheduleOf(t, openStore(t, dir)), newScheduleOf(t, openStore(t, dir))
 		after := sync.OnceFunc(func() {
@@ -75,11 +66,8 @@ func TestWhatComesRightAfterTheOwnWriteIsSeen(t *testing.T) {
 		s.lookAtSearches()
 		testkit.Between(t, "searches wait for, as another process was told", s.searchWait(time.Now()), 50*time.Minute, time.Hour)
 	})
-}
-
-// A change that comes between writing the document and writing the file reaches both.
-func TestAChangeBetweenDocumentAndFileReachesBoth(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	// A change that comes between writing the document and writing the file reaches both.
+	inBubble(t, "a change between document and file", func(t *testing.T) {
 		store := openStore(t, t.TempDir())
 		v := &view{medium: newMedium()}
 		late := &lateView{view: v}
@@ -97,6 +85,31 @@ func TestAChangeBetweenDocumentAndFileReachesBoth(t *testing.T) {
 			testkit.Equal(t, "failures "+where, state.Search.Failures, 2)
 		}
 	})
+	// A folder changes hands while a back-off of searches is on its way to the disk.
+	inBubble(t, "a reload", func(t *testing.T) {
+		s, write := slowSearches(t, t.TempDir())
+		now := time.Now()
+		s.mu.Lock()
+		s.state.Others = map[string]clockSet{"other": {Search: asked{Clock: Clock{NotBefore: now.Add(2 * time.Hour)}}}}
+		s.mu.Unlock()
+		s.changeSearch(func(c *asked) { c.Clock = c.failed(now, time.Hour, 0) }, noError(t))
+		synctest.Wait()
+		must(t, s.load(true))
+		testkit.Equal(t, "searches pause for", s.SearchHold().Until.Sub(now), time.Hour)
+		s.mu.Lock()
+		other := s.state.Others["other"].Search.NotBefore
+		s.mu.Unlock()
+		testkit.Equal(t, "searches with another key pause for", other.Sub(now), 2*time.Hour)
+		close(write)
+		s.Flush()
+		testkit.Equal(t, "after a restart searches pause for", newScheduleOf(t, s.store).SearchHold().Until.Sub(now), time.Hour)
+	})
+}
+
+// onSync calls do when a store syncs its next file.
+func onSync(s *Store, do func()) {
+	sync, once := s.disk.SyncFile, sync.OnceFunc(do)
+	s.disk.SyncFile = func(f *os.File) error { once(); return sync(f) }
 }
 
 // lateView does something once, after a Swap.
@@ -280,28 +293,6 @@ func slowSearches(t *testing.T, dir string) (s *Schedule, write chan struct{}) {
 		return nil
 	}
 	return s, write
-}
-
-// A folder changes hands while a back-off of searches is on its way to the disk.
-func TestABackoffOutlastsAReloadWhileItIsSaved(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, write := slowSearches(t, t.TempDir())
-		now := time.Now()
-		s.mu.Lock()
-		s.state.Others = map[string]clockSet{"other": {Search: asked{Clock: Clock{NotBefore: now.Add(2 * time.Hour)}}}}
-		s.mu.Unlock()
-		s.changeSearch(func(c *asked) { c.Clock = c.failed(now, time.Hour, 0) }, noError(t))
-		synctest.Wait()
-		must(t, s.load(true))
-		testkit.Equal(t, "searches pause for", s.SearchHold().Until.Sub(now), time.Hour)
-		s.mu.Lock()
-		other := s.state.Others["other"].Search.NotBefore
-		s.mu.Unlock()
-		testkit.Equal(t, "searches with another key pause for", other.Sub(now), 2*time.Hour)
-		close(write)
-		s.Flush()
-		testkit.Equal(t, "after a restart searches pause for", newScheduleOf(t, s.store).SearchHold().Until.Sub(now), time.Hour)
-	})
 }
 
 // While a wait is saved, another one comes from an earlier schedule, and is not in the file.

@@ -265,7 +265,7 @@ func TestNoRequestThatTheSharedStoreDoesNotConfirm(t *testing.T) {
 }
 
 func TestAFollowerTakesOverListsAndClocks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, "in turn", func(t *testing.T) {
 		m, next := newMedium(), fullOf("1", 1, 2, 3)
 		leader, _ := sharing(t, m, func() (*Update, error) { return next, nil })
 		follower, _ := sharing(t, m, func() (*Update, error) { t.Error("the follower asks"); return nil, errTest })
@@ -287,11 +287,8 @@ func TestAFollowerTakesOverListsAndClocks(t *testing.T) {
 		wait := time.Until(newScheduleOf(t, follower.cfg.Store).due([]string{se}))
 		testkit.Between(t, "the wait in the folder of the follower", wait, 59*time.Minute, time.Hour)
 	})
-}
-
-// Between the reading of its clock and of the shared one a process may be stopped.
-func TestAWaitThatIsReadDoesNotEndEarlyThoughTheProcessWasStopped(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	// Between the reading of its clock and of the shared one a process may be stopped.
+	inBubble(t, "a wait, though the process was stopped", func(t *testing.T) {
 		m, until := newMedium(), time.Now().Add(time.Hour)
 		for _, stop := range []time.Duration{0, time.Minute} {
 			store := openStore(t, t.TempDir())
@@ -303,6 +300,33 @@ func TestAWaitThatIsReadDoesNotEndEarlyThoughTheProcessWasStopped(t *testing.T) 
 			s.lookAtSearches() // as a search does
 			testkit.Between(t, "the wait", s.SearchHold().Until.Sub(until), 0, stop+time.Hour)
 			s.Flush()
+		}
+	})
+	// The folder of one is read-only since its first content. What it fetches later is not as old as its file.
+	inBubble(t, "a content that cannot be saved", func(t *testing.T) {
+		m, next := newMedium(), fullOf("1", 1, 2, 3)
+		fetch := func() (*Update, error) { return next, nil }
+		broken, _ := sharing(t, m, fetch)
+		other, _ := sharing(t, m, fetch)
+		var saved time.Time
+		for i, leader := range []*Updater{broken, other, broken, broken} {
+			follower := other
+			if leader == other {
+				follower = broken
+			}
+			time.Sleep(2 * time.Hour) // no wait is left
+			next = fullOf(strconv.Itoa(i), 1, 2, uint32(i+3))
+			leads(t, leader, follower)
+			leader.update(t.Context())
+			follower.follow()
+			testkit.Equal(t, "the version of the other one", string(follower.lists[se].Version), strconv.Itoa(i))
+			follower.cfg.Store.unlock()
+			leader.release()
+			broken.cfg.Store.disk.SyncFile = func(*os.File) error { return errTest }
+			if i == 0 {
+				saved = broken.received(se)
+			}
+			must(t, os.Chtimes(broken.cfg.Store.listPath(se), saved, saved)) // nor can its time be changed
 		}
 	})
 }
@@ -334,36 +358,6 @@ func TestAContentFromTheFutureGivesWay(t *testing.T) {
 		testkit.Equal(t, "the version", string(follower.lists[se].Version), "2")
 		leader.release()
 	}
-}
-
-// The folder of one is read-only since its first content. What it fetches later is not as old as its file.
-func TestAContentThatCannotBeSavedIsNotTakenForAnOldOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m, next := newMedium(), fullOf("1", 1, 2, 3)
-		fetch := func() (*Update, error) { return next, nil }
-		broken, _ := sharing(t, m, fetch)
-		other, _ := sharing(t, m, fetch)
-		var saved time.Time
-		for i, leader := range []*Updater{broken, other, broken, broken} {
-			follower := other
-			if leader == other {
-				follower = broken
-			}
-			time.Sleep(2 * time.Hour) // no wait is left
-			next = fullOf(strconv.Itoa(i), 1, 2, uint32(i+3))
-			leads(t, leader, follower)
-			leader.update(t.Context())
-			follower.follow()
-			testkit.Equal(t, "the version of the other one", string(follower.lists[se].Version), strconv.Itoa(i))
-			follower.cfg.Store.unlock()
-			leader.release()
-			broken.cfg.Store.disk.SyncFile = func(*os.File) error { return errTest }
-			if i == 0 {
-				saved = broken.received(se)
-			}
-			must(t, os.Chtimes(broken.cfg.Store.listPath(se), saved, saved)) // nor can its time be changed
-		}
-	})
 }
 
 func TestAFollowerRefuses(t *testing.T) {
