@@ -210,23 +210,6 @@ func FuzzGet(f *testing.F) {
 	})
 }
 
-func TestVersionsFollowFromListAndContent(t *testing.T) {
-	versionIn := func(l *Lists, name string) string {
-		c := newClient(t, l)
-		c.fetch(t, name)
-		return string(c.held[name].Version)
-	}
-	one, other := newLists(t, ""), newLists(t, "")
-	publish(t, one, "se-4b", setOf(t, "zzzz"))
-	for _, l := range []*Lists{one, other} {
-		testkit.Must(t, l.Publish([]lookup.List{{Name: "se-4b", Set: setOf(t, "aaaa", "bbbb")}, {Name: "mw-4b", Set: setOf(t, "aaaa", "bbbb")}}))
-	}
-	testkit.Equal(t, "the version of the same list at two relays", versionIn(one, "se-4b"), versionIn(other, "se-4b"))
-	if a, b := versionIn(one, "se-4b"), versionIn(one, "mw-4b"); a == b {
-		t.Errorf("two lists have the same version %x", a)
-	}
-}
-
 // setOf returns the set of entries, which it sorts.
 func setOf(t testing.TB, entries ...string) *prefixset.Set {
 	t.Helper()

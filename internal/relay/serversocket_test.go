@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -257,15 +256,12 @@ func TestARelayTellsWhatItCosts(t *testing.T) {
 		var c Costs
 		testkit.Must(t, json.Unmarshal(ask(t, w.relay.admin(), "GET", "/costs").Body.Bytes(), &c))
 		const searches = 12 * 13 / 2
-		if c.Searches != searches || c.Reasons["new"] != 12 || c.Reasons["popular"] != searches-12 || !c.Since.Equal(began) {
-			t.Errorf("%+v, want %d searches, 12 of them new", c, searches)
-		}
-		if want := searches * 0.05; math.Abs(c.Dollars-want) > 1e-9 || math.Abs(c.Month-want*float64(month)/float64(time.Since(began))) > 1e-6 {
-			t.Errorf("%v US-$, %v a month", c.Dollars, c.Month)
-		}
-		if len(c.Today) != 10 || c.Today[0] != (Dear{fmt.Sprintf("%x", prefixOf(expressions[0], 4)), 12}) || c.Today[9].Searches != 3 {
-			t.Errorf("today %+v", c.Today)
-		}
+		testkit.Equal(t, "searches, new, popular", [3]int{c.Searches, c.Reasons["new"], c.Reasons["popular"]}, [3]int{searches, 12, searches - 12})
+		testkit.Equal(t, "since the start", c.Since.Equal(began), true)
+		testkit.Between(t, "US-$", c.Dollars, searches*0.05-1e-9, searches*0.05+1e-9)
+		testkit.Between(t, "US-$ a month", c.Month-searches*0.05*float64(month)/float64(time.Since(began)), -1e-6, 1e-6)
+		testkit.Equal(t, "prefixes today", len(c.Today), 10)
+		testkit.Equal(t, "the first and the last", []any{c.Today[0], c.Today[9].Searches}, []any{Dear{fmt.Sprintf("%x", prefixOf(expressions[0], 4)), 12}, 3})
 		said, most := c.Text(time.Now())
 		testkit.WantStart(t, said, "78 searches (12 new, 0 expired, 66 popular) since the start, 7h50m0s ago: 3.90 US-$, at this rate ")
 		testkit.WantParts(t, most, c.Today[0].Prefix+" 12 (0.60 US-$), ")

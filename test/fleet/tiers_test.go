@@ -55,39 +55,23 @@ var courses = []struct {
 }{
 	{125, []phase{
 		{name: "quiet", begin: nothing, end: nothing, stays: true, lasts: 135 * time.Second},
-		{
-			name: "one relay of a region is killed", stays: true, lasts: 135 * time.Second,
-			begin: func(p *provider) { p.regions[0].relays[0].Kill() },
-			end:   func(p *provider) { p.regions[0].relays[0].start() },
-		},
-		{
-			name: "all relays of a region are killed", lasts: 160 * time.Second, cut: func(region int) bool { return region == 1 },
-			begin: func(p *provider) { each(p.regions[1].relays, (*relay).Kill) },
-			end:   func(p *provider) { each(p.regions[1].relays, (*relay).start) },
-		},
+		{name: "one relay of a region is killed", stays: true, lasts: 135 * time.Second,
+			begin: func(p *provider) { p.regions[0].relays[0].Kill() }, end: func(p *provider) { p.regions[0].relays[0].start() }},
+		{name: "all relays of a region are killed", lasts: 160 * time.Second, cut: func(region int) bool { return region == 1 },
+			begin: func(p *provider) { each(p.regions[1].relays, (*relay).Kill) }, end: func(p *provider) { each(p.regions[1].relays, (*relay).start) }},
 	}},
 	{125, []phase{
-		{
-			name: "Redis is killed, and comes back empty", lasts: 225 * time.Second,
-			begin: func(p *provider) { p.redis.Kill() },
-			end:   func(p *provider) { p.redis.Restart() },
-		},
-		{
-			name: "all central relays are killed", lasts: 225 * time.Second, cut: func(int) bool { return true },
+		{name: "Redis is killed, and comes back empty", lasts: 225 * time.Second,
+			begin: func(p *provider) { p.redis.Kill() }, end: func(p *provider) { p.redis.Restart() }},
+		{name: "all central relays are killed", lasts: 225 * time.Second, cut: everywhere,
 			begin: func(p *provider) { each(p.central, (*relay).Kill); p.service.ClientStarted() },
-			end:   func(p *provider) { each(p.central, (*relay).start) },
-		},
+			end:   func(p *provider) { each(p.central, (*relay).start) }},
 	}},
 	{100, []phase{
-		{
-			name: "the central relay that fetches is killed", stays: true, lasts: 230 * time.Second,
-			begin: func(p *provider) { p.central[0].Kill(); p.service.ClientStarted() },
-			end:   func(p *provider) { p.central[0].start() },
-		},
-		{
-			name: "a new region starts with nothing", stays: true, lasts: 140 * time.Second, cut: func(region int) bool { return region == tierRegions },
-			begin: func(p *provider) { p.addRegion(true) }, end: nothing,
-		},
+		{name: "the central relay that fetches is killed", stays: true, lasts: 230 * time.Second,
+			begin: func(p *provider) { p.central[0].Kill(); p.service.ClientStarted() }, end: func(p *provider) { p.central[0].start() }},
+		{name: "a new region starts with nothing", stays: true, lasts: 140 * time.Second, cut: func(region int) bool { return region == tierRegions },
+			begin: func(p *provider) { p.addRegion(true) }, end: nothing},
 	}},
 }
 
