@@ -55,7 +55,6 @@ func TestEachBuildHasItsPlugins(t *testing.T) {
 	}
 }
 
-// buildTags returns the tags with which this test was built.
 func buildTags(t *testing.T) []string {
 	t.Helper()
 	info, ok := debug.ReadBuildInfo()
@@ -133,8 +132,7 @@ func (v chartValues) corefile(without ...string) string {
 	return text.String()
 }
 
-// The Corefile starts with this build, in a cluster whose API does not answer; in a build
-// without the plugin kubernetes it starts without that.
+// It starts in a cluster whose API does not answer, and in a build without the plugin kubernetes without that.
 func TestTheCorefileOfTheChartStarts(t *testing.T) {
 	testkit.Must(t, dnsserver.SetDirectives(directives()))
 	api := httptest.NewServer(nil) // everything is not found

@@ -37,8 +37,7 @@ func TestTheHeadroomDependsOnTheMemory(t *testing.T) {
 	}
 }
 
-// logOfStart starts this server on a port of 127.0.0.1 with variables in addition to its
-// environment, and returns what it has logged when it has started.
+// logOfStart starts this server on a port of 127.0.0.1 with more environment, and returns the log of its start.
 func logOfStart(t *testing.T, port uint16, env ...string) string {
 	t.Helper()
 	conf := testkit.Write(t, t.TempDir(), "Corefile", fmt.Sprintf(".:%d {\n bind 127.0.0.1\n debug\n whoami\n}\n", port))

@@ -70,7 +70,6 @@ func TestTheRelayServesItsFolder(t *testing.T) {
 	}
 }
 
-// The relay takes the key of a systemd credential.
 func TestTheRelayTakesTheKeyOfACredential(t *testing.T) {
 	dir := t.TempDir()
 	file := testkit.Write(t, dir, config.Credential, "FROMCRED\n")
@@ -204,7 +203,6 @@ func TestTheRelayPrintsAStanzaThatThePluginTakes(t *testing.T) {
 	}
 }
 
-// Each command line of the documents has flags that the program knows.
 func TestCommandsOfTheDocuments(t *testing.T) {
 	line := regexp.MustCompile("(?m)(?:^|`|/usr/bin/)safebrowsing-relay ((?:-|doctor )[^`#\n]*)")
 	found := 0
@@ -229,8 +227,7 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 	testkit.Between(t, "command lines", found, 6, 1000)
 }
 
-// The relay of the manifests starts with its flags, listens at the ports of its container, and
-// answers its probes and a client with a key.
+// It starts with its flags, listens at the ports of its container, and answers its probes and a client with a key.
 func TestTheRelayOfTheManifestsWorks(t *testing.T) {
 	_, text, _ := strings.Cut(testkit.Read(t, "../../deploy/kubernetes/relay.yaml"), "kind: Deployment\n")
 	text, _, _ = strings.Cut(text, "\n---\n")

@@ -58,7 +58,6 @@ func newRelay(t *testing.T, cfg relay.Config) protocol.Client {
 	return client
 }
 
-// ask searches for an expression by way of a relay.
 func ask(t *testing.T, client protocol.Client, expression string) (lookup.Answer, error) {
 	t.Helper()
 	return client.Search(t.Context(), []lookup.Prefix{lookup.HashExpression(expression).Prefix(4)})
@@ -151,7 +150,6 @@ func TestEachPropertyOfTheEngineIsAFlag(t *testing.T) {
 	}
 }
 
-// A budget has the same share for one client in both.
 func TestABudgetMeansTheSameInAFlagAndInACorefile(t *testing.T) {
 	for property, want := range map[string][2]int{"budget 20": {20, 10}, "budget 20 100%": {20, 100}, "budget unlimited": {0, 0}} {
 		w := newWorld(t)
@@ -169,7 +167,6 @@ func wantThreat(t *testing.T, _ *world, client protocol.Client) {
 	wantThreatOf(t, client, "evil.example/")
 }
 
-// wantThreatOf wants a relay to know that an expression is a threat.
 func wantThreatOf(t *testing.T, client protocol.Client, expression string) {
 	t.Helper()
 	answer, err := ask(t, client, expression)
@@ -194,7 +191,6 @@ func nameServer(t *testing.T) string {
 	return conn.LocalAddr().String()
 }
 
-// invoke runs a command line and returns its exit status and its output.
 func invoke(t *testing.T, args ...string) (status int, out, errOut string) {
 	t.Helper()
 	var w, e bytes.Buffer
@@ -202,7 +198,6 @@ func invoke(t *testing.T, args ...string) (status int, out, errOut string) {
 	return status, w.String(), e.String()
 }
 
-// world is a server and a folder.
 type world struct {
 	*protocoltest.Server
 	endpoint string

@@ -66,10 +66,6 @@ func (r *running) Change(_ context.Context, c block.Change) (block.Changed, erro
 	return done, nil
 }
 
-func (r *running) Listings(context.Context, block.Question) (block.Listings, error) {
-	return block.Listings{}, errors.New("no server block uses Safe Browsing or Web Risk")
-}
-
 // serve starts a server that commands find by -db FOLDER.
 func serve(t *testing.T) (r *running, folder string) {
 	t.Helper()
@@ -193,7 +189,6 @@ func TestAllowAsksTheServerThatRuns(t *testing.T) {
 	expect(t, "changes", len(r.changes), 1)
 }
 
-// What can be known before a start is said without a server, and nothing about one that runs.
 func TestValidateSaysWhatCanBeKnownBeforeAStart(t *testing.T) {
 	w := newWorld(t)
 	port := testkit.FreePort(t)
@@ -213,7 +208,6 @@ func TestValidateSaysWhatCanBeKnownBeforeAStart(t *testing.T) {
 	run(t, "validate").want(0, "1 of 1 server block has safebrowsing")
 }
 
-// The key of the packages is beside their Corefile, and a command finds it there.
 func TestTheCredentialBesideACorefileIsFound(t *testing.T) {
 	w := newWorld(t)
 	t.Setenv("CREDENTIALS_DIRECTORY", "")

@@ -31,8 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// The command is in the path, without the user's settings; bash is without its start-up files, and so without the package
-// bash-completion.
+// Without its start-up files bash is without the package bash-completion, too.
 func TestShellsComplete(t *testing.T) {
 	const corefile = "the COREFILE of the server (default: Corefile, else the one of /etc/coredns-safebrowsing or /etc/coredns)\n"
 	for _, tc := range []struct{ shell, flags, script, want string }{

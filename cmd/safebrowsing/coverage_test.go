@@ -30,7 +30,6 @@ func counted(t *testing.T, wantStatus int, in string, args ...string) (f finding
 	return f, s.errOut
 }
 
-// wantFound compares what coverage found with what is known.
 func (m *made) wantFound(t *testing.T, f findings) {
 	t.Helper()
 	f.BadLines = nil
@@ -179,7 +178,6 @@ func TestAStoppedRunGoesOn(t *testing.T) {
 	expect(t, "the file is left", exists(file), false)
 }
 
-// An answer may be used for its life, and not longer.
 func TestAnAnswerThatHasExpiredIsAskedForAgain(t *testing.T) {
 	w := newWorld(t)
 	m := makeFeed(w.Server, 700, 5)

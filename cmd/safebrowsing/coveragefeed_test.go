@@ -20,14 +20,12 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// entriesOf reads a feed.
 func entriesOf(t testing.TB, f feedReader, text string) (all []feedEntry) {
 	t.Helper()
 	testkit.Must(t, f.read(strings.NewReader(text), func(e feedEntry) bool { all = append(all, e); return true }))
 	return all
 }
 
-// shown reads a feed, and returns its entries as testdata/coverage/expected.txt has them.
 func shown(t *testing.T, f feedReader, text string) string {
 	var all []string
 	for _, e := range entriesOf(t, f, text) {

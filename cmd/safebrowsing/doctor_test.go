@@ -39,7 +39,6 @@ func examine(t *testing.T, corefile string, flags ...string) (status int, found 
 	return examined(t, append([]string{"-corefile", corefile}, flags...)...)
 }
 
-// examined is examine for what all flags say.
 func examined(t *testing.T, flags ...string) (status int, found map[string]diagnosis, out string) {
 	t.Helper()
 	s := run(t, append([]string{"doctor", "-json"}, flags...)...).quiet()

@@ -121,7 +121,6 @@ func TestDoctorOfAListByURLThatMayNotBeRead(t *testing.T) {
 	wantIs(t, byURLDiagnosis(diagnosis{Check: "own list"}, c, now), isWarning, "as the user of CoreDNS")
 }
 
-// Commands that edit lists neither edit nor fetch one by URL.
 func TestAListByURLIsNotEdited(t *testing.T) {
 	w := newWorld(t)
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the list is fetched") }))

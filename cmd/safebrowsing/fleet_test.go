@@ -28,8 +28,7 @@ func blockOf(t *testing.T, document, after, language string) string {
 	return block + "\n"
 }
 
-// The two commands of the page about fleets start a relay, the doctor and a Corefile of the
-// page reach it, and the metrics of its alerts are there.
+// Two commands of the page start a relay; the doctor and a Corefile of the page reach it; the metrics of its alerts are there.
 func TestTheSmallOfficeOfTheDocumentsWorks(t *testing.T) {
 	page := read(t, filepath.Join("..", "..", "docs", "fleet.md"))
 	office := "\n## In a small office\n"
@@ -83,7 +82,6 @@ func TestTheSmallOfficeOfTheDocumentsWorks(t *testing.T) {
 
 var planQueries = flag.Int("plan.queries", 20, "queries of a line in TestAPlanIsThatOfASimulatedDay; 4000: a real day")
 
-// defaults returns the network of the defaults.
 func defaults() (n provision) {
 	for _, s := range sources {
 		*s.field(&n) = s.value
@@ -176,7 +174,6 @@ func TestACommandThatWaitsForInputCanBeInterrupted(t *testing.T) {
 	}
 }
 
-// The page for providers has what the command prints.
 func TestThePageForProvidersHasThePlan(t *testing.T) {
 	out := run(t, "plan").out
 	expect(t, "ten names of each line", decode[planned](t, run(t, "plan", "-json", "-lines", "250000").want(0).out)[0].Network.Names, 2.5e6)

@@ -227,15 +227,6 @@ func TestATableOfPiholeWithoutRowsIsRead(t *testing.T) {
 	}
 }
 
-// The unbound.conf of Debian includes others only, and one of these has nothing but remote-control.
-func TestTheFilesOfUnboundOnDebianAreRead(t *testing.T) {
-	inImports(t)
-	dir := t.TempDir()
-	main := testkit.Write(t, dir, "unbound.conf", "# Debian\ninclude-toplevel: \"/etc/unbound/unbound.conf.d/*.conf\"\n")
-	control := testkit.Write(t, dir, "remote-control.conf", "remote-control:\n  control-enable: yes\n  control-interface: /run/unbound.ctl\n")
-	run(t, "import", "-dry-run", main, control, "unbound.conf").want(0, "unbound.conf:2: included file: /etc/unbound/unbound.conf.d/*.conf (import it, too)").quiet()
-}
-
 func TestUpstreamsOfOthers(t *testing.T) {
 	for written, want := range map[string]string{
 		"9.9.9.9":                            "9.9.9.9",
@@ -300,7 +291,6 @@ func TestAnImportDoesNotForwardToItself(t *testing.T) {
 	run(t, "import", "-dry-run", "pihole.toml", "domainlist.csv").want(0, "forward . 9.9.9.9\n", "\npihole.toml: upstream: 127.0.0.1 (the server would ask itself)")
 }
 
-// A Corefile that is made has one port, of plain DNS.
 func TestAnImportListensForPlainDNS(t *testing.T) {
 	for text, want := range map[string]string{
 		"interface: 192.0.2.1\n interface: 192.0.2.1@853\n":               "0 [192.0.2.1]: x:3: encrypted DNS: 192.0.2.1@853",
@@ -319,15 +309,18 @@ func TestAnImportListensForPlainDNS(t *testing.T) {
 	}
 }
 
-// Unbound reads its files as one.
 func TestTheFilesOfUnboundAreOne(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, "a.conf", "forward-zone:\n name: .\n forward-addr: 9.9.9.9@853#dns.quad9.net\nserver:\n interface: 192.0.2.1\n")
 	write(t, "b.conf", "server:\n tls-upstream: yes\n local-zone: \"own.example\" always_nxdomain\n port: 5353\n")
 	write(t, "c.conf", "server:\n local-zone: \"fine.own.example\" transparent\n interface: 192.0.2.2@53\n")
+	write(t, "control.conf", "remote-control:\n control-enable: yes\n control-interface: /run/unbound.ctl\n") // as Debian has it
+	write(t, "main.conf", "# Debian\ninclude-toplevel: \"/etc/unbound/unbound.conf.d/*.conf\"\n")
 	write(t, "d.conf", "server:\n local-zone: set.own.example ipset\n local-zone: below.set.example transparent\n local-zone: set.example ipset\n")
-	run(t, "import", "-dry-run", "a.conf", "b.conf", "c.conf", "d.conf").want(0, "forward . tls://9.9.9.9%dns.quad9.net\n", "||fine.own.example^\n",
-		"    ||set.own.example^\n", "allow.txt (2 lines)", "\nc.conf:2: exception: fine.own.example", ".:5353 {\n        bind 192.0.2.1\n", "\nc.conf:3: port: 53 (it listens on port 5353 only)").quiet()
+	run(t, "import", "-dry-run", "main.conf", "control.conf", "a.conf", "b.conf", "c.conf", "d.conf").want(0,
+		".:5353 {\n        bind 192.0.2.1\n", "forward . tls://9.9.9.9%dns.quad9.net\n", "||fine.own.example^\n", "    ||set.own.example^\n", "allow.txt (2 lines)",
+		"main.conf:2: included file: /etc/unbound/unbound.conf.d/*.conf (import it, too)",
+		"\nc.conf:2: exception: fine.own.example", "\nc.conf:3: port: 53 (it listens on port 5353 only)").quiet()
 }
 
 // What others wrote makes no other lines in the Corefile than lists, and lists that are read whole.

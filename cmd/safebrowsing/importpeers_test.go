@@ -64,7 +64,6 @@ func (p policy) asked(n int) (all []string) {
 	return all[:min(n, len(all))]
 }
 
-// lines writes each name by a format.
 func lines(format string, names ...[]string) string {
 	var b strings.Builder
 	for _, name := range slices.Concat(names...) {
@@ -153,7 +152,6 @@ func configureBlocky(t *testing.T, p policy, dir, port, upstream string) (string
 	return file, []string{file}
 }
 
-// escapedDots writes names as regular expressions have them.
 func escapedDots(text string) string { return strings.ReplaceAll(text, ".example", `\.example`) }
 
 // below reports whether a name is one of these domains, or below one.

@@ -169,8 +169,6 @@ func TestACorefileMayBeAPipe(t *testing.T) {
 	w.wantRequests(t, "", 0)
 }
 
-// TestCommandsOfTheDocuments asks each command of README and docs for its help,
-// with its flags: it fails if the command or a flag does not exist.
 func TestCommandsOfTheDocuments(t *testing.T) {
 	root := filepath.Join("..", "..")
 	var documents []string
@@ -200,8 +198,7 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 	}
 }
 
-// helpOf asks a command for its help with the flags of a command line. It returns an error if
-// the command or a flag does not exist.
+// helpOf asks a command for its help with the flags of a command line. It says whether the command or a flag does not exist.
 func helpOf(t *testing.T, line string) (trouble string) {
 	t.Helper()
 	line, _, _ = strings.Cut(line, " <")

@@ -90,7 +90,6 @@ func TestAllowAndBlockEditTheFileOfTheCorefile(t *testing.T) {
 	}
 }
 
-// wordedTimes replaces times by a word.
 func wordedTimes(text string) string {
 	text = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S+,`).ReplaceAllString(text, "TIME,")
 	return stamps.ReplaceAllString(text, "TIME")

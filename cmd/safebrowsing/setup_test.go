@@ -151,7 +151,6 @@ func (i *installed) setup(typed string, args ...string) (out string, err error) 
 	return w.String(), err
 }
 
-// done runs the command, which succeeds.
 func (i *installed) done(typed string, args ...string) (out string) {
 	i.t.Helper()
 	out, err := i.setup(typed, args...)
@@ -349,7 +348,6 @@ func enable(t *testing.T, root string) (link string) {
 	return link
 }
 
-// Whichever step fails, the machine is as before.
 func TestSetupThatFailsLeavesEverythingAsBefore(t *testing.T) {
 	dnsmasq, coredns := at("dnsmasq", "dnsmasq.service", "::"), at("coredns", "coredns.service", "::")
 	const check, restart = "/usr/bin/coredns-safebrowsing -check -conf /etc/coredns-safebrowsing/Corefile", "systemctl restart coredns-safebrowsing.service"
@@ -510,7 +508,6 @@ func TestSetupForwardsToNobodyWhoAsksIt(t *testing.T) {
 	}
 }
 
-// What cannot work is refused, and nothing is changed.
 func TestWhatSetupRefuses(t *testing.T) {
 	dnsmasq, other := []holder{at("dnsmasq", "dnsmasq.service", "::")}, []string{"/etc/dnsmasq.conf: server=9.9.9.9"}
 	noNetwork := func(i *installed) { i.networks = nil }
@@ -595,7 +592,6 @@ func TestSetupKeepsAFileWhereDnsmasqDoesNotReadIt(t *testing.T) {
 	testkit.WantNone(t, read(t, file), "9.9.9.9")
 }
 
-// Who has neither a key nor a list is told so.
 func TestSetupTellsWhatBlocksNothing(t *testing.T) {
 	for lists, want := range map[string]bool{"none": true, "urlhaus": false} {
 		out := newInstalled(t).done("", "-no-key", "-lists", lists, "-serve", "machine", "-upstream", "9.9.9.9")

@@ -26,7 +26,6 @@ type said struct {
 	out, errOut string
 }
 
-// run runs a command line.
 func run(t *testing.T, args ...string) said {
 	t.Helper()
 	return fed(t, "", args...)
@@ -74,7 +73,6 @@ func (s said) not(parts ...string) said {
 	return s
 }
 
-// world is a server and a folder.
 type world struct {
 	*protocoltest.Server
 	endpoint string
@@ -154,7 +152,6 @@ func (w *world) plain(text string, dirs ...string) string {
 	return stamps.ReplaceAllString(text, "TIME")
 }
 
-// expect compares what there is with what is expected.
 func expect[T any](t *testing.T, what string, got, want T) {
 	t.Helper()
 	testkit.Equal(t, what, got, want)
@@ -186,10 +183,8 @@ func (w *world) wantRequests(t *testing.T, method string, want int) {
 	expect(t, "requests "+method, len(w.Requests(method)), want)
 }
 
-// usual is a Corefile for the server and the folder.
 const usual = ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n }\n}\n"
 
-// lists returns the lists in the folder.
 func (w *world) lists(t *testing.T) []updater.ListStatus {
 	t.Helper()
 	all, err := updater.Status(w.dir)

@@ -92,7 +92,6 @@ func unbuilt(t *testing.T, only string) *release {
 	return r
 }
 
-// member is a file of an archive.
 type member struct {
 	*tar.Header
 	text string

@@ -172,7 +172,6 @@ func (f fixed) Why(h lookup.Host) Why {
 	return Why{Answers: []Answer{{Zones: ".", Verdict: VerdictBlocked, Text: h.String() + " is blocked", Note: "<b>list</b>"}}}
 }
 
-// pageOf is the page of a report.
 func pageOf(r Report) string {
 	return request(handler(fixed{r}), "GET", "127.0.0.1", "/").Body.String()
 }
@@ -265,8 +264,7 @@ func TestThePageShowsAllThatIsKnown(t *testing.T) {
 	testkit.WantParts(t, pageOf(r), "<li>2 devices asked at", "they may have given away a password", `<a class="soft" href="https://report.example/?a&amp;b">Report a mistake</a>`)
 }
 
-// What a client asks for is shown with what to do about it, and a command to copy only if a shell takes
-// the name for nothing else.
+// There is a command to copy only if a shell takes the name for nothing else.
 func TestABlockedNameHasWhyCountAndACommand(t *testing.T) {
 	r := healthy()
 	long := strings.Repeat("long.", 23) + "name"
@@ -435,7 +433,6 @@ func TestAPageIsSharedAndEndsWithItsLastHolder(t *testing.T) {
 	testkit.WantError(t, err)
 }
 
-// counting counts the reports that a page asks for.
 type counting struct {
 	fixed
 	reports *atomic.Int32
