@@ -47,28 +47,26 @@ func TestANewTokenIsTriedAtOnce(t *testing.T) {
 		status int // of the failure; 0: the token is refused
 		want   bool
 	}{"the token has expired": {0, true}, "the server has a fault": {http.StatusServiceUnavailable, false}} {
-		t.Run(name, func(t *testing.T) {
-			logged(t, func(t *testing.T, lines *testkit.Lines) {
-				dir := t.TempDir()
-				file := testkit.Write(t, dir, "token", "OLD")
-				google := listing(t, time.Hour)
-				google.SetToken("NEW")
-				if test.status != 0 {
-					google.SetToken("OLD")
-					google.Break("computeDiff", 1, protocoltest.Fault{Status: test.status})
-				}
-				s := Settings{Endpoint: "http://token.example", Protocol: protocol.DialectWebRisk.Name, Lists: "se-4b", DB: dir, Budget: 5, Share: 100, KeyFile: file, Token: true}
-				e := started(t, s, "OLD", Edge{Transport: google, FirstContact: atOnce})
-				time.Sleep(time.Minute)
-				cure := ". Put a new token into " + file + "; it is tried within a minute"
-				testkit.Equal(t, "advice about the token", strings.Contains(lines.Only(t, "Cannot update lists se-4b"), cure), test.want)
-				google.SetToken("NEW")
-				testkit.Write(t, dir, "token", "NEW")
-				time.Sleep(2 * keyInterval)
-				testkit.Equal(t, "updated with the new token at once", len(lines.About("List se-4b now has 1 entry")) == 1, test.want)
-				e.stop()
-				lines.Only(t, "Web Risk is on")
-			})
+		named(t, name, func(t *testing.T, lines *testkit.Lines) {
+			dir := t.TempDir()
+			file := testkit.Write(t, dir, "token", "OLD")
+			google := listing(t, time.Hour)
+			google.SetToken("NEW")
+			if test.status != 0 {
+				google.SetToken("OLD")
+				google.Break("computeDiff", 1, protocoltest.Fault{Status: test.status})
+			}
+			s := Settings{Endpoint: "http://token.example", Protocol: protocol.DialectWebRisk.Name, Lists: "se-4b", DB: dir, Budget: 5, Share: 100, KeyFile: file, Token: true}
+			e := started(t, s, "OLD", Edge{Transport: google, FirstContact: atOnce})
+			time.Sleep(time.Minute)
+			cure := ". Put a new token into " + file + "; it is tried within a minute"
+			testkit.Equal(t, "advice about the token", strings.Contains(lines.Only(t, "Cannot update lists se-4b"), cure), test.want)
+			google.SetToken("NEW")
+			testkit.Write(t, dir, "token", "NEW")
+			time.Sleep(2 * keyInterval)
+			testkit.Equal(t, "updated with the new token at once", len(lines.About("List se-4b now has 1 entry")) == 1, test.want)
+			e.stop()
+			lines.Only(t, "Web Risk is on")
 		})
 	}
 }
@@ -76,29 +74,27 @@ func TestANewTokenIsTriedAtOnce(t *testing.T) {
 // Whether another key works is told, also if it does not. The back-off of the key before ends, with db off, too.
 func TestANewKeyIsTriedAtOnceAndAnotherWrongOneIsTold(t *testing.T) {
 	for name, db := range map[string]string{"a directory": t.TempDir(), "db off": ""} {
-		t.Run(name, func(t *testing.T) {
-			logged(t, func(t *testing.T, lines *testkit.Lines) {
-				file := testkit.Write(t, t.TempDir(), "key", "WRONG")
-				google := listing(t, time.Hour)
-				google.SetKey("RIGHT")
-				s := Settings{Endpoint: "http://key.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b", DB: db, KeyFile: file}
-				edge, searcher := searching(google)
-				defer started(t, s, "WRONG", edge).stop()
-				for _, key := range []string{"WRONG", "OTHER"} {
-					testkit.Must(t, os.WriteFile(file, []byte(key), 0o600))
-					time.Sleep(2 * keyInterval)
-					_, _ = (*searcher).Search(t.Context(), []lookup.Prefix{"pre1"})
-					testkit.WantParts(t, lines.Only(t, "Cannot update lists se-4b"), "403", "a new one is tried within a minute")
-					testkit.WantParts(t, lines.Only(t, "Confirmations are paused"), "403")
-					lines.Forget()
-				}
-				testkit.Must(t, os.WriteFile(file, []byte("RIGHT"), 0o600))
+		named(t, name, func(t *testing.T, lines *testkit.Lines) {
+			file := testkit.Write(t, t.TempDir(), "key", "WRONG")
+			google := listing(t, time.Hour)
+			google.SetKey("RIGHT")
+			s := Settings{Endpoint: "http://key.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b", DB: db, KeyFile: file}
+			edge, searcher := searching(google)
+			defer started(t, s, "WRONG", edge).stop()
+			for _, key := range []string{"WRONG", "OTHER"} {
+				testkit.Must(t, os.WriteFile(file, []byte(key), 0o600))
 				time.Sleep(2 * keyInterval)
 				_, _ = (*searcher).Search(t.Context(), []lookup.Prefix{"pre1"})
-				lines.Only(t, "List se-4b now has 1 entry")
-				lines.Only(t, "Lists are updated again, after trouble since")
-				lines.Only(t, "Confirmations work again")
-			})
+				testkit.WantParts(t, lines.Only(t, "Cannot update lists se-4b"), "403", "a new one is tried within a minute")
+				testkit.WantParts(t, lines.Only(t, "Confirmations are paused"), "403")
+				lines.Forget()
+			}
+			testkit.Must(t, os.WriteFile(file, []byte("RIGHT"), 0o600))
+			time.Sleep(2 * keyInterval)
+			_, _ = (*searcher).Search(t.Context(), []lookup.Prefix{"pre1"})
+			lines.Only(t, "List se-4b now has 1 entry")
+			lines.Only(t, "Lists are updated again, after trouble since")
+			lines.Only(t, "Confirmations work again")
 		})
 	}
 }
@@ -159,28 +155,26 @@ func (s *slowEnd) RoundTrip(r *http.Request) (*http.Response, error) {
 // While a fetch with the old key ends, searches carry the old key: the clock is that key's.
 func TestANewKeyIsInUseWithItsClockOnly(t *testing.T) {
 	for name, token := range map[string]bool{"key": false, "token": true} {
-		t.Run(name, func(t *testing.T) {
-			logged(t, func(t *testing.T, lines *testkit.Lines) {
-				dir := t.TempDir()
-				file := testkit.Write(t, dir, "key", "OLD")
-				to := &slowEnd{protocoltest.New(t), make(map[string]int)}
-				edge, searcher := searching(to)
-				s := Settings{Endpoint: "http://key.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b", KeyFile: file, Token: token}
-				defer started(t, s, "OLD", edge).stop()
-				search := func(prefix lookup.Prefix) {
-					_, err := (*searcher).Search(t.Context(), []lookup.Prefix{prefix})
-					testkit.Is(t, prefix, err, nil)
-				}
-				time.Sleep(time.Second)
-				search("pre1")
-				testkit.Write(t, dir, "key", "NEW")
-				time.Sleep(2 * keyInterval) // it has been read, and the fetch has not ended
-				search("pre2")
-				testkit.Equal(t, "while the fetch ends", []any{to.searches["OLD"], len(lines.About("is in use"))}, []any{2, 0})
-				time.Sleep(20 * time.Second)
-				search("pre3")
-				testkit.Equal(t, "afterwards", to.searches["NEW"], 1)
-			})
+		named(t, name, func(t *testing.T, lines *testkit.Lines) {
+			dir := t.TempDir()
+			file := testkit.Write(t, dir, "key", "OLD")
+			to := &slowEnd{protocoltest.New(t), make(map[string]int)}
+			edge, searcher := searching(to)
+			s := Settings{Endpoint: "http://key.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b", KeyFile: file, Token: token}
+			defer started(t, s, "OLD", edge).stop()
+			search := func(prefix lookup.Prefix) {
+				_, err := (*searcher).Search(t.Context(), []lookup.Prefix{prefix})
+				testkit.Is(t, prefix, err, nil)
+			}
+			time.Sleep(time.Second)
+			search("pre1")
+			testkit.Write(t, dir, "key", "NEW")
+			time.Sleep(2 * keyInterval) // it has been read, and the fetch has not ended
+			search("pre2")
+			testkit.Equal(t, "while the fetch ends", []any{to.searches["OLD"], len(lines.About("is in use"))}, []any{2, 0})
+			time.Sleep(20 * time.Second)
+			search("pre3")
+			testkit.Equal(t, "afterwards", to.searches["NEW"], 1)
 		})
 	}
 }

@@ -185,36 +185,34 @@ func TestAReloadEndsTheWaitForWhatItRaises(t *testing.T) {
 			budget, share int
 			refuse        bool
 		}{"the budget": {1, 100, false}, "the share": {100, 1, false}, "the key": {1000, 100, true}} {
-			t.Run(fmt.Sprintf("%s, db %t", name, stored), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					google := protocoltest.New(t)
-					google.SetMinimumWait("", time.Hour)
-					threaten(google, 99)
-					s := Settings{Endpoint: "http://raised.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b", Budget: test.budget, Share: test.share, APIKey: "OLD"}
-					if stored {
-						s.DB = t.TempDir()
-					}
-					registry := ForTests{NewRegistry(Edge{Transport: google})}
-					first, release := acquire(t, registry, s, 0)
-					time.Sleep(time.Second)
-					if test.refuse {
-						google.Break("search", 1, protocoltest.Fault{Status: http.StatusTooManyRequests})
-					}
-					refused := 0
-					for decide(first, threatened(refused)).Verdict == lookup.Unsafe {
-						refused++
-					}
-					testkit.Equal(t, refused, decide(first, threatened(refused)).Verdict, lookup.Unsure)
-					s.Budget, s.Share = 1000, 100
-					if test.refuse {
-						s.APIKey = "NEW"
-					}
-					second, end := acquire(t, registry, s, 0)
-					defer end()
-					release()
-					time.Sleep(time.Second)
-					testkit.Equal(t, "after the reload", decide(second, threatened(refused)).Verdict, lookup.Unsafe)
-				})
+			named(t, fmt.Sprintf("%s, db %t", name, stored), func(t *testing.T, _ *testkit.Lines) {
+				google := protocoltest.New(t)
+				google.SetMinimumWait("", time.Hour)
+				threaten(google, 99)
+				s := Settings{Endpoint: "http://raised.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b", Budget: test.budget, Share: test.share, APIKey: "OLD"}
+				if stored {
+					s.DB = t.TempDir()
+				}
+				registry := ForTests{NewRegistry(Edge{Transport: google})}
+				first, release := acquire(t, registry, s, 0)
+				time.Sleep(time.Second)
+				if test.refuse {
+					google.Break("search", 1, protocoltest.Fault{Status: http.StatusTooManyRequests})
+				}
+				refused := 0
+				for decide(first, threatened(refused)).Verdict == lookup.Unsafe {
+					refused++
+				}
+				testkit.Equal(t, refused, decide(first, threatened(refused)).Verdict, lookup.Unsure)
+				s.Budget, s.Share = 1000, 100
+				if test.refuse {
+					s.APIKey = "NEW"
+				}
+				second, end := acquire(t, registry, s, 0)
+				defer end()
+				release()
+				time.Sleep(time.Second)
+				testkit.Equal(t, "after the reload", decide(second, threatened(refused)).Verdict, lookup.Unsafe)
 			})
 		}
 	}
@@ -233,27 +231,25 @@ func TestAnswersOutliveAReloadOfOtherSettings(t *testing.T) {
 			"the lists":      {func(s *Settings) { s.Lists = "mw-4b" + " " + s.Lists }, 2},
 			"the credential": {func(s *Settings) { s.APIKey = "NEW" }, 2},
 		} {
-			t.Run(dialect.Name+", "+name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					google := server(t)
-					google.AddThreat("evil.example.com/", sbv5.ThreatType_SOCIAL_ENGINEERING)
-					google.Publish("mw-4b", [][]byte{{1, 2, 3, 4}})
-					s := Settings{Endpoint: "http://other.example", Protocol: dialect.Name, Lists: "se-4b", APIKey: "OLD", DB: t.TempDir()}
-					registry := ForTests{NewRegistry(Edge{Transport: google})}
-					first, release := acquire(t, registry, s, 0)
-					time.Sleep(time.Minute)
-					testkit.Equal(t, "before the reload", decide(first, "evil.example.com.").Verdict, lookup.Unsafe)
-					test.change(&s)
-					if test.searches > 1 {
-						google.ClientStarted() // for the referee it is one
-					}
-					second, end := acquire(t, registry, s, 0)
-					defer end()
-					release()
-					time.Sleep(time.Minute)
-					testkit.Equal(t, "after the reload", decide(second, "evil.example.com.").Verdict, lookup.Unsafe)
-					testkit.Equal(t, "searches", len(google.Requests("search")), test.searches)
-				})
+			named(t, dialect.Name+", "+name, func(t *testing.T, _ *testkit.Lines) {
+				google := server(t)
+				google.AddThreat("evil.example.com/", sbv5.ThreatType_SOCIAL_ENGINEERING)
+				google.Publish("mw-4b", [][]byte{{1, 2, 3, 4}})
+				s := Settings{Endpoint: "http://other.example", Protocol: dialect.Name, Lists: "se-4b", APIKey: "OLD", DB: t.TempDir()}
+				registry := ForTests{NewRegistry(Edge{Transport: google})}
+				first, release := acquire(t, registry, s, 0)
+				time.Sleep(time.Minute)
+				testkit.Equal(t, "before the reload", decide(first, "evil.example.com.").Verdict, lookup.Unsafe)
+				test.change(&s)
+				if test.searches > 1 {
+					google.ClientStarted() // for the referee it is one
+				}
+				second, end := acquire(t, registry, s, 0)
+				defer end()
+				release()
+				time.Sleep(time.Minute)
+				testkit.Equal(t, "after the reload", decide(second, "evil.example.com.").Verdict, lookup.Unsafe)
+				testkit.Equal(t, "searches", len(google.Requests("search")), test.searches)
 			})
 		}
 	}

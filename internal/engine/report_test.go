@@ -67,6 +67,11 @@ func logged(t *testing.T, run func(t *testing.T, lines *testkit.Lines)) {
 	synctest.Test(t, func(t *testing.T) { run(t, testkit.Capture(t)) })
 }
 
+// named runs a part of a test in simulated time, with what is logged.
+func named(t *testing.T, name string, run func(t *testing.T, lines *testkit.Lines)) {
+	t.Run(name, func(t *testing.T) { logged(t, run) })
+}
+
 // starts is life, and holds what the line of the start says.
 func starts(t *testing.T, lines *testkit.Lines, s Settings, to *protocoltest.Server, contact time.Duration, parts ...string) func() {
 	t.Helper()
@@ -508,19 +513,17 @@ func TestTheStartSaysWhatTheBudgetAllows(t *testing.T) {
 		"spent":   {1, `{"day":"2000-01-01","spent":{"2000-01-01":1}}`, []string{"[WARNING]", "budget of 1 search a day, 0 left today; confirmations are paused until ", " (the day's budget of 1 search is spent)"}},
 		"unknown": {2, "{", []string{"[WARNING]", "budget of 2 searches a day, 0 left today; confirmations are paused until "}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			logged(t, func(t *testing.T, lines *testkit.Lines) {
-				s := Settings{Endpoint: "http://budget.example", Protocol: protocol.DialectWebRisk.Name, Lists: "se-4b", DB: t.TempDir(), Budget: test.budget, Share: 100}
-				google := listing(t, time.Hour)
-				_, end := life(t, s, google, 0) // fetches the list
-				end()
-				if test.file != "" {
-					file := filepath.Join(s.DB, "budget-webrisk.json")
-					testkit.Must(t, os.WriteFile(file, []byte(test.file), 0o600))
-					testkit.Must(t, os.Chtimes(file, time.Now(), time.Now())) // the bubble's time
-				}
-				starts(t, lines, s, google, 0, test.want...)()
-			})
+		named(t, name, func(t *testing.T, lines *testkit.Lines) {
+			s := Settings{Endpoint: "http://budget.example", Protocol: protocol.DialectWebRisk.Name, Lists: "se-4b", DB: t.TempDir(), Budget: test.budget, Share: 100}
+			google := listing(t, time.Hour)
+			_, end := life(t, s, google, 0) // fetches the list
+			end()
+			if test.file != "" {
+				file := filepath.Join(s.DB, "budget-webrisk.json")
+				testkit.Must(t, os.WriteFile(file, []byte(test.file), 0o600))
+				testkit.Must(t, os.Chtimes(file, time.Now(), time.Now())) // the bubble's time
+			}
+			starts(t, lines, s, google, 0, test.want...)()
 		})
 	}
 }

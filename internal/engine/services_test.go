@@ -63,34 +63,32 @@ func TestListsOfGoogleServeItsOtherServiceUntilThatHasDelivered(t *testing.T) {
 				{name: "restart, other server", restart: true, unlike: true},
 			} {
 				dir := t.TempDir()
-				t.Run(from.Name+" to "+to.Name+", "+way.name, func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) {
-						google := server(t)
-						s := Settings{APIKey: "ONE", Protocol: from.Name, Lists: "se-4b", DB: dir}
-						if way.memory {
-							s.DB = ""
-						}
-						r := ForTests{NewRegistry(Edge{Transport: google})}
-						first, release := acquire(t, r, s, 0)
-						testkit.Equal(t, "lists in force", suspects(first), true)
-						if way.restart {
-							release()
-							r = ForTests{NewRegistry(Edge{Transport: google})}
-						}
-						s.Protocol = to.Name
-						if way.otherKey {
-							s.APIKey = "TWO"
-						}
-						if way.unlike {
-							s.Endpoint = "http://other.example"
-						}
-						second, releaseSecond := acquire(t, r, s, time.Hour)
-						testkit.Equal(t, "lists in force", suspects(second), !way.unlike)
+				named(t, from.Name+" to "+to.Name+", "+way.name, func(t *testing.T, _ *testkit.Lines) {
+					google := server(t)
+					s := Settings{APIKey: "ONE", Protocol: from.Name, Lists: "se-4b", DB: dir}
+					if way.memory {
+						s.DB = ""
+					}
+					r := ForTests{NewRegistry(Edge{Transport: google})}
+					first, release := acquire(t, r, s, 0)
+					testkit.Equal(t, "lists in force", suspects(first), true)
+					if way.restart {
 						release()
-						synctest.Wait()
-						testkit.Equal(t, "lists in force after the end of the first engine", suspects(second), !way.unlike)
-						releaseSecond()
-					})
+						r = ForTests{NewRegistry(Edge{Transport: google})}
+					}
+					s.Protocol = to.Name
+					if way.otherKey {
+						s.APIKey = "TWO"
+					}
+					if way.unlike {
+						s.Endpoint = "http://other.example"
+					}
+					second, releaseSecond := acquire(t, r, s, time.Hour)
+					testkit.Equal(t, "lists in force", suspects(second), !way.unlike)
+					release()
+					synctest.Wait()
+					testkit.Equal(t, "lists in force after the end of the first engine", suspects(second), !way.unlike)
+					releaseSecond()
 				})
 			}
 		}
@@ -200,17 +198,15 @@ func TestTheFirstRequestHasTheVersionsThatTheServerKnows(t *testing.T) {
 		"the same protocol": {protocol.DialectWebRisk, protocol.DialectWebRisk, 1},
 		"another service":   {protocol.DialectV5, protocol.DialectWebRisk, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				google := server(t)
-				r := ForTests{NewRegistry(Edge{Transport: google})}
-				_, release := acquire(t, r, Settings{APIKey: "ONE", Protocol: tc.first.Name, Lists: "se-4b"}, 0)
-				defer release()
-				_, release = acquire(t, r, Settings{APIKey: "TWO", Protocol: tc.second.Name, Lists: "se-4b"}, 0)
-				defer release()
-				all := google.Requests("update")
-				testkit.Equal(t, "requests, and versions in the last", [2]int{len(all), len(all[len(all)-1].Versions)}, [2]int{2, tc.versions})
-			})
+		named(t, name, func(t *testing.T, _ *testkit.Lines) {
+			google := server(t)
+			r := ForTests{NewRegistry(Edge{Transport: google})}
+			_, release := acquire(t, r, Settings{APIKey: "ONE", Protocol: tc.first.Name, Lists: "se-4b"}, 0)
+			defer release()
+			_, release = acquire(t, r, Settings{APIKey: "TWO", Protocol: tc.second.Name, Lists: "se-4b"}, 0)
+			defer release()
+			all := google.Requests("update")
+			testkit.Equal(t, "requests, and versions in the last", [2]int{len(all), len(all[len(all)-1].Versions)}, [2]int{2, tc.versions})
 		})
 	}
 }
