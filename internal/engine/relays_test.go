@@ -297,28 +297,15 @@ func TestAKeyThatMovesIntoAFileIsTheSameKey(t *testing.T) {
 	}
 }
 
-// delayed is a transport to a server that answers after a while.
-type delayed struct {
-	server http.RoundTripper
-	by     time.Duration
-}
-
-func (d *delayed) RoundTrip(r *http.Request) (*http.Response, error) {
-	select {
-	case <-time.After(d.by):
-		return d.server.RoundTrip(r)
-	case <-r.Context().Done():
-		return nil, r.Context().Err()
-	}
-}
-
 // A fetch that such a reload cuts off is no failure, after which no list would come for a quarter of an hour.
 func TestAKeyThatMovesDuringAFetchCausesNoBackoff(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "key")
 	testkit.Must(t, os.WriteFile(file, []byte("K"), 0o600))
 	synctest.Test(t, func(t *testing.T) {
 		s := Settings{Endpoint: "http://moved.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b", APIKey: "K"}
-		r := ForTests{NewRegistry(Edge{Transport: &delayed{listing(t, time.Hour), 20 * time.Second}})}
+		google := listing(t, time.Hour)
+		google.Break("update", 1, protocoltest.Fault{Delay: 20 * time.Second})
+		r := ForTests{NewRegistry(Edge{Transport: google})}
 		_, release := acquire(t, r, s, 0)
 		time.Sleep(5 * time.Second)
 		s.APIKey, s.KeyFile = "", file

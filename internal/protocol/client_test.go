@@ -164,7 +164,7 @@ func TestBatchMustAnswerWhatWasAsked(t *testing.T) {
 func TestAnswersOfOtherTypes(t *testing.T) {
 	one := new(sbv5.HashList)
 	testkit.Must(t, proto.Unmarshal(unhex(t, wireFull), one))
-	other := proto.Clone(one).(*sbv5.HashList)
+	other := proto.CloneOf(one)
 	other.Name = "mw-4b"
 	testAnswersOfOtherTypes(t, one, "se-4b")
 	testAnswersOfOtherTypes(t, &sbv5.BatchGetHashListsResponse{HashLists: []*sbv5.HashList{one, other}}, "se-4b", "mw-4b")

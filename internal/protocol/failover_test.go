@@ -235,14 +235,12 @@ func TestAnEndpointThatIsLeftAloneIsAskedBeforeTheRequestFails(t *testing.T) {
 		{"asked to wait", protocoltest.Fault{Status: 503, RetryAfter: 11 * time.Second}, false},
 		{"refused", protocoltest.Fault{Status: 429}, false},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			simulate(t, 2, func(t *testing.T, f *fleet) {
-				f.servers[0].Break("search", 1, tc.fault)
-				f.search(t, 10*time.Second)
-				time.Sleep(10 * time.Second)
-				f.down.Store("b", true)
-				testkit.Equal(t, "a search is answered", f.search(t, 10*time.Second) == nil, tc.want)
-			})
+		simulate(t, 2, func(t *testing.T, f *fleet) {
+			f.servers[0].Break("search", 1, tc.fault)
+			f.search(t, 10*time.Second)
+			time.Sleep(10 * time.Second)
+			f.down.Store("b", true)
+			testkit.Equal(t, tc.name+": a search is answered", f.search(t, 10*time.Second) == nil, tc.want)
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -46,51 +47,39 @@ func newWebRisk(t testing.TB, transport http.RoundTripper, lists ...string) *Web
 
 func TestWebRiskRequestsOnTheWire(t *testing.T) {
 	const compressions = "constraints.supportedCompressions=RAW&constraints.supportedCompressions=RICE"
+	const diff, search = "threatLists:computeDiff?alt=proto&" + compressions + "&threatType=", "hashes:search?alt=proto&hashPrefix="
 	odd := []byte{0xfb, 0xef, 0xfe, 0x00} // bytes whose base64 tells the alphabets apart
-	keyed := http.Header{"Accept": {binaryForm}, "Accept-Encoding": {"gzip"}, "User-Agent": {"test/1"}, "X-Goog-Api-Key": {testKey}}
-	with := func(name, value string) http.Header {
-		h := keyed.Clone()
-		h.Del("X-Goog-Api-Key")
-		if name != "" {
-			h.Set(name, value)
-		}
-		return h
-	}
+	key, token := http.Header{"X-Goog-Api-Key": {testKey}}, http.Header{"Authorization": {"Bearer " + testKey}}
 	for _, test := range []struct {
-		name   string
-		cfg    Config
-		lists  []string
-		ask    func(context.Context, Client) error
-		want   []string
-		header http.Header
+		name       string
+		cfg        Config
+		lists      []string
+		ask        func(context.Context, Client) error
+		want       []string // at Google's server below /v1/
+		credential http.Header
 	}{
-		{"a first fetch", Config{Key: testKey}, nil, toFetch(updater.Want{List: "se-4b"}),
-			[]string{WebRiskEndpoint + "/v1/threatLists:computeDiff?alt=proto&" + compressions + "&threatType=SOCIAL_ENGINEERING"}, keyed},
+		{"a first fetch", Config{Key: testKey}, nil, toFetch(updater.Want{List: "se-4b"}), []string{diff + "SOCIAL_ENGINEERING"}, key},
 		{"a later fetch with a limit", Config{Key: testKey, MaxEntries: 70_000, Endpoint: "http://mirror.example/wr/"}, nil, toFetch(updater.Want{List: "mw-4b", Version: odd}),
-			[]string{"http://mirror.example/wr/v1/threatLists:computeDiff?alt=proto&constraints.maxDatabaseEntries=65536&constraints.maxDiffEntries=65536&" + compressions + "&threatType=MALWARE&versionToken=--_-AA%3D%3D"}, keyed},
+			[]string{"http://mirror.example/wr/v1/threatLists:computeDiff?alt=proto&constraints.maxDatabaseEntries=65536&constraints.maxDiffEntries=65536&" + compressions + "&threatType=MALWARE&versionToken=--_-AA%3D%3D"}, key},
 		{"all lists, in the order wanted", Config{Key: testKey}, nil,
 			toFetch(updater.Want{List: "uws-4b"}, updater.Want{List: "se-ext-4b"}, updater.Want{List: "se-4b"}, updater.Want{List: "mw-4b"}),
-			[]string{
-				WebRiskEndpoint + "/v1/threatLists:computeDiff?alt=proto&" + compressions + "&threatType=UNWANTED_SOFTWARE",
-				WebRiskEndpoint + "/v1/threatLists:computeDiff?alt=proto&" + compressions + "&threatType=SOCIAL_ENGINEERING_EXTENDED_COVERAGE",
-				WebRiskEndpoint + "/v1/threatLists:computeDiff?alt=proto&" + compressions + "&threatType=SOCIAL_ENGINEERING",
-				WebRiskEndpoint + "/v1/threatLists:computeDiff?alt=proto&" + compressions + "&threatType=MALWARE",
-			}, keyed},
+			[]string{diff + "UNWANTED_SOFTWARE", diff + "SOCIAL_ENGINEERING_EXTENDED_COVERAGE", diff + "SOCIAL_ENGINEERING", diff + "MALWARE"}, key},
 		{"a search", Config{Key: testKey}, []string{"se-4b", "mw-4b", "se-4b"}, toSearch("\xfb\xef\xfe\x00"),
-			[]string{WebRiskEndpoint + "/v1/hashes:search?alt=proto&hashPrefix=--_-AA%3D%3D&threatTypes=SOCIAL_ENGINEERING&threatTypes=MALWARE"}, keyed},
+			[]string{search + "--_-AA%3D%3D&threatTypes=SOCIAL_ENGINEERING&threatTypes=MALWARE"}, key},
 		{"a search by five bytes, with a token", Config{Key: testKey, Bearer: true}, []string{"uws-4b"}, toSearch("\xfb\xef\xfe\x00\x01"),
-			[]string{WebRiskEndpoint + "/v1/hashes:search?alt=proto&hashPrefix=--_-AAE%3D&threatTypes=UNWANTED_SOFTWARE"}, with("Authorization", "Bearer "+testKey)},
-		{"without a key", Config{}, []string{"mw-4b"}, toSearch(zeroPrefix),
-			[]string{WebRiskEndpoint + "/v1/hashes:search?alt=proto&hashPrefix=AAAAAA%3D%3D&threatTypes=MALWARE"}, with("", "")},
-		{"without a token", Config{Bearer: true}, nil, toFetch(updater.Want{List: "mw-4b"}),
-			[]string{WebRiskEndpoint + "/v1/threatLists:computeDiff?alt=proto&" + compressions + "&threatType=MALWARE"}, with("", "")},
+			[]string{search + "--_-AAE%3D&threatTypes=UNWANTED_SOFTWARE"}, token},
+		{"without a key", Config{}, []string{"mw-4b"}, toSearch(zeroPrefix), []string{search + "AAAAAA%3D%3D&threatTypes=MALWARE"}, nil},
+		{"without a token", Config{Bearer: true}, nil, toFetch(updater.Want{List: "mw-4b"}), []string{diff + "MALWARE"}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var got []string
 			cfg := test.cfg
 			cfg.UserAgent, cfg.Transport = "test/1", answering(func(r *http.Request) (*http.Response, error) {
-				got = append(got, r.URL.String())
-				testkit.Equal(t, r.Method+" with the header", r.Header, test.header)
+				got = append(got, strings.TrimPrefix(r.URL.String(), WebRiskEndpoint+"/v1/"))
+				want := http.Header{"Accept": {binaryForm}, "Accept-Encoding": {"gzip"}, "User-Agent": {"test/1"}}
+				maps.Copy(want, test.credential)
+				testkit.Equal(t, "header", r.Header, want)
+				testkit.Equal(t, "method", r.Method, http.MethodGet)
 				return always(binaryForm, nil)(r)
 			})
 			c, err := NewWebRisk(cfg, test.lists)

@@ -103,7 +103,6 @@ func TestListsOnTheWire(t *testing.T) {
 	checkList(t, partial, "0103", "1d32c50888981e62f7a502e5", "4331164ec13c31b2764ff32a04eab00504aefa9a4e854a9d32f1b2caa9be6cf5")
 	testkit.Equal(t, "partial, and minimum wait", []any{update.Partial, update.MinimumWait}, []any{true, 5 * time.Minute})
 	testkit.Equal(t, "removals and additions", [2]int{update.Removals.Count, added(update)}, [2]int{1, 1})
-	checkList(t, full, "0102", "1d32c508291bc542f7a502e5", "d1099a04a9fd4f1ed0cd830fb388d03faa04cb1f0cb5819b9ecb84ec6e95bbbf")
 }
 
 func checkList(t *testing.T, l updater.List, version, entries, checksum string) {
