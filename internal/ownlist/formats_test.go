@@ -63,116 +63,98 @@ func verdict(t testing.TB, f *File, hosts ...string) string {
 var around = []string{"bad.example.com", "www.bad.example.com", "a.b.bad.example.com", "example.com", "notbad.example.com"}
 
 func TestEachFormatMeansWhatItsToolsMean(t *testing.T) {
-	const zone = "@ SOA a. b. 1 2 3 4 5\n"
+	const zone, rpz, owner = "@ SOA a. b. 1 2 3 4 5\n", "$ORIGIN rpz.example.\n", "rpz.example. SOA a. b. 1 2 3 4 5\n"
 	for _, tt := range []struct {
-		name, text   string
 		block, allow string // verdicts on around, in a block and in an allow list
 		skipped, bad int
+		texts        []string
 	}{
-		{"domain", "bad.example.com", "B----", "AAA--", 0, 0},
-		{"domain in capitals, a dot at its end", " \tBAD.Example.com.  ", "B----", "AAA--", 0, 0},
-		{"domain with comments", "bad.example.com#x\n# y\n! z\n; w\nbad.example.com ; v", "B----", "AAA--", 0, 0},
-		{"domain and slash", "bad.example.com/", "B----", "AAA--", 0, 0},
-		{"percent-escaped", "b%61d.example.com", "B----", "AAA--", 0, 0},
-		{"hosts", "0.0.0.0 bad.example.com", "B----", "AAA--", 0, 0},
-		{"hosts, second name", "127.0.0.1\tlocalhost x.example  bad.example.com#y", "B----", "AAA--", 0, 0},
-		{"hosts, IPv6", "::1 bad.example.com", "B----", "AAA--", 0, 0},
-		{"hosts, where a name really is", "10.1.2.3 bad.example.com\n2001:db8::1 bad.example.com\n255.255.255.255 broadcasthost", "-----", "AAA--", 0, 0},
-		{"hosts, the client's own addresses", "127.1.2.3 bad.example.com\n::ffff:127.0.0.1 www.bad.example.com", "BB---", "AAA--", 0, 0},
-		{"hosts, the sinkhole's addresses", "192.0.2.99 bad.example.com\n2001:db8::99 www.bad.example.com", "BB---", "AAA--", 0, 0},
-		{"hosts, a good and a bad name", "0.0.0.0 bad.example.com <b>", "B----", "AAA--", 0, 1},
-		{"hosts header", "127.0.0.1 localhost\n::1 ip6-localhost ip6-loopback\n0.0.0.0 0.0.0.0", "-----", "-----", 0, 0},
-		{"star", "*.bad.example.com", "-BB--", "-AA--", 0, 0},
-		{"dot", ".bad.example.com", "BBB--", "AAA--", 0, 0},
-		{"star within", "b*d.example.com", "-----", "-----", 0, 1},
-		{"star alone", "*", "-----", "-----", 0, 1},
-		{"adblock", "||bad.example.com^", "BBB--", "AAA--", 0, 0},
-		{"adblock without separator", "||bad.example.com", "BBB--", "AAA--", 0, 0},
-		{"adblock with end", "||bad.example.com^|", "BBB--", "AAA--", 0, 0},
-		{"adblock star", "||*.bad.example.com^", "-BB--", "-AA--", 0, 0},
-		{"adblock exception", "@@||bad.example.com^", "AAA--", "AAA--", 0, 0},
-		{"adblock exception, important", "@@||bad.example.com^$important", "AAA--", "AAA--", 0, 0},
-		{"adblock important", "||bad.example.com^$important", "BBB--", "AAA--", 0, 0},
-		{"adblock whole-domain options", "||bad.example.com^$all,doc,document,popup", "BBB--", "AAA--", 0, 0},
-		{"adblock third party", "||bad.example.com^$third-party", "-----", "-----", 1, 0},
-		{"adblock one option too many", "||bad.example.com^$important,domain=x.example", "-----", "-----", 1, 0},
-		{"adblock badfilter", "||bad.example.com^$badfilter", "-----", "-----", 1, 0},
-		{"adblock path", "||bad.example.com/x.js^", "-----", "-----", 1, 0},
-		{"adblock part of a name", "||bad.\n||ba*.example.com^\n|http://bad.example.com^\n@@bad.example.com", "-----", "-----", 4, 0},
-		{"adblock elements", "bad.example.com##.x\nbad.example.com#@#.x\nbad.example.com#?#x\n/bad/", "-----", "-----", 4, 0},
-		{"adblock header", "[Adblock Plus 2.0]\n[uBlock Origin]\n[AdGuard]", "-----", "-----", 0, 0},
-		{"adblock of a host alone", "|bad.example.com^", "B----", "A----", 0, 0},
-		{"adblock of a host alone, to its end", "|bad.example.com|\n@@|www.bad.example.com^|", "BA---", "AA---", 0, 0},
-		{"adblock of what begins so", "|bad.example.com\n|*.bad.example.com^", "-----", "-----", 2, 0},
-		{"adblock without a name", "*$denyallow=com\nbad.example.com$client=x\n@@/bad/", "-----", "-----", 3, 0},
-		{"dnsmasq", "address=/bad.example.com/", "BBB--", "AAA--", 0, 0},
-		{"dnsmasq, null addresses", "address=/bad.example.com/#\naddress=/www.example.com/0.0.0.0 # x", "BBB--", "AAA--", 0, 0},
-		{"dnsmasq, several", "address=/x.example/bad.example.com/::", "BBB--", "AAA--", 0, 0},
-		{"dnsmasq local", "local=/x.example/\nserver=/bad.example.com/", "BBB--", "AAA--", 0, 0},
-		{"dnsmasq, where a name really is", "address=/bad.example.com/192.0.2.1", "-----", "AAA--", 0, 0},
-		{"dnsmasq, the sinkhole", "address=/bad.example.com/192.0.2.99", "BBB--", "AAA--", 0, 0},
-		{"dnsmasq that resolves", "server=/bad.example.com/9.9.9.9\nserver=/bad.example.com/#\naddress=/#/\naddress=//\nlocal=/*.example.com/", "-----", "-----", 5, 0},
-		{"dnsmasq, cut short", "address=/bad.example.com\naddress=/<b>/\nlocal=/bad.example.com/ x", "-----", "-----", 0, 3},
-		{"unbound", "server:\n  local-zone: \"bad.example.com.\" always_nxdomain # x", "BBB--", "AAA--", 0, 1},
-		{"unbound without quotes", "local-zone: bad.example.com static", "BBB--", "AAA--", 0, 0},
-		{"unbound that resolves", "local-zone: \"bad.example.com\" transparent\nlocal-data: \"bad.example.com A 0.0.0.0\"", "-----", "-----", 2, 0},
-		{"unbound, cut short", "local-zone: \"bad.example.com\"", "-----", "-----", 0, 1},
-		{"adblock prose", "||bad example^", "-----", "-----", 0, 1},
-		{"RPZ NXDOMAIN", "bad.example.com CNAME .", "B----", "A----", 0, 0},
-		{"RPZ NODATA", "bad.example.com 60 IN CNAME *.", "B----", "A----", 0, 0},
-		{"RPZ class before TTL", "bad.example.com in 1h30m cname . ; x", "B----", "A----", 0, 0},
-		{"RPZ drop", "bad.example.com CNAME rpz-drop.", "B----", "A----", 0, 0},
-		{"RPZ passthru", "bad.example.com CNAME rpz-passthru.", "A----", "A----", 0, 0},
-		{"RPZ passthru, first edition", "bad.example.com CNAME bad.example.com.", "A----", "A----", 0, 0},
-		{"RPZ tcp-only", "bad.example.com CNAME rpz-tcp-only.", "-----", "-----", 1, 0},
-		{"RPZ unknown action", "bad.example.com CNAME rpz-new.", "-----", "-----", 1, 0},
-		{"RPZ local data", "bad.example.com A 192.0.2.1", "B----", "A----", 0, 0},
-		{"RPZ local data, IPv6", "bad.example.com AAAA 2001:db8::1", "B----", "A----", 0, 0},
-		{"RPZ alias", "bad.example.com CNAME garden.example.", "B----", "A----", 0, 0},
-		{"RPZ other data", "bad.example.com TXT \"a;b\"\nbad.example.com MX 10 x.", "-----", "-----", 2, 0},
-		{"RPZ another class", "bad.example.com CH A 192.0.2.1", "-----", "-----", 1, 0},
-		{"RPZ below", "*.bad.example.com CNAME .", "-BB--", "-AA--", 0, 0},
-		{"RPZ all", "* CNAME .", "BBBBB", "AAAAA", 0, 0},
-		{"RPZ owner left out", "bad.example.com TXT x\n  CNAME .", "B----", "A----", 1, 0},
-		{"RPZ other triggers", "1.RPZ-IP CNAME .\n1.rpz-client-ip CNAME .\nx.rpz-nsdname CNAME .\n1.rpz-nsip A 127.0.0.1", "-----", "-----", 4, 0},
-		{"RPZ absolute, no origin", "bad.example.com. CNAME .", "B----", "A----", 0, 0},
-		{"RPZ absolute under $ORIGIN", "$ORIGIN Rpz.example.\nbad.example.com.rpz.Example. CNAME .", "B----", "A----", 0, 0},
-		{"RPZ absolute under SOA's owner", "rpz.example. SOA a. b. 1 2 3 4 5\nbad.example.com.rpz.example. CNAME .", "B----", "A----", 0, 0},
-		{"RPZ relative under SOA's owner", "rpz.example. SOA a. b. 1 2 3 4 5\nbad.example.com CNAME .", "B----", "A----", 0, 0},
-		{"RPZ origin of the root, then the zone", "$ORIGIN .\nrpz.example SOA a. b. 1 2 3 4 5\n$ORIGIN com.rpz.example.\nbad.example CNAME .", "B----", "A----", 0, 0},
-		{"RPZ relative $ORIGIN", "$ORIGIN rpz.example.\n" + zone + "$ORIGIN com\n*.bad.example CNAME .", "-BB--", "-AA--", 0, 0},
-		{"RPZ owner is the origin", "$ORIGIN rpz.example.\n" + zone + "$ORIGIN bad.example.com.rpz.example.\n@ CNAME .", "B----", "A----", 0, 0},
-		{"RPZ origin after records of a zone without a name", zone + "$ORIGIN rpz.example.\nbad.example.com CNAME .", "B----", "A----", 0, 0},
-		{"RPZ origin below a zone without a name", zone + "$ORIGIN x.example.rpz.example.\n@ CNAME .\n* CNAME .", "-----", "-----", 0, 1},
-		{"RPZ apex", zone + "@ NS a.\n@ A 192.0.2.1\n$TTL 1h", "-----", "-----", 0, 0},
-		{"RPZ outside of the zone", "$ORIGIN rpz.example.\nbad.example.com. CNAME .\nbad.example.com.xrpz.example. CNAME .", "-----", "-----", 0, 2},
-		{"RPZ SOA over lines", "@ SOA a. b. (\n 1 ; x )\n 2h\n\n 3 4 5 )\nbad.example.com CNAME .", "B----", "A----", 0, 0},
-		{"RPZ SOA never closed", "@ SOA a. b. ( 1\n 2\nbad.example.com CNAME .", "B----", "A----", 0, 0},
-		{"RPZ not followed", "$INCLUDE x\n$GENERATE 1-2 a$ CNAME .\n$OTHER x\n$ORIGIN", "-----", "-----", 2, 2},
-		{"RPZ prose", "bad.example.com A friend\nbad.example.com CNAME . .\nbad.example.com IN", "-----", "-----", 0, 3},
-		{"URL", "http://bad.example.com/", "B----", "A----", 0, 0},
-		{"URL without slash, in capitals", "HTTPS://Bad.example.com", "B----", "A----", 0, 0},
-		{"URL with user and port", "https://u:p@bad.example.com:443/ # x", "B----", "A----", 0, 0},
-		{"URL with path", "http://bad.example.com/x\nhttp://bad.example.com/?\nhttp://bad.example.com#x\nbad.example.com/x", "-----", "-----", 4, 0},
-		{"URL with another port", "http://bad.example.com:8080/", "-----", "-----", 1, 0},
-		{"URL of nothing", "http:///\nhttp://a b/\n://", "-----", "-----", 0, 3},
-		{"BOM, CRLF, no end of line", "\uFEFFbad.example.com\r\n\r\n# x\r\nx.example", "B----", "AAA--", 0, 0},
-		{"BOM before a comment", "\uFEFF# bad.example.com", "-----", "-----", 0, 0},
-		{"two names", "bad.example.com www.bad.example.com", "-----", "-----", 0, 1},
-		{"prose and markup", "<bad>\nbad.example.com!\nipset=/bad.example.com/x\nx=y\n[section]\nb\x00d.example.com", "-----", "-----", 0, 6},
-		{"dots alone", ".\n*.\n||^\n...", "-----", "-----", 0, 4},
-		{"line too long", strings.Repeat("a", maxLine+1) + "\nbad.example.com", "B----", "AAA--", 0, 1},
-		{"label and name too long", strings.Repeat("a", 64) + ".example\n" + strings.Repeat("a.", 127) + "example", "-----", "-----", 0, 2},
-		{"empty", "", "-----", "-----", 0, 0},
+		{"-----", "-----", 0, 0, []string{ // only what is no entry, by format
+			"", "\uFEFF# bad.example.com", "127.0.0.1 localhost\n::1 ip6-localhost ip6-loopback\n0.0.0.0 0.0.0.0",
+			"[Adblock Plus 2.0]\n[uBlock Origin]\n[AdGuard]", zone + "@ NS a.\n@ A 192.0.2.1\n$TTL 1h",
+		}},
+		{"B----", "AAA--", 0, 0, []string{ // names and hosts
+			"bad.example.com", " \tBAD.Example.com.  ", "bad.example.com#x\n# y\n! z\n; w\nbad.example.com ; v", "bad.example.com/",
+			"\uFEFFbad.example.com\r\n\r\n# x\r\nx.example", // a byte order mark, CRLF, no end of the last line
+			"b%61d.example.com", "0.0.0.0 bad.example.com", "127.0.0.1\tlocalhost x.example  bad.example.com#y", "::1 bad.example.com",
+		}},
+		{"B----", "AAA--", 0, 1, []string{"0.0.0.0 bad.example.com <b>", strings.Repeat("a", maxLine+1) + "\nbad.example.com"}},
+		{"BB---", "AAA--", 0, 0, []string{ // hosts with the client's own and the sinkhole's addresses
+			"127.1.2.3 bad.example.com\n::ffff:127.0.0.1 www.bad.example.com", "192.0.2.99 bad.example.com\n2001:db8::99 www.bad.example.com",
+		}},
+		{"-----", "AAA--", 0, 0, []string{ // where a name really is
+			"10.1.2.3 bad.example.com\n2001:db8::1 bad.example.com\n255.255.255.255 broadcasthost", "address=/bad.example.com/192.0.2.1",
+		}},
+		{"-BB--", "-AA--", 0, 0, []string{
+			"*.bad.example.com", "||*.bad.example.com^", "*.bad.example.com CNAME .", rpz + zone + "$ORIGIN com\n*.bad.example CNAME .",
+		}},
+		{"BBB--", "AAA--", 0, 0, []string{ // trees: dots, adblock with options for whole domains, dnsmasq, unbound
+			".bad.example.com", "||bad.example.com^", "||bad.example.com", "||bad.example.com^|", "||bad.example.com^$important",
+			"||bad.example.com^$all,doc,document,popup", "address=/bad.example.com/", "address=/bad.example.com/192.0.2.99",
+			"address=/bad.example.com/#\naddress=/www.example.com/0.0.0.0 # x", "address=/x.example/bad.example.com/::",
+			"local=/x.example/\nserver=/bad.example.com/", "local-zone: bad.example.com static",
+		}},
+		{"BBB--", "AAA--", 0, 1, []string{"server:\n  local-zone: \"bad.example.com.\" always_nxdomain # x"}},
+		{"AAA--", "AAA--", 0, 0, []string{"@@||bad.example.com^", "@@||bad.example.com^$important"}},
+		{"BA---", "AA---", 0, 0, []string{"|bad.example.com|\n@@|www.bad.example.com^|"}},
+		{"BBBBB", "AAAAA", 0, 0, []string{"* CNAME ."}},
+		{"A----", "A----", 0, 0, []string{"bad.example.com CNAME rpz-passthru.", "bad.example.com CNAME bad.example.com."}}, // as once
+		{"B----", "A----", 0, 0, []string{
+			"|bad.example.com^", "http://bad.example.com/", "HTTPS://Bad.example.com", "https://u:p@bad.example.com:443/ # x",
+			// RPZ: actions
+			"bad.example.com CNAME .", "bad.example.com 60 IN CNAME *.", "bad.example.com in 1h30m cname . ; x", "bad.example.com CNAME rpz-drop.",
+			"bad.example.com A 192.0.2.1", "bad.example.com AAAA 2001:db8::1", "bad.example.com CNAME garden.example.",
+			// RPZ: names and origins
+			"bad.example.com. CNAME .", "$ORIGIN Rpz.example.\nbad.example.com.rpz.Example. CNAME .", owner + "bad.example.com.rpz.example. CNAME .",
+			owner + "bad.example.com CNAME .", "$ORIGIN .\nrpz.example SOA a. b. 1 2 3 4 5\n$ORIGIN com.rpz.example.\nbad.example CNAME .",
+			rpz + zone + "$ORIGIN bad.example.com.rpz.example.\n@ CNAME .", zone + rpz + "bad.example.com CNAME .",
+			// RPZ: an SOA over lines, and one that is never closed
+			"@ SOA a. b. (\n 1 ; x )\n 2h\n\n 3 4 5 )\nbad.example.com CNAME .", "@ SOA a. b. ( 1\n 2\nbad.example.com CNAME .",
+		}},
+		{"B----", "A----", 1, 0, []string{"bad.example.com TXT x\n  CNAME ."}},
+		{"-----", "-----", 1, 0, []string{
+			"||bad.example.com^$third-party", "||bad.example.com^$important,domain=x.example", "||bad.example.com^$badfilter",
+			"||bad.example.com/x.js^", "bad.example.com CNAME rpz-tcp-only.", "bad.example.com CNAME rpz-new.",
+			"bad.example.com CH A 192.0.2.1", "http://bad.example.com:8080/",
+		}},
+		{"-----", "-----", 2, 0, []string{
+			"|bad.example.com\n|*.bad.example.com^", "bad.example.com TXT \"a;b\"\nbad.example.com MX 10 x.",
+			"local-zone: \"bad.example.com\" transparent\nlocal-data: \"bad.example.com A 0.0.0.0\"",
+		}},
+		{"-----", "-----", 2, 2, []string{"$INCLUDE x\n$GENERATE 1-2 a$ CNAME .\n$OTHER x\n$ORIGIN"}},
+		{"-----", "-----", 3, 0, []string{"*$denyallow=com\nbad.example.com$client=x\n@@/bad/"}},
+		{"-----", "-----", 4, 0, []string{
+			"||bad.\n||ba*.example.com^\n|http://bad.example.com^\n@@bad.example.com",
+			"bad.example.com##.x\nbad.example.com#@#.x\nbad.example.com#?#x\n/bad/",
+			"1.RPZ-IP CNAME .\n1.rpz-client-ip CNAME .\nx.rpz-nsdname CNAME .\n1.rpz-nsip A 127.0.0.1",
+			"http://bad.example.com/x\nhttp://bad.example.com/?\nhttp://bad.example.com#x\nbad.example.com/x",
+		}},
+		{"-----", "-----", 5, 0, []string{ // dnsmasq that resolves
+			"server=/bad.example.com/9.9.9.9\nserver=/bad.example.com/#\naddress=/#/\naddress=//\nlocal=/*.example.com/",
+		}},
+		{"-----", "-----", 0, 1, []string{
+			"b*d.example.com", "*", "bad.example.com www.bad.example.com", "||bad example^", "local-zone: \"bad.example.com\"",
+			zone + "$ORIGIN x.example.rpz.example.\n@ CNAME .\n* CNAME .", // an origin below a zone without a name
+		}},
+		{"-----", "-----", 0, 2, []string{ // outside of the zone, and too long
+			rpz + "bad.example.com. CNAME .\nbad.example.com.xrpz.example. CNAME .",
+			strings.Repeat("a", 64) + ".example\n" + strings.Repeat("a.", 127) + "example",
+		}},
+		{"-----", "-----", 0, 3, []string{ // cut short, prose, and nothing
+			"address=/bad.example.com\naddress=/<b>/\nlocal=/bad.example.com/ x",
+			"bad.example.com A friend\nbad.example.com CNAME . .\nbad.example.com IN", "http:///\nhttp://a b/\n://",
+		}},
+		{"-----", "-----", 0, 4, []string{".\n*.\n||^\n..."}},
+		{"-----", "-----", 0, 6, []string{"<bad>\nbad.example.com!\nipset=/bad.example.com/x\nx=y\n[section]\nb\x00d.example.com"}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
+		for _, text := range tt.texts {
 			for allow, want := range map[bool]string{false: tt.block, true: tt.allow} {
 				sinkhole := Config{Allow: allow, IPv4: netip.MustParseAddr("192.0.2.99"), IPv6: netip.MustParseAddr("2001:db8::99")}
-				f, sum := listAs(t, tt.text, sinkhole)
+				f, sum := listAs(t, text, sinkhole)
 				got, want := []any{verdict(t, f, around...), sum.NotSupported(), sum.Bad.Count}, []any{want, tt.skipped, tt.bad}
-				testkit.Equal(t, fmt.Sprintf("verdicts, skipped and bad lines, allow list %v: %v", allow, sum.Remarks()), got, want)
+				testkit.Equal(t, fmt.Sprintf("%.99q: verdicts, skipped and bad lines, allow list %v: %v", text, allow, sum.Remarks()), got, want)
 			}
-		})
+		}
 	}
 }
 
