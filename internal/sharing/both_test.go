@@ -23,7 +23,6 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/storetest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
-	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -293,48 +292,8 @@ func (r *relay) seen(t *testing.T) {
 	})
 }
 
-// The wall clock of a machine that is set between two beats ends no wait early.
-func TestAWallClockThatIsSetBetweenTwoBeatsEndsNoSharedWait(t *testing.T) {
-	t.Parallel()
-	for name, step := range map[string]time.Duration{"back": -time.Hour, "not": 0, "forward": time.Hour} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			redis := testkit.StartRedis(t)
-			var skew atomic.Int64
-			machine := func(change func(*StoreConfig), answers *server) (lookup.Searcher, *updater.Schedule, *relay) {
-				r := openStore(t, redis.URL(), change)
-				r.seen(t)
-				store := openFolder(t, r.folder)
-				store.Share(r.Store)
-				s, err := updater.NewSchedule(store)
-				testkit.Must(t, err)
-				t.Cleanup(s.Flush)
-				return updater.Pace(answers, s, updater.SearchRules{Backoff: updater.Strikes}, func(updater.Event) {}), s, r
-			}
-			first := &server{err: &updater.StatusError{Code: 429, RetryAfter: 30 * time.Minute}}
-			a, schedule, relayA := machine(func(c *StoreConfig) {
-				c.Beat, c.Lease = time.Minute, 3*time.Minute
-				c.wall = func() time.Time { return time.Now().Add(time.Duration(skew.Load())) }
-			}, first)
-			second := new(server)
-			b, _, relayB := machine(nil, second)
-			skew.Store(int64(step))
-			_, _ = a.Search(t.Context(), []lookup.Prefix{"abcd"}) // it is refused
-			schedule.Flush()
-			kind := origin.Documents()[1]
-			testkit.Until(t, "the clock of searches", func() bool {
-				written, _ := relayA.Read(kind)
-				read, _ := relayB.Read(kind)
-				return len(written) > 0 && string(written) == string(read)
-			})
-			_, err := b.Search(t.Context(), []lookup.Prefix{"abcd"})
-			testkit.Equal(t, "searches in half an hour, and an error", []any{first.count(), second.count(), err != nil}, []any{1, 0, true})
-		})
-	}
-}
-
-// A suspend between two beats counts: the monotonic clock may stand still during it.
-func TestTheClockOfRedisGoesOnDuringASuspend(t *testing.T) {
+// A suspend between two beats counts: the monotonic clock may stand still during it. The wall clock may show anything.
+func TestTheClockOfRedisGoesOnDuringASuspendWhateverTheWallClockShows(t *testing.T) {
 	t.Parallel()
 	server := testkit.StartRedis(t)
 	var suspended atomic.Int64
