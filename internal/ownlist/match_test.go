@@ -53,9 +53,6 @@ func TestTheMostSpecificEntryDecidesAndAllowWinsTies(t *testing.T) {
 			testkit.Equal(t, tt.name, got, tt.want)
 		}
 	}
-}
-
-func TestBestOfNothing(t *testing.T) {
 	m, found := Best(nil, host(t, "a.example"), then)
 	f, _ := listOf(t, "* CNAME .", false)
 	_, ok := f.Match(lookup.Host{}, then)

@@ -163,10 +163,7 @@ func TestFindLineByTheNameOfTheEntry(t *testing.T) {
 			if strings.HasPrefix(format, "B") {
 				name = "xn--bcher-kva." + name
 			}
-			long := 0 // lines before it
-			for at := 17; at < i; at += 5000 {
-				long++
-			}
+			long := (i + 5000 - 18) / 5000 // lines before it
 			line, _, ok, err := FindLine(Config{Path: path}, host(t, name), name)
 			testkit.Equal(t, fmt.Sprintf("%s: the line of %s", format, name), []any{line, ok, err}, []any{1 + i + long, true, nil})
 		}
@@ -194,9 +191,8 @@ func TestListsOfDifferentMeaningAreReadApart(t *testing.T) {
 func TestStatesOfAllOpenFiles(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
-	for _, name := range []string{"a", "b"} {
-		write(t, name, "one.example\n")
-	}
+	write(t, "a", "one.example\n")
+	write(t, "b", "one.example\n")
 	for _, c := range []Config{{Path: "b"}, {Path: "a", Allow: true}, {Path: filepath.Join(dir, "b")}, {Path: "a"}} {
 		openIn(t, opened, c, nil)
 	}

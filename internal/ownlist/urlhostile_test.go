@@ -305,12 +305,8 @@ func (f *fixture) wants(answer http.HandlerFunc, names int) URLState {
 
 // inForce returns how many names the file has.
 func (f *fixture) inForce() int {
-	f.t.Helper()
-	raw, err := os.ReadFile(f.source.path)
-	if err != nil {
-		return 0
-	}
-	return strings.Count(string(raw), "\n")
+	raw, _ := os.ReadFile(f.source.path) // or there is none
+	return bytes.Count(raw, []byte("\n"))
 }
 
 func send(text string) http.HandlerFunc {

@@ -25,21 +25,13 @@ import (
 )
 
 func TestOverTLS(t *testing.T) {
-	var target string
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/away" {
-			http.Redirect(w, r, target, http.StatusFound)
-			return
-		}
-		w.Write([]byte("a.example\n"))
-	}))
-	defer server.Close()
-	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		t.Error("A redirect from https to http is followed")
-		w.Write([]byte("a.example\n"))
-	}))
+	plain := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("A redirect from https to http is followed") }))
 	defer plain.Close()
-	target = plain.URL
+	paths := http.NewServeMux()
+	paths.Handle("/list", send("a.example\n"))
+	paths.Handle("/away", sentTo(plain.URL))
+	server := httptest.NewTLSServer(paths)
+	defer server.Close()
 	trusted := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs}}
 	for _, test := range []struct {
 		name, path string

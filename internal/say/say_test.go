@@ -52,6 +52,14 @@ func TestWhatLooksLikeASecretIsMasked(t *testing.T) {
 	} {
 		testkit.Equal(t, "as it is", Masked(text), text)
 	}
+	line := strings.Repeat("www.example.org is blocked ", 5)
+	testkit.Equal(t, "allocations", testing.AllocsPerRun(100, func() { Masked(line) }), 0)
+	// A masked error is still the error that it was.
+	err := MaskedError(fmt.Errorf("open %s: %w", aKey, fs.ErrNotExist))
+	testkit.WantNone(t, err.Error(), aKey)
+	testkit.Is(t, "the error", err, fs.ErrNotExist)
+	plain := errors.New("plain")
+	testkit.Equal(t, "an error without a secret, and none, stay the same", [2]bool{MaskedError(plain) == plain, MaskedError(nil) == nil}, [2]bool{true, true})
 }
 
 // A client may ask for any name. What is masked in it ends with it: the JSON around it stays JSON, and who asked is told.
@@ -68,14 +76,6 @@ func TestWhatIsMaskedInANameEndsWithTheName(t *testing.T) {
 			t.Errorf("%s became %s", name, line)
 		}
 	}
-}
-
-func TestAMaskedErrorIsStillTheErrorItWas(t *testing.T) {
-	err := MaskedError(fmt.Errorf("open %s: %w", aKey, fs.ErrNotExist))
-	testkit.WantNone(t, err.Error(), aKey)
-	testkit.Is(t, "the error", err, fs.ErrNotExist)
-	plain := errors.New("plain")
-	testkit.Equal(t, "an error without a secret, and none, stay the same", [2]bool{MaskedError(plain) == plain, MaskedError(nil) == nil}, [2]bool{true, true})
 }
 
 // What others have written, such as the name in a certificate, makes no line of its own, and moves nothing on a terminal.
@@ -99,11 +99,6 @@ func TestEachLineOfTheLogAndEachWriteIsMaskedAndALineIsOneLine(t *testing.T) {
 	var b strings.Builder
 	n, err := fmt.Fprintf(MaskedWriter{&b}, "a %s b", aKey)
 	testkit.Equal(t, "written", fmt.Sprint(n-len(aKey), err, b.String()), "4 <nil>a (the key) b")
-}
-
-func TestALineWithoutASecretCostsNoAllocation(t *testing.T) {
-	line := strings.Repeat("www.example.org is blocked ", 5)
-	testkit.Equal(t, "allocations", testing.AllocsPerRun(100, func() { Masked(line) }), 0)
 }
 
 func TestSizesHaveAUnitThatAPersonReads(t *testing.T) {
