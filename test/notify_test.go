@@ -177,6 +177,7 @@ func TestRecipeOfAlertmanagerSendsEachAlert(t *testing.T) {
 // Each field that the pipeline takes out of a line is in one that CoreDNS has written.
 func TestRecipeOfLokiReadsTheLog(t *testing.T) {
 	text := file(t, "deploy/notify/loki.alloy")
+	file(t, "deploy/systemd/"+regexp.MustCompile(`matches *= "_SYSTEMD_UNIT=(.+)"`).FindStringSubmatch(text)[1])
 	object := regexp.MustCompile(regexp.MustCompile(`!~ \\"([^"]+)\\""`).FindStringSubmatch(text)[1]) // the selector's
 	taken := []string{"threat"}                                                                       // which the query for an alert asks for
 	for _, fields := range regexp.MustCompile(`(?:expressions|values) = \{([^}]+)\}`).FindAllStringSubmatch(text, -1) {
