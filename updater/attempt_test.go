@@ -17,8 +17,7 @@ var errStatus = map[int]error{
 	400: &StatusError{Code: 400}, 401: &StatusError{Code: 401}, 404: &StatusError{Code: 404}, 500: &StatusError{Code: 500},
 }
 
-// The clocks of all fetches and of two lists, whole, when a fetch of them is under way and after
-// each way in which it may end. It begins in the state before, at 0, and ends at a second.
+// The clocks of all fetches and of two lists, whole, while one is under way, from 0 to a second, and after each of its ends.
 func TestEachEndOfAFetchLeavesTheseClocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
@@ -120,8 +119,7 @@ func plain(c Clock) Clock {
 	return c
 }
 
-// Lists that must be asked for alone come first, the one that failed longest ago at the head;
-// after two failures in a row the others come first.
+// Lists to be asked for alone come first, the one that failed longest ago at the head; after two failures in a row the others.
 func TestWhichListsAreAskedForTogether(t *testing.T) {
 	all := []string{"a", "b", "c", "d"}
 	longAgo := time.Now()

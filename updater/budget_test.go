@@ -300,8 +300,7 @@ func TestAClockThatJumpsRenewsNoBudget(t *testing.T) {
 	}
 }
 
-// A process that asks just before midnight and gets the lock after it must not go back
-// to the day that has ended, and take its count along into the new one.
+// A process that asks before midnight and gets the lock after it must not take the count of the old day along into the new one.
 func TestMidnightBetweenTwoProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()

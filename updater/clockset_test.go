@@ -179,8 +179,7 @@ func TestANewTokenEndsTheBackoffOfTheExpiredOne(t *testing.T) {
 			})
 		}
 	}
-	// The updater that ends with the old token and the one that begins with the new one are two owners of the file. Another
-	// process may have the folder between them, and be denied with the new token, too.
+	// Between the owners with the old token and the new one another process may have the folder, and be denied, too.
 	inBubble(t, "between two owners it ends no later failure", func(t *testing.T) {
 		dir := t.TempDir()
 		s := askedWithToken(t, dir, "old")
@@ -337,8 +336,7 @@ func TestAHoldIsToldByTheClockThatWasSetSince(t *testing.T) {
 	testkit.Equal(t, "without a hold", newScheduleOf(t, nil).SearchHold(), Hold{})
 }
 
-// No wait is shorter after a restart than what was left of it, whatever became of the wall
-// clock, and none is longer than it was when it was saved.
+// Whatever became of the wall clock, a restart makes no wait shorter than what was left of it, and none longer than it was.
 func TestAWaitOutlivesAWallClockThatWasSet(t *testing.T) {
 	const day = 24 * time.Hour
 	saved := moment{Saved: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), Boot: "a", SinceBoot: 5 * day}

@@ -104,8 +104,7 @@ func TestCountsAreJoinedInAnyOrder(t *testing.T) {
 	lattice(t, countCopies, budgetDays.join)
 }
 
-// Three processes count on two media, which are away at times and lose what they had; processes
-// crash, and clocks step. Whatever is joined counts each paid search that it has heard of.
+// Three processes count on two media, which lose what they had; processes crash, and clocks step. No paid search is forgotten.
 func TestNoJoinForgetsAPaidSearch(t *testing.T) {
 	searches := 0
 	for seed := range *histories {
@@ -272,9 +271,8 @@ func TestClocksAreJoinedInAnyOrder(t *testing.T) {
 	lattice(t, clockCopies, scheduleState.join)
 }
 
-// Three processes ask on two media. At each step one may crash, a medium may be away or come back with an old copy, and the
-// clock of a machine may step. No process asks before the end of a back-off that it has heard of, unless a request ended that
-// which began after it; nor while a request that it has heard of is not answered and may have failed.
+// Three processes ask on two media. They crash, media are away or bring an old copy back, and clocks step. None asks before the end of a
+// back-off that it has heard of, unless a later request ended that; nor while a request that it has heard of may have failed.
 func TestNoJoinAllowsAnEarlyRequest(t *testing.T) {
 	asked := 0
 	for seed := range *histories {
@@ -305,8 +303,7 @@ func (o outcome) join(other outcome) outcome {
 // copyOfClock is a copy of a clock, and the requests that it has heard of.
 type copyOfClock = copyOf[asked, int, outcome]
 
-// modelProcess is one process. Its clock is wrong by skew, which files do not show: their times are
-// moved onto the clock of the reader, see moment.
+// modelProcess is one process. By how much its clock is wrong files do not show, see moment.
 type modelProcess struct {
 	name    string
 	known   copyOfClock
@@ -408,8 +405,7 @@ func (m *clockModel) answer(p *modelProcess) {
 	p.asking = 0
 }
 
-// Who writes a medium may name other writers and lists in each copy. What is known does not grow past a bound, with which
-// it can still be read from its file.
+// Who writes a medium may name ever more writers and lists. What is known stays so short that it can be read from its file.
 func TestCopiesThatNameEverMoreTakeNoMemory(t *testing.T) {
 	l, s := newLedger(t, nil), newScheduleOf(t, nil)
 	day, long := dateOf(time.Now()), strings.Repeat("x", 100_000)
@@ -458,10 +454,8 @@ func TestWhatAFullDocumentSaysOutlivesARestart(t *testing.T) {
 	})
 }
 
-// Three processes search with one key and one budget, on two media: folders and a Shared. At each
-// step the one that is not to be relied on may be away, lose what it had or bring an old copy back; a
-// process may crash, also on an answer; and the wall clock may step. However that goes, no search is
-// sent before the end of a wait that the server gave, and no more than the budget.
+// Three processes search with one key and one budget, on folders and a Shared. One medium loses what it had or brings an old copy back;
+// processes crash, also on an answer; clocks step. Yet no search comes before the end of a wait that the server gave, or above the budget.
 func TestThreeProcessesOnTwoMediaAskNoSoonerAndNoMoreThanOne(t *testing.T) {
 	sent, refused, crashes := 0, 0, 0
 	for _, flaky := range []string{"the shared store", "the folders"} {

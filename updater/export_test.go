@@ -45,8 +45,7 @@ func (s *Store) SetSync(sync func()) {
 	s.disk.SyncDir = func(string) error { sync(); return nil }
 }
 
-// SetClock changes the files of clocks in a folder to what they would be had the wall clock
-// been set forward by d since they were written, or back if d is negative.
+// SetClock changes the files of clocks as if the wall clock had been set forward by d since they were written; below 0: back.
 func SetClock(dir string, d time.Duration) error {
 	for _, name := range (Origin{}).Documents() {
 		file := filepath.Join(dir, name)

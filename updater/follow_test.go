@@ -18,8 +18,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// Whoever follows another process looks names up in joined lists, as that one does: each list apart costs a look-up of
-// its own. A follower may look while the other process has saved the first lists only. It has the rest at one of its next looks.
+// A follower looks names up in joined lists, too. It may look while only the first lists are saved, and has the rest soon after.
 func TestAFollowerJoinsTheListsThatItTakesOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := protocoltest.New(t)
@@ -96,8 +95,7 @@ func TestFirstContactIsAtARandomTimeWithinAMinuteAfterStartAndWakeUp(t *testing.
 	wantSpread(t, wakes)
 }
 
-// wantSpread checks that delays are in [0, 1 min) and not alike: each sixth of
-// the minute has its share of 200 with a probability beyond doubt.
+// wantSpread checks that delays are in [0, 1 min), and that each sixth of it has its share of 200, with a probability beyond doubt.
 func wantSpread(t *testing.T, delays []time.Duration) {
 	t.Helper()
 	sixths := make(map[time.Duration]int)

@@ -118,8 +118,7 @@ func FuzzListFile(f *testing.F) {
 	})
 }
 
-// FuzzSchedule: no state makes the schedule panic, no wait is shorter after a restart, and
-// a clock that was set back costs no more than the wait itself.
+// FuzzSchedule: no state panics, no wait is shorter after a restart, and a clock that was set back costs no more than the wait.
 func FuzzSchedule(f *testing.F) {
 	now := time.Date(2027, 1, 31, 12, 0, 0, 0, time.UTC)
 	clock := Clock{NotBefore: now.Add(time.Hour), Failures: 2, Wait: time.Minute, Cause: "status 503", Failed: now}

@@ -234,9 +234,8 @@ func TestARefusalAfterASuccessBeginsABackoff(t *testing.T) {
 	}
 }
 
-// Retry-After is no rule of Safe Browsing, and anything between client and server can send it: it counts for no
-// longer than a back-off can last. One answer of a server that is down, or of a proxy before it, must not end all
-// confirmations of a day either. A refusal is not that. A minimum wait is a rule, and counts whatever it is.
+// Retry-After is no rule of Safe Browsing, and anything on the way can send it: it lasts no longer than a back-off, and one answer of a
+// server that is down ends no confirmations of a day. A refusal may. A minimum wait is a rule, and counts whatever it is.
 func TestRetryAfterIsObeyedForADayAtMost(t *testing.T) {
 	const year, day = 365 * 24 * time.Hour, 24 * time.Hour
 	for retryAfter, lists := range map[time.Duration]time.Duration{

@@ -122,10 +122,6 @@ func TestAListOfSevenMillionEntriesIsNoTrouble(t *testing.T) {
 	loaded, err := store.LoadList("se-4b")
 	must(t, err)
 	testkit.Between(t, "bytes in memory for each entry", float64(loaded.Set.Bytes())/float64(len(prefixes)), 1, 2.2)
-	for i := 0; i < len(prefixes); i += 100_000 {
-		hash := [32]byte(append(bytesOf(prefixes[i:i+1]), make([]byte, 28)...))
-		testkit.Equal(t, fmt.Sprintf("it contains %08x", prefixes[i]), loaded.Set.Contains(&hash), true)
-	}
 	testkit.Equal(t, "the checksum of the entries", sha256.Sum256(entriesIn(t, loaded)), l.Checksum)
 	testkit.Equal(t, "the checksum of the file", loaded.Checksum, l.Checksum)
 	_, _, err = updater.Apply(updater.List{Name: "se-4b"}, &updater.Update{
@@ -154,8 +150,7 @@ func bytesOf(prefixes []uint32) []byte {
 	return raw
 }
 
-// answerWith is the answer of the server that leads to a list with these entries,
-// with the fields in the order of their numbers.
+// answerWith is the server's answer that leads to a list with these entries, with its fields in the order of their numbers.
 func answerWith(tb testing.TB, partial bool, removals, additions []uint32, result []byte) []byte {
 	tb.Helper()
 	sum := sha256.Sum256(result)
@@ -181,13 +176,10 @@ func changed(prefixes []uint32, n int) (removals, additions, result []uint32) {
 	for range n {
 		additions = append(additions, r.Uint32())
 	}
-	gone := 0
 	for i, p := range prefixes {
-		if gone < len(removals) && int(removals[gone]) == i {
-			gone++
-			continue
+		if _, gone := slices.BinarySearch(removals, uint32(i)); !gone {
+			result = append(result, p)
 		}
-		result = append(result, p)
 	}
 	slices.Sort(additions)
 	additions = slices.DeleteFunc(slices.Compact(additions), func(p uint32) bool {
@@ -241,9 +233,8 @@ func TestUpdatesTakeLittleMemoryBesideTheList(t *testing.T) {
 	}
 }
 
-// BenchmarkUpdate is an update from the answer on the wire to the list that can be published: in full, and in part
-// with 10,000 removals and 10,000 additions. Beside its time it tells the ratio to the time for the SHA-256 of all
-// entries, which every update takes.
+// BenchmarkUpdate is an update from the wire to the list: in full, and in part with 10,000 removals and 10,000 additions. It also tells
+// the ratio to the time for the SHA-256 of all entries, which every update takes.
 func BenchmarkUpdate(b *testing.B) {
 	for name, n := range map[string]int{"1M": 1_000_000, "4M": 4_000_000, "10M": 10_000_000} {
 		prefixes := ascendingPrefixes(n)
@@ -257,20 +248,16 @@ func BenchmarkUpdate(b *testing.B) {
 			old    updater.List
 		}{"full": {full, updater.List{Name: "se-4b"}}, "partial": {part, held}} {
 			b.Run(name+"/"+kind, func(b *testing.B) {
-				benchmarkUpdate(b, answering(b, protocol.DialectV5, test.answer), test.old, entries)
+				client := answering(b, protocol.DialectV5, test.answer)
+				b.ReportAllocs()
+				for b.Loop() {
+					update(b, client, test.old)
+				}
+				took := b.Elapsed() / time.Duration(b.N)
+				b.ReportMetric(float64(took)/float64(sumTime(entries)), "x-SHA-256")
 			})
 		}
 	}
-}
-
-// benchmarkUpdate measures an update of a list to about these entries.
-func benchmarkUpdate(b *testing.B, client updater.Source, old updater.List, entries []byte) {
-	b.ReportAllocs()
-	for b.Loop() {
-		update(b, client, old)
-	}
-	took := b.Elapsed() / time.Duration(b.N)
-	b.ReportMetric(float64(took)/float64(sumTime(entries)), "x-SHA-256")
 }
 
 // sumTime is how long the SHA-256 of entries takes at best.

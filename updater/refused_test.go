@@ -21,8 +21,7 @@ var batchers = map[string]func(protocol.Config) (protocol.Client, error){
 	"v5": func(cfg protocol.Config) (protocol.Client, error) { return protocol.NewV5(cfg) },
 }
 
-// inEachVersion runs a test in a bubble for each version of the protocol, on a server that has the lists se-4b and
-// mw-4b. Start starts an updater of three lists, pha-4b too, whose state is on a disk.
+// inEachVersion runs a test for each version on a server of se-4b and mw-4b. Start starts an updater of these and pha-4b with a disk.
 func inEachVersion(t *testing.T, test func(t *testing.T, server *protocoltest.Server, start func() *run)) {
 	for version, client := range batchers {
 		t.Run(version, func(t *testing.T) {
@@ -141,8 +140,7 @@ func TestListsAreUpdatedFromAServerThatRefusesBatches(t *testing.T) {
 	}
 }
 
-// A failure that says nothing of the list ends the round, but a list that fails
-// every request for it does not keep the others back for ever.
+// A failure that says nothing of the list ends the round, but a list that always fails does not keep the others back for ever.
 func TestAListThatFailsEveryRequestDoesNotStarveTheOthers(t *testing.T) {
 	testkit.Long(t)
 	inEachVersion(t, func(t *testing.T, server *protocoltest.Server, start func() *run) {

@@ -27,8 +27,7 @@ func scheduleOf(t *testing.T, failures int, saved time.Time) []byte {
 	return raw
 }
 
-// All copies count. An unreadable file in the folder of the lists is an error, since its waits may
-// last; one in the spare folder is none.
+// All copies count. An unreadable one in the folder of the lists is an error, since its waits may last; a spare one is none.
 func TestWhichScheduleIsRead(t *testing.T) {
 	now := time.Now()
 	older, newer := scheduleOf(t, 1, now.Add(-2*time.Minute)), scheduleOf(t, 2, now.Add(-time.Minute))
@@ -117,8 +116,7 @@ func TestAScheduleIsSavedOrTheErrorSaysWhere(t *testing.T) {
 	}
 }
 
-// An unreadable schedule is set aside by who may write, and left alone by who only looks. Both
-// wait for half an hour and say so.
+// Who may write sets an unreadable schedule aside, who only looks leaves it. Both wait for half an hour and say so.
 func TestAnUnreadableScheduleIsSetAside(t *testing.T) {
 	for reader, test := range map[string]struct {
 		read  func(store *Store) (*Schedule, error)
@@ -157,6 +155,22 @@ func TestAnUnreadableScheduleIsSetAside(t *testing.T) {
 			})
 		}
 	}
+	// Until a damaged file is replaced, the clocks in memory hold, and other keys' clocks stay.
+	inBubble(t, "it takes no other clock", func(t *testing.T) {
+		s := ownedSchedule(t, t.TempDir())
+		until := time.Now().Add(2 * time.Hour)
+		s.state.Fetch.NotBefore = until
+		s.state.Lists[se] = ListClock{Clock: Clock{NotBefore: until.Add(time.Hour)}}
+		s.state.Others = map[string]clockSet{"other": {Fetch: asked{Clock: Clock{NotBefore: until}}}}
+		must(t, writeSchedule(s.store, []byte("{")))
+		if loadErr, saveErr := s.own(); loadErr == nil || saveErr != nil {
+			t.Fatal(loadErr, saveErr)
+		}
+		for name, s := range map[string]*Schedule{"in memory": s, "after a restart": ownedSchedule(t, s.store.dir)} {
+			all := []time.Duration{s.state.Fetch.NotBefore.Sub(until), s.list(se).NotBefore.Sub(until), s.state.Others["other"].Fetch.NotBefore.Sub(until)}
+			testkit.Equal(t, name+": the waits end late by", all, []time.Duration{0, time.Hour, 0})
+		}
+	})
 }
 
 // Who does not own the folder takes over what the owner has saved, unless that is no news.
@@ -285,25 +299,6 @@ func TestEncodingLeavesAScheduleAsItIs(t *testing.T) {
 	}
 }
 
-// Until a damaged file is replaced, the clocks in memory hold, and other keys' clocks stay.
-func TestADamagedScheduleTakesNoOtherClock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := ownedSchedule(t, t.TempDir())
-		until := time.Now().Add(2 * time.Hour)
-		s.state.Fetch.NotBefore = until
-		s.state.Lists[se] = ListClock{Clock: Clock{NotBefore: until.Add(time.Hour)}}
-		s.state.Others = map[string]clockSet{"other": {Fetch: asked{Clock: Clock{NotBefore: until}}}}
-		must(t, writeSchedule(s.store, []byte("{")))
-		if loadErr, saveErr := s.own(); loadErr == nil || saveErr != nil {
-			t.Fatal(loadErr, saveErr)
-		}
-		for name, s := range map[string]*Schedule{"in memory": s, "after a restart": ownedSchedule(t, s.store.dir)} {
-			all := []time.Duration{s.state.Fetch.NotBefore.Sub(until), s.list(se).NotBefore.Sub(until), s.state.Others["other"].Fetch.NotBefore.Sub(until)}
-			testkit.Equal(t, name+": the waits end late by", all, []time.Duration{0, time.Hour, 0})
-		}
-	})
-}
-
 // A disk that hangs keeps its reader waiting, and no search: those need the lock of the schedule.
 func TestNoSearchWaitsWhileTheScheduleIsRead(t *testing.T) {
 	for name, read := range map[string]func(s *Schedule){
@@ -406,8 +401,7 @@ type told struct{ text string }
 func (told) Fetch(context.Context, []Want, func(int, *Update)) (time.Duration, error) { return 0, nil }
 func (s told) Advisory() (text string, known bool)                                    { return s.text, s.text != "?" }
 
-// What a server said is known after a restart, with any key. It does not count for the lists of
-// another server in the same folder. A file of a version before it was kept is read as always.
+// What a server said is known after a restart, with any key, and not for another server. A file without it is read as always.
 func TestWhatAServerSaysOfItselfIsSavedWithTheSchedule(t *testing.T) {
 	dir := t.TempDir()
 	at := func(server, asker string) *Schedule {

@@ -107,8 +107,7 @@ func TestProcessesWithOneFolderShareTheClockOfSearches(t *testing.T) {
 			time.Sleep(1 * time.Nanosecond)
 		}
 	})
-	// A process with another key writes the file, too. That must not hide the wait of this key
-	// from the other processes that have it.
+	// That a process with another key writes the file, too, must not hide the wait from others that have this key.
 	inBubble(t, "another key in the folder", func(t *testing.T) {
 		dir := t.TempDir()
 		ofKey := func(asker string, err error) *process {
@@ -325,8 +324,7 @@ func TestAnAnswerDoesNotWaitForTheDisk(t *testing.T) {
 	})
 }
 
-// Of failures of several processes at once the latest attempt counts, and every wait. Where a process
-// sees what another one has saved, its next failure is a later attempt than that.
+// Of failures at once the latest attempt counts, and every wait. One after another process's, which was seen, is a later attempt.
 func TestNoWaitIsLostBetweenProcesses(t *testing.T) {
 	const processes, changes = 4, 25
 	for _, test := range []struct {
@@ -388,32 +386,26 @@ func TestSearchesThatChangeTheClock(t *testing.T) {
 		failed, sent time.Time
 		waits        bool // a success of the search changes the clock
 		together     bool
-		mayWait      bool
 	}{
-		{0, 0, time.Time{}, now, false, false, false},
-		{1, 0, time.Time{}, now, true, false, true}, // it failed in another process
-		{1, 0, now, now, true, false, true},
-		{1, 0, now, now.Add(-1), false, true, true},
-		{1, 0, now, now.Add(1), true, false, true},
-		{0, 0, now, now.Add(-1), false, true, false},
-		{0, 0, now, now.Add(1), false, false, false},
-		{0, 1, time.Time{}, now, true, false, true},
-		{1, time.Hour, now, now.Add(-1), true, true, true},
+		{0, 0, time.Time{}, now, false, false},
+		{1, 0, time.Time{}, now, true, false}, // it failed in another process
+		{1, 0, now, now, true, false},
+		{1, 0, now, now.Add(-1), false, true},
+		{1, 0, now, now.Add(1), true, false},
+		{0, 0, now, now.Add(-1), false, true},
+		{0, 0, now, now.Add(1), false, false},
+		{0, 1, time.Time{}, now, true, false},
+		{1, time.Hour, now, now.Add(-1), true, true},
 	} {
 		s := newSchedule(nil)
-		s.state.Search.Clock = Clock{Failures: test.failures, Wait: test.wait}
-		s.failed = test.failed
-		testkit.Equal(t, fmt.Sprintf("%+v: a success changes the clock, the next answer may have a wait", test),
-			[]bool{s.searchWaits(test.sent), s.searchClock().mayWait()}, []bool{test.waits, test.mayWait})
-		for _, err := range []error{nil, errTest} {
-			s.failed = test.failed
-			want := test.failed
-			if err != nil && !test.together {
-				want = now.Add(time.Hour)
+		s.state.Search.Clock, s.failed = Clock{Failures: test.failures, Wait: test.wait}, test.failed
+		testkit.Equal(t, fmt.Sprintf("%+v: a success changes the clock", test), s.searchWaits(test.sent), test.waits)
+		for err, failed := range map[error]time.Time{nil: test.failed, errTest: now.Add(time.Hour)} {
+			if s.failed = test.failed; test.together {
+				failed = test.failed
 			}
-			if got := s.failedTogether(test.sent, now.Add(time.Hour), err); got != test.together || !s.failed.Equal(want) {
-				t.Errorf("%+v, %v: together: %t, failed last at %s, want %s", test, err, got, s.failed, want)
-			}
+			testkit.Equal(t, fmt.Sprintf("%+v, %v: together", test, err), s.failedTogether(test.sent, now.Add(time.Hour), err), test.together)
+			testkit.Equal(t, fmt.Sprintf("%+v, %v: failed last", test, err), s.failed, failed)
 		}
 	}
 }

@@ -213,13 +213,11 @@ func TestOneSearchAtATimeLooksAtTheFile(t *testing.T) {
 		other.changeSearch(fail(time.Now().Add(time.Hour)), noError(t))
 		other.Flush()
 		s.searches.looking = make(chan struct{})
-		if s.lookAtSearches(); s.state.Search.Failures != 0 || s.searches.looking == nil {
-			t.Error("two look at once")
-		}
+		s.lookAtSearches()
+		testkit.Equal(t, "seen, while another one looks", s.state.Search.Failures, 0)
 		s.searches.looking, s.searches.late = nil, true
-		if s.lookAtSearches(); s.state.Search.Failures != 0 || s.searches.looking != nil {
-			t.Error("one looks while a write hangs")
-		}
+		s.lookAtSearches()
+		testkit.Equal(t, "seen, while a write hangs", s.state.Search.Failures, 0)
 		s.searches.late = false
 		reads := 0
 		onRead(s.store, func(int) {
@@ -229,16 +227,14 @@ func TestOneSearchAtATimeLooksAtTheFile(t *testing.T) {
 			testkit.Equal(t, "while it looks, it is said so", s.searches.looking != nil, true)
 		})
 		for range 3 {
-			if s.lookAtSearches(); s.state.Search.Failures != 1 || s.searches.looking != nil {
-				t.Errorf("the file is not read, or still being read: %+v", s.state.Search)
-			}
+			s.lookAtSearches()
+			testkit.Equal(t, "seen, and nobody looks any more", []any{s.state.Search.Failures, s.searches.looking == nil}, []any{1, true})
 		}
 		testkit.Equal(t, "reads of a file that does not change", reads, 1)
 	})
 }
 
-// A folder, or a link to nothing, tells no more of a wait than a damaged file. The wait that follows is
-// not begun once more by each start.
+// A folder, or a link to nothing, tells no more of a wait than a damaged file. No start begins the wait that follows once more.
 func TestADamagedFileOfSearchesCostsOneWait(t *testing.T) {
 	for name, test := range map[string]struct {
 		put  func(path string) error
@@ -266,11 +262,8 @@ func TestADamagedFileOfSearchesCostsOneWait(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A file that cannot be opened now, as when there are no file descriptors left, may have a wait. It is not damaged.
-func TestAFileThatCouldNotBeReadIsReadByTheNextLook(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	// A file that cannot be opened now, as when there are no file descriptors left, may have a wait. It is not damaged.
+	inBubble(t, "one that cannot be read now", func(t *testing.T) {
 		s := newSchedule(openStore(t, t.TempDir()))
 		searches, fetches := filepath.Join(s.store.dir, "searches.json"), filepath.Join(s.store.dir, scheduleFile)
 		must(t, errors.Join(os.Symlink(searches, searches), os.Symlink(fetches, fetches))) // loops

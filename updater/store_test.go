@@ -75,8 +75,7 @@ func TestListsComeBackFromTheStore(t *testing.T) {
 	testkit.Equal(t, "files", len(namesIn(t, dir)), len(lists))
 }
 
-// Such a file, or a link to one, is refused by its length or its first line. To hash it first would
-// keep CoreDNS from answering for as long.
+// It is refused by its length or its first line: to hash it first would keep CoreDNS from answering for as long.
 func TestAFileThatCannotBeAListIsNotReadWhole(t *testing.T) {
 	for name, test := range map[string]struct {
 		begin string
@@ -260,8 +259,7 @@ func TestAListThatCannotBeReadIsNotDamaged(t *testing.T) {
 	}
 }
 
-// What has been replaced must survive a loss of power: the content must be on the
-// disk before the name leads to it, and the name before the caller continues.
+// To survive a loss of power, the content must be on the disk before the name leads to it, and the name before the caller continues.
 func TestAFileIsOnTheDiskBeforeItReplacesTheOldOne(t *testing.T) {
 	lost := errors.New("the power fails")
 	for name, test := range map[string]struct {

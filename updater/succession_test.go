@@ -21,8 +21,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// The origins of two versions of a server. The newer continues with the lists of the
-// older, which uses the newer one's lists until it has fetched its own.
+// Two versions of a server. The newer continues with the older's lists; the older uses the newer's until it has fetched its own.
 var (
 	older = updater.Origin{Name: "server v4", Predecessors: []updater.Predecessor{{Name: "server"}}, Schedule: "schedule-v4.json"}
 	newer = updater.Origin{Name: "server", Predecessors: []updater.Predecessor{{Name: "server v4", Continues: true}}}
@@ -163,8 +162,29 @@ func TestAServerThatRefusesAStateIsAskedForTheWholeList(t *testing.T) {
 	}
 }
 
+// A predecessor that has nothing to give is no hindrance.
 func TestAScheduleInMemorySucceedsThePredecessors(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	for name, asked := range map[string]bool{"that never asked": false, "whose list was rejected": true} {
+		inBubble(t, name, func(t *testing.T) {
+			old := newRunOf(t, &scripted{answers: []func(string) *updater.Update{unchanged("1")}}, nil, "se-4b")
+			if asked {
+				old.start()
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				old.stop()
+			}
+			testkit.Equal(t, "a list was rejected", old.times(updater.ListRejected) == 1, asked)
+			source := &scripted{answers: []func(string) *updater.Update{full("1", prefix(5))}, wait: time.Hour}
+			r := newRunOf(t, source, nil, "se-4b")
+			r.schedule.Succeed(old.schedule, nil, true)
+			testkit.Equal(t, "a list was there from the start", r.start() || r.times(updater.Loaded) != 0, false)
+			time.Sleep(time.Minute)
+			source.last(t, 1)
+			r.checkHeld("in the end", held{"se-4b": {5}})
+			r.stop()
+		})
+	}
+	inBubble(t, "with lists", func(t *testing.T) {
 		states := map[string]func(string) *updater.Update{
 			"se-4b": full("a state", prefix(1)), "mw-4b": full("mixed", prefix(2), "mixed in"),
 		}
@@ -193,30 +213,6 @@ func TestAScheduleInMemorySucceedsThePredecessors(t *testing.T) {
 		r.stop()
 		first.last(t, 1)
 	})
-}
-
-// A predecessor that has nothing to give is no hindrance.
-func TestAScheduleSucceedsOneWithoutLists(t *testing.T) {
-	for name, asked := range map[string]bool{"that never asked": false, "whose list was rejected": true} {
-		inBubble(t, name, func(t *testing.T) {
-			old := newRunOf(t, &scripted{answers: []func(string) *updater.Update{unchanged("1")}}, nil, "se-4b")
-			if asked {
-				old.start()
-				time.Sleep(time.Minute)
-				synctest.Wait()
-				old.stop()
-			}
-			testkit.Equal(t, "a list was rejected", old.times(updater.ListRejected) == 1, asked)
-			source := &scripted{answers: []func(string) *updater.Update{full("1", prefix(5))}, wait: time.Hour}
-			r := newRunOf(t, source, nil, "se-4b")
-			r.schedule.Succeed(old.schedule, nil, true)
-			testkit.Equal(t, "a list was there from the start", r.start() || r.times(updater.Loaded) != 0, false)
-			time.Sleep(time.Minute)
-			source.last(t, 1)
-			r.checkHeld("in the end", held{"se-4b": {5}})
-			r.stop()
-		})
-	}
 }
 
 func TestADamagedScheduleOfSeveralIsTold(t *testing.T) {

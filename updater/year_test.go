@@ -43,8 +43,7 @@ func TestAYearWithoutViolation(t *testing.T) {
 	liveYears(t, *yearSeeds, func(*year) {})
 }
 
-// liveYears simulates n years of each version of the protocol, after something has been done to each. Meanwhile
-// garbage is collected less often: a year makes much of it, and needs little memory.
+// liveYears simulates n years of each version. Garbage is collected less often then: a year makes much of it, and needs little memory.
 func liveYears(t *testing.T, n int, prepare func(y *year)) {
 	testkit.Long(t)
 	percent := debug.SetGCPercent(800)
@@ -342,8 +341,7 @@ func locked(random func() float64) func() float64 {
 	}
 }
 
-// syncTime is how long a sync lasts in a year. The folder is in memory, which needs none; a
-// crash may come meanwhile, as it may with a disk.
+// syncTime is how long a sync lasts in a year. A folder in memory needs none; a crash may come meanwhile, as with a disk.
 const syncTime = 20 * time.Millisecond
 
 func (y *year) start() {
@@ -500,8 +498,7 @@ func (y *year) restart(pause time.Duration) {
 	y.start()
 }
 
-// reload starts a second client in the same folder, before the first is
-// stopped: as a Corefile does whose engine settings changed.
+// reload starts a second client in the same folder before the first is stopped, as a Corefile does whose settings changed.
 func (y *year) reload() {
 	old := y.current
 	old.stopSearching()
@@ -541,8 +538,7 @@ func (y *year) setClock() {
 	y.start()
 }
 
-// reboot begins another boot of the machine. Its wall clock is right then: a clock that is set
-// forward over a reboot looks like time that has passed.
+// reboot begins another boot, with a right wall clock: one that is set forward over a reboot looks like time that has passed.
 func (y *year) reboot() { y.boots, y.booted = y.boots+1, time.Now() }
 
 // boot is what the machine knows of its boot.
@@ -552,9 +548,8 @@ func (y *year) boot() (id string, since time.Duration) {
 
 func (y *year) folderDir(n int) string { return filepath.Join(y.dir, fmt.Sprint(n)) }
 
-// TestAYearOfRelaysWithoutViolation is TestAYearWithoutViolation for two relays with a folder each, which share a
-// store in memory: one of them fetches, and the other one takes over when it dies, ends, or is cut off from the
-// store. To the server they are one client, so a wait that the first one was given holds for the second one.
+// TestAYearOfRelaysWithoutViolation is the same for two relays with a folder each, which share a store in memory: one fetches, the other
+// takes over when it dies, ends or is cut off. To the server they are one client: a wait that the first was given holds for the second.
 func TestAYearOfRelaysWithoutViolation(t *testing.T) {
 	liveYears(t, max(1, *yearSeeds/8), func(y *year) { y.shared = updater.NewMemoryShared() })
 }
