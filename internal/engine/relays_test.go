@@ -23,75 +23,56 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// firstDown is a transport whose first relay may be down.
-type firstDown struct {
-	down          atomic.Bool
-	first, second *protocoltest.Server
-}
+// byHost is a transport to servers.
+type byHost map[string]http.RoundTripper
 
-func (f *firstDown) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.URL.Host == "second.internal" {
-		return f.second.RoundTrip(r)
-	}
-	if f.down.Load() {
-		return nil, errors.New("connection refused")
-	}
-	return f.first.RoundTrip(r)
-}
-
-// relaySettings are settings of an engine with the two relays.
-var relaySettings = Settings{Endpoint: "http://first.internal http://second.internal", Protocol: protocol.DialectV5.Name, Lists: "se-4b"}
-
-// startTwoRelays returns two relays with one list, and a registry that asks them at once.
-func startTwoRelays(t *testing.T) (*firstDown, ForTests) {
-	relays := &firstDown{first: protocoltest.New(t), second: protocoltest.New(t)}
-	for _, relay := range []*protocoltest.Server{relays.first, relays.second} {
-		relay.OneOfMany()
-		relay.SetMinimumWait("", 20*time.Minute)
-		relay.Publish("se-4b", [][]byte{{1, 2, 3, 4}})
-	}
-	return relays, ForTests{NewRegistry(Edge{Transport: relays, FirstContact: atOnce})}
-}
+func (h byHost) RoundTrip(r *http.Request) (*http.Response, error) { return h[r.URL.Host].RoundTrip(r) }
 
 // While a relay is down for a day, however often it is tried, there is one line when it is left and one when it answers
 // again; updates and confirmations have no trouble. A gauge for each relay says which of them fails. A reload makes an
 // engine with the same labels, which may not have seen what the one before has.
 func TestARelayThatIsLeftIsTwoLinesAndAGauge(t *testing.T) {
 	logged(t, func(t *testing.T, lines *testkit.Lines) {
-		relays, r := startTwoRelays(t)
+		first, second := protocoltest.New(t), protocoltest.New(t)
+		for _, relay := range []*protocoltest.Server{first, second} {
+			relay.OneOfMany()
+			relay.SetMinimumWait("", 20*time.Minute)
+			relay.Publish("se-4b", [][]byte{{1, 2, 3, 4}})
+		}
+		way := &wire{server: first}
+		r := ForTests{NewRegistry(Edge{Transport: byHost{"first.internal": way, "second.internal": second}})}
+		s := Settings{Endpoint: "http://first.internal http://second.internal", Protocol: protocol.DialectV5.Name, Lists: "se-4b"}
 		want := func(when string, first, second float64) {
 			t.Helper()
 			for url, up := range map[string]float64{"http://first.internal": first, "http://second.internal": second} {
 				testkit.Equal(t, when+": endpoint_up of "+url, testkit.Metric(t, "endpoint_up", "url", url), up)
 			}
 		}
-		before, end := acquire(t, r, relaySettings, 0)
+		before, end := acquire(t, r, s, 0)
 		want("at the start", 1, 1)
 		time.Sleep(time.Hour)
-		relays.down.Store(true)
+		way.cut.Store(true)
 		today := time.Now().Format(time.DateOnly)
 		time.Sleep(24 * time.Hour)
 		want("the first one is down", 0, 1)
-		testkit.Between(t, "updates by the second relay in a day", len(relays.second.Requests("update")), 70, 80)
-		relays.down.Store(false)
+		testkit.Between(t, "updates by the second relay in a day", len(second.Requests("update")), 70, 80)
+		way.cut.Store(false)
 		time.Sleep(25 * time.Hour)
 		want("it is back", 1, 1)
-		testkit.WantParts(t, lines.Only(t, "fails"), "[WARNING]", "http://first.internal fails: ", "connection refused. http://second.internal is asked in its place; http://first.internal is tried again, not before "+today)
+		testkit.WantParts(t, lines.Only(t, "fails"), "[WARNING]", "http://first.internal fails: ", "network is unreachable. http://second.internal is asked in its place; http://first.internal is tried again, not before "+today)
 		testkit.WantParts(t, lines.Only(t, "answers again"), "[INFO]", "http://first.internal answers again")
 		testkit.WantNone(t, lines.String(), "[ERROR]")
-		other := relaySettings
-		other.Cache = 7
-		_, endOther := acquire(t, r, other, 0)
+		s.Cache = 7
+		_, endOther := acquire(t, r, s, 0)
 		before.reporter.endpointChanged(protocol.EndpointEvent{Endpoint: "http://first.internal", Err: errors.New("connection refused")})
 		want("the engine that ends has seen a failure", 0, 1)
 		end()
 		want("the engine that continues has not", 1, 1)
 		endOther()
 		want("both have ended", 0, 0) // there is no gauge
-		relays.second.ClientLostState()
-		single := relaySettings
-		single.Endpoint = "http://second.internal"
-		_, end = acquire(t, r, single, 0)
+		second.ClientLostState()
+		s.Endpoint = "http://second.internal"
+		_, end = acquire(t, r, s, 0)
 		defer end()
 		want("a single endpoint has no gauge", 0, 0)
 	})

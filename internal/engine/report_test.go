@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -217,19 +216,6 @@ func TestADayWithoutListUpdatesIsTwoLines(t *testing.T) {
 	})
 }
 
-// failsFor is a server that answers with a status about some lists of Web Risk.
-type failsFor struct {
-	http.RoundTripper
-	status sync.Map // of int, by threat type
-}
-
-func (f *failsFor) RoundTrip(r *http.Request) (*http.Response, error) {
-	if status, fails := f.status.Load(r.URL.Query().Get("threatType")); fails {
-		return &http.Response{StatusCode: status.(int), Header: make(http.Header), Body: http.NoBody, Request: r}, nil
-	}
-	return f.RoundTripper.RoundTrip(r)
-}
-
 // Lists of Web Risk are asked for one by one: what one of them brings is no end of the trouble of others.
 func TestListsOfWebRiskThatAlwaysFailAreALineForEachCause(t *testing.T) {
 	logged(t, func(t *testing.T, lines *testkit.Lines) {
@@ -237,17 +223,18 @@ func TestListsOfWebRiskThatAlwaysFailAreALineForEachCause(t *testing.T) {
 		google.Publish("mw-4b", [][]byte{{1, 2, 3, 4}})
 		google.Publish("uws-4b", [][]byte{{1, 2, 3, 4}})
 		s := Settings{Endpoint: "http://one-fails.example", Protocol: protocol.DialectWebRisk.Name, Lists: "se-4b mw-4b uws-4b"}
-		fails := &failsFor{RoundTripper: google}
-		fails.status.Store("SOCIAL_ENGINEERING", 403)
-		fails.status.Store("UNWANTED_SOFTWARE", 500)
-		e := started(t, s, "key", Edge{Transport: fails, FirstContact: atOnce})
-		defer e.stop()
+		google.Break("update", 1000, protocoltest.Fault{Status: 403, List: "se-4b"})
+		fails := protocoltest.Fault{Status: 500, List: "uws-4b"}
+		google.Break("update", 1000, fails)
+		_, end := life(t, s, google, 0)
+		defer end()
 		time.Sleep(12 * time.Hour)
 		wantLines(t, lines, "Cannot update lists", "se-4b: the server answered status 403", "uws-4b: the server answered status 500")
-		fails.status.Delete("SOCIAL_ENGINEERING")
+		google.Repair()
+		google.Break("update", 1000, fails)
 		time.Sleep(12 * time.Hour)
 		testkit.WantNone(t, lines.String(), "updated again")
-		fails.status.Clear()
+		google.Repair()
 		time.Sleep(12 * time.Hour)
 		lines.Only(t, "Lists are updated again")
 	})
