@@ -19,10 +19,9 @@ import (
 
 // running is a server that says what a test wants, and notes what it is asked to change.
 type running struct {
-	control.Server // for calls of no test
-	report         status.Report
-	paused         []string
-	changes        []string
+	control.Server  // for calls of no test
+	report          status.Report
+	paused, changes []string
 }
 
 func (r *running) Report() status.Report { r.report.Judge(); return r.report }

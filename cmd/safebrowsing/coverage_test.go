@@ -81,7 +81,12 @@ func TestCoverageGoesThroughTheDoorOfTheServerThatRuns(t *testing.T) {
 	m := makeFeed(w.Server, 700, 2)
 	w.update(t).want(0)
 	w.ClientStarted()
-	runServer(t, w, "allow OWN(allowed.example)")
+	blocks, err := parseCorefile(w.corefile(t, strings.Replace(usual, "db DB", "db DB\n  allow OWN(allowed.example)", 1)))
+	testkit.Must(t, err)
+	testkit.Must(t, blocks[0].Start())
+	t.Cleanup(blocks[0].End)
+	testkit.Until(t, "the lists", blocks[0].Ready)
+	openDoor(t, w.dir, block.ThisProcess()) // without the DNS
 	f, errOut := counted(t, 0, m.text, "-db", w.dir, "-")
 	m.wantFound(t, f)
 	least, sent, _ := leastSearches(w.Server)
@@ -90,18 +95,6 @@ func TestCoverageGoesThroughTheDoorOfTheServerThatRuns(t *testing.T) {
 	m.wantFound(t, again)
 	expect(t, "searches of the second time", again.Searches, 0)
 	w.wantRequests(t, "search", sent)
-}
-
-// runServer runs the server blocks of a Corefile behind a door, without the DNS.
-func runServer(t *testing.T, w *world, properties string) {
-	t.Helper()
-	blocks, err := parseCorefile(w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n  "+properties+"\n }\n}\n"))
-	testkit.Must(t, err)
-	b := blocks[0].Block
-	testkit.Must(t, b.Start())
-	t.Cleanup(b.End)
-	testkit.Until(t, "the lists", b.Ready)
-	openDoor(t, w.dir, block.ThisProcess())
 }
 
 func TestCoverageCountsWhatOwnListsDo(t *testing.T) {

@@ -338,8 +338,7 @@ func TestDoctorWarnsOfAKeyThatOthersMayRead(t *testing.T) {
 	for _, tc := range []struct {
 		property           string
 		dir, key, corefile os.FileMode
-		want               string // status
-		text, advice       string
+		want, text, advice string // want is the status
 	}{
 		{"api_key_file " + key, 0o755, 0o600, 0o644, "", "", ""},
 		{"api_key_file " + key, 0o755, 0o640, 0o644, "", "", ""},

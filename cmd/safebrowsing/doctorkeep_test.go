@@ -157,9 +157,7 @@ func TestDoctorTellsCertificatesThatClientsDoNotAccept(t *testing.T) {
 		blocks, err := parseCorefile(corefile)
 		testkit.Must(t, err)
 		all := encryptedDiagnoses(config.EncryptedOf(readOf(blocks)), []netip.Addr{netip.MustParseAddr(tc.asked)}, time.Now().Add(tc.later))
-		if len(all) != 1 {
-			t.Fatalf("%s: Expected one, got %+v", tc.name, all)
-		}
+		expect(t, tc.name, len(all), 1)
 		wantIs(t, all[0], tc.status, tc.parts...)
 		if tc.later == 0 {
 			run(t, "validate", corefile).want(0, "encrypted tls://.:853: ")

@@ -23,11 +23,9 @@ import (
 func TestDoctorOfOwnLists(t *testing.T) {
 	w := newWorld(t)
 	for name, test := range map[string]struct {
-		word, content string
-		status        int
-		want          string // status of the check
-		text          string // the text of the diagnosis, after the path of the list
-		advice        string
+		word, content      string
+		status             int
+		want, text, advice string // the status of the check, and the text after the path of the list
 	}{
 		"good":              {"block", "a.example\nb.example\n", 0, isOK, " blocks 2 names, last changed TIME", ""},
 		"bad lines":         {"block", "a.example\na b\nc d\n", 0, isWarning, ` blocks 1 name, last changed TIME; 2 lines are not list entries (first at line 2: "a b")`, "correct the lines"},
@@ -83,10 +81,9 @@ func TestListsByURLInDoctorAndLists(t *testing.T) {
 	late := good
 	late.Next = now.Add(-3 * time.Hour)
 	for _, test := range []struct {
-		name, content string
-		state         *ownlist.URLState
-		want          string // status of the diagnosis
-		text, advice  string
+		name, content      string
+		state              *ownlist.URLState
+		want, text, advice string // want is the status
 	}{
 		{"well", "a.example\nb.example\n", &good, isOK, " blocks 2 names, last changed ", ""},
 		{"failing", "a.example\nb.example\n", &failing, isWarning, "; not updated since " + say.Time(yes) + ": the server answered status 503", "open the URL in a browser"},

@@ -21,10 +21,7 @@ import (
 
 // importTests are files as the other programs write them, and names with what the made server block
 // does about them. The files NAME.want have what import prints.
-var importTests = []struct {
-	name, files      string
-	blocked, passing string
-}{
+var importTests = []struct{ name, files, blocked, passing string }{
 	{
 		"pihole", "adlist.csv domainlist.csv",
 		"bad.example wild.example a.wild.example",

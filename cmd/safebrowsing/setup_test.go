@@ -226,6 +226,11 @@ func TestSetupConfiguresThePackage(t *testing.T) {
 	all := i.files()
 	i.done("", flags...)
 	expect(t, "files after a second time", i.files(), all)
+	for _, serve := range []string{"machine", "192.168.1.0/24", "machine"} { // within a second
+		i.done("", withoutKey("-serve", serve)...)
+	}
+	copies, _ = filepath.Glob(i.path("Corefile.*"))
+	expect(t, "copies", len(copies), 4)
 }
 
 // A second setup may move the server from behind another resolver to the network. Then that one must not keep asking
@@ -488,10 +493,9 @@ func TestSetupCanBeInterruptedAtAQuestion(t *testing.T) {
 func TestSetupForwardsToNobodyWhoAsksIt(t *testing.T) {
 	dnsmasq := []holder{at("dnsmasq", "dnsmasq.service", "::")}
 	for _, test := range []struct {
-		serve    int
-		holders  []holder
-		upstream string
-		want     string
+		serve          int
+		holders        []holder
+		upstream, want string
 	}{
 		{0, nil, "127.0.0.1", "127.0.0.1"},
 		{0, nil, "127.0.0.1:5335", ""},
@@ -597,16 +601,6 @@ func TestSetupTellsWhatBlocksNothing(t *testing.T) {
 		out := newInstalled(t).done("", "-no-key", "-lists", lists, "-serve", "machine", "-upstream", "9.9.9.9")
 		expect(t, lists, strings.Contains(out, "only the names in block.txt"), want)
 	}
-}
-
-// A second setup may follow within the second of the first one.
-func TestSetupKeepsAFileTwiceInASecond(t *testing.T) {
-	i := newInstalled(t)
-	for _, serve := range []string{"192.168.1.0/24", "machine", "192.168.1.0/24", "machine"} {
-		i.done("", withoutKey("-serve", serve)...)
-	}
-	copies, _ := filepath.Glob(i.path("Corefile.*"))
-	expect(t, "copies", len(copies), 4)
 }
 
 // A key of Web Risk, or the token of a relay, is no key for Google: a second setup that keeps it keeps its server, too.

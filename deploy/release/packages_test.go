@@ -45,9 +45,7 @@ func TestADebHasConffilesScriptsAndUnits(t *testing.T) {
 		"conffiles": {"/etc/coredns-safebrowsing/Corefile\n", "/etc/coredns-safebrowsing/allow.txt\n"},
 		"postinst":  nil, "prerm": nil, "postrm": nil,
 	} {
-		if scripts[name] == nil {
-			t.Fatalf("Expected %s in the control files", name)
-		}
+		equal(t, name+" is a control file", scripts[name] != nil, true)
 		has(t, name, scripts[name].text, wants...)
 	}
 	for name, mode := range map[string]int64{
