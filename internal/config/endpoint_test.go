@@ -113,6 +113,8 @@ func TestEndpointsThatAreNotOneServiceOfOnesOwnAreRefused(t *testing.T) {
 	} {
 		refused(t, "safebrowsing {\ndb off\n"+tc.text+"\n}", tc.want)
 	}
+	t.Setenv(KeyVariable, "SECRET")
+	refused(t, "safebrowsing {\nendpoint http://sb.example.org\n}", "Testfile:2 - ", "in clear text")
 }
 
 // serverBlocks reads a Corefile. $TLS is the plugin tls with a certificate for 192.168.1.2, *.home.example and dns.home.example.

@@ -84,11 +84,6 @@ func TestWhatIsProbablyAMistakeIsAWarning(t *testing.T) {
 	}
 }
 
-func TestKeyFromTheEnvironmentIsNotSentInClearText(t *testing.T) {
-	t.Setenv(KeyVariable, "SECRET")
-	refused(t, "safebrowsing {\nendpoint http://sb.example.org\n}", "Testfile:2 - ", "in clear text")
-}
-
 func TestNoFolderForTheListsIsAWarning(t *testing.T) {
 	for _, variable := range []string{"STATE_DIRECTORY", "XDG_CACHE_HOME", "HOME", "LocalAppData"} {
 		t.Setenv(variable, "")

@@ -4,8 +4,8 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -236,12 +236,11 @@ func serveTLS(t *testing.T, server party, clientCA string) *reloaded {
 	r := &reloaded{t: t, server: relay.server(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})), metrics: relay.handler.metrics}
 	r.files = &watched{what: "certificates", paths: []string{server.cert, server.key, clientCA}, load: certs.load}
 	testkit.Must(t, openAll([]*watched{r.files}))
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	testkit.Must(t, err)
-	r.server.TLSConfig = certs.config()
-	go r.server.ServeTLS(listener, "", "") // ends with Close
-	t.Cleanup(func() { r.server.Close() })
-	r.url = "https://" + listener.Addr().String()
+	s := httptest.NewUnstartedServer(nil)
+	s.Config, s.TLS = r.server, certs.config()
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	r.url = s.URL
 	return r
 }
 

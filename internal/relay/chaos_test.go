@@ -47,16 +47,14 @@ type childConfig struct {
 func runChild(text string) {
 	var c childConfig
 	_ = json.Unmarshal([]byte(text), &c) // by this test
-	var shared *sharing.Config
-	if c.Redis != "" {
-		target, _ := sharing.Parse(c.Redis)
-		shared = &sharing.Config{Target: target}
-	}
 	cfg := Config{
 		Settings: engine.Settings{Endpoint: c.Endpoint, Protocol: protocol.DialectV5.Name, Lists: "se-4b mw-4b", DB: c.Folder},
 		Edge:     engine.Edge{FirstContact: atOnce},
-		Listen:   "127.0.0.1:0", Redis: shared, Connections: c.Connections,
+		Listen:   "127.0.0.1:0", Connections: c.Connections,
 		fleetTimes: sharing.StoreConfig{Lease: 1500 * time.Millisecond, Beat: 100 * time.Millisecond, Settle: 500 * time.Millisecond, Spread: 50 * time.Millisecond},
+	}
+	if target, err := sharing.Parse(c.Redis); err == nil {
+		cfg.Redis = &sharing.Config{Target: target}
 	}
 	if c.Counts != "" {
 		listener, err := net.Listen("tcp", c.Counts)

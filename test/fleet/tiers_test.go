@@ -416,9 +416,7 @@ func (p *provider) row(what string, all, one cost, broken int32) string {
 	if d := all.prefixes - one.prefixes; max(d, -d)*50 > one.prefixes || all.searches*50 > one.searches*51 {
 		p.t.Errorf("%s: %d searches for %d prefixes, one client makes %d for %d", what, all.searches, all.prefixes, one.searches, one.prefixes)
 	}
-	if all.fetches != one.fetches {
-		p.t.Errorf("%s: %d requests for lists, one client makes %d", what, all.fetches, one.fetches)
-	}
+	testkit.Equal(p.t, what+": requests for lists, and those of one client", all.fetches, one.fetches)
 	times := p.tally.dns
 	slices.Sort(times)
 	return fmt.Sprintf("searches %d, of one client %d; requests for lists %d, of one %d; rules broken %d; wrong %d; unanswered %d; p50, p99 of DNS %.1f, %.1f ms of %d", all.prefixes, one.prefixes, all.fetches, one.fetches, broken,
