@@ -7,13 +7,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"runtime"
 	"runtime/metrics"
 	"runtime/pprof"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -51,21 +48,25 @@ func TestReloads(t *testing.T) {
 	r := &reloading{crowdOfStubs: crowdOfStubs{t: t, address: c.address}, child: c, worlds: worlds}
 	r.visit(variants)
 	refused := r.refused
-	before, updates := r.settled(resources{}), r.fetches()
+	time.Sleep(time.Second) // what goes soon does not count
+	before, updates := c.resources(), r.fetches()
 	r.begin(6, 2*time.Millisecond, "udp", "tcp")
 	for n := range *reloads {
 		r.reload(variants[n%len(variants)])
 	}
 	r.reload(variants[0])
 	r.end()
-	after := r.settled(before)
+	after := c.resources()
+	for end := time.Now().Add(20 * time.Second); !after.mostly(before) && time.Now().Before(end); after = c.resources() {
+		time.Sleep(100 * time.Millisecond)
+	}
 	t.Logf("%d reloads, %d of them refused: %d queries, %d asked again, %d lost; before %s, after %s",
 		*reloads, r.refused-refused, r.asked.Load(), r.again.Load(), r.lost.Load(), before, after)
 	testkit.Equal(t, "updates, with those from before", r.fetches(), updates)
 	testkit.Equal(t, "queries: lost and wrong ones", [2]int64{r.lost.Load(), r.wrong.Load()}, [2]int64{})
 	testkit.Equal(t, "some were asked", r.asked.Load() > 0, true)
 	if !after.mostly(before) {
-		t.Errorf("Expected what there was before, %s, got %s:\n%s", before, after, c.goroutines())
+		t.Errorf("Expected what there was before, %s, got %s:\n%s", before, after, c.Output())
 	}
 	c.Signal(syscall.SIGTERM)
 	c.Wait()
@@ -103,7 +104,7 @@ func (r *reloading) visit(variants []reloadVariant) {
 	r.child.t.Helper()
 	want := map[*world]int{variants[0].world: variants[0].requests}
 	for n, v := range slices.Concat(variants[1:], variants) {
-		if n == newServers {
+		if n == 4 { // each server has been asked
 			r.begin(6, 2*time.Millisecond, "udp", "tcp")
 		}
 		if n < len(variants)-1 {
@@ -199,35 +200,12 @@ func (r *reloading) reload(v reloadVariant) {
 	time.Sleep(20 * time.Millisecond) // queries under the new Corefile
 }
 
-// settled waits until what is in use is mostly what there was before, or for a second if that is nothing, and returns it.
-func (r *reloading) settled(before resources) resources {
-	if before == (resources{}) {
-		time.Sleep(time.Second)
-		return r.child.resources()
-	}
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Millisecond) {
-		if now := r.child.resources(); now.mostly(before) || time.Now().After(end) {
-			return now
-		}
-	}
-}
-
-// goroutines returns what the log says, and the mappings that are files.
-func (c *child) goroutines() string {
-	maps, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(c.Pid()), "maps"))
-	out := c.Output()
-	return string(maps) + out[max(0, len(out)-4000):]
-}
-
 type reloadVariant struct {
 	world    *world // whose server is asked
 	corefile string
 	refused  bool
 	requests int // for lists, that the first reload with it causes
 }
-
-// newServers is how many variants come after the first one until each server has been asked.
-const newServers = 4
 
 // reloadVariants returns the cycle of TestReloads. It changes each setting of an engine.
 func (w *world) reloadVariants(t *testing.T, other, secure *world) []reloadVariant {
@@ -309,15 +287,6 @@ type soaked struct {
 	servers []*protocoltest.Server
 	asked   []int     // requests that each server has forgotten
 	relays  []*mortal // of the servers, if they are relays
-}
-
-// kept is how many requests and versions a server remembers, so that memory can be flat: those of half a minute.
-const kept = 100
-
-func (s *soaked) forget() {
-	for i, server := range s.servers {
-		s.asked[i] += server.Forget(kept)
-	}
 }
 
 // mortal is a relay that can die: its server hears nothing then.
@@ -414,7 +383,8 @@ func (w *world) soakCorefile(port string, properties ...string) string {
 func churn(all []*soaked, stop *atomic.Bool) {
 	for n := 0; !stop.Load(); n++ {
 		for _, s := range all {
-			for _, server := range s.servers {
+			for i, server := range s.servers {
+				s.asked[i] += server.Forget(100) // it remembers half a minute, so that memory can be flat
 				(&world{google: server}).publish("se-4b", "always.example.com/", fmt.Sprintf("new%d.example.com/", n))
 				switch {
 				case n%20 == 5:
@@ -425,7 +395,6 @@ func churn(all []*soaked, stop *atomic.Bool) {
 					server.Break("search", 1, protocoltest.Fault{Status: 500})
 				}
 			}
-			s.forget()
 			for i, relay := range s.relays { // each in turn, and both are well in between
 				relay.dead.Store(n/20%4 == 2*i)
 			}
