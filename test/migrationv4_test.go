@@ -26,7 +26,9 @@ func TestMigrationOfAListOfMixedLengthsStartsAnew(t *testing.T) {
 	w.google.Publish("mw-4b", [][]byte{long[:5]})
 	w.google.AddThreat("long.example.com/", sbv5.ThreatType_MALWARE)
 	w.protocol = protocol.DialectV4
-	w.run()
+	w.run("max_entries 5000") // it knows powers of two only
+	testkit.Equal(t, "entries that are asked for", w.fetches()[0].MaxDatabase, 4096)
+	lines.Only(t, "max_entries 5000 is rounded to 4096")
 	w.wantBlocked("long.example.com.", dns.TypeA, w.blames("malware"))
 	w.wantOneSearch(long[:5]) // version 4 asks in the length that is stored
 	w.google.Publish("mw-4b", [][]byte{long[:4]})
@@ -41,15 +43,6 @@ func TestMigrationOfAListOfMixedLengthsStartsAnew(t *testing.T) {
 	})
 	testkit.Equal(t, "states of the two other lists", len(first[0].Versions), 2)
 	testkit.WantParts(t, strings.Join(lines.About("was fetched by another protocol"), ""), "mw-4b")
-}
-
-func TestVersion4AsksForAPowerOfTwo(t *testing.T) {
-	lines := testkit.Capture(t)
-	w := newWorld(t)
-	w.protocol = protocol.DialectV4
-	w.run("max_entries 5000")
-	testkit.Equal(t, "entries that are asked for", w.fetches()[0].MaxDatabase, 4096)
-	lines.Only(t, "max_entries 5000 is rounded to 4096")
 }
 
 // After a reload into version 5 that failed, also before anything had been fetched, the next one takes over what version 4 holds now.

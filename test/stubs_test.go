@@ -247,11 +247,7 @@ func (e *elsewhere) overHTTPS(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	raw, err := e.answer(m, r.TLS.ServerName).Pack()
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
+	raw, _ := e.answer(m, r.TLS.ServerName).Pack() // it has been unpacked
 	w.Header().Set("Content-Type", doh.MimeType)
 	w.Write(raw)
 }
@@ -269,16 +265,11 @@ func (e *elsewhere) serve(w http.ResponseWriter, r *http.Request) {
 	http.NotFound(w, r)
 }
 
-// loggedQuery is what *log* writes.
-var loggedQuery = regexp.MustCompile(`"[A-Z0-9]+ IN (\S+) `)
-
-// here returns the names for which this server was asked.
+// here returns the names for which this server was asked, which *log* has written.
 func (e *elsewhere) here() map[string]bool {
 	names := make(map[string]bool)
-	for _, line := range e.lines.About(" IN ") {
-		if m := loggedQuery.FindStringSubmatch(line); m != nil {
-			names[strings.ToLower(m[1])] = true
-		}
+	for _, m := range regexp.MustCompile(`"[A-Z0-9]+ IN (\S+) `).FindAllStringSubmatch(e.lines.String(), -1) {
+		names[strings.ToLower(m[1])] = true
 	}
 	return names
 }
@@ -305,11 +296,8 @@ func (e *elsewhere) signs() string {
 			signs = append(signs, "`"+strings.TrimSuffix(name, ".")+"`")
 		}
 	}
-	if len(signs) == 0 {
-		return "nothing"
-	}
 	slices.Sort(signs)
-	return strings.Join(signs, ", ")
+	return cmp.Or(strings.Join(signs, ", "), "nothing")
 }
 
 // whom says which servers the last third of names was asked of, when a stub has made up its mind.
@@ -337,12 +325,10 @@ func (e *elsewhere) whom(names []string) string {
 func (e *elsewhere) discovers(t *testing.T, names []string, verifies bool) {
 	const here = "192.0.2.53"
 	w := &world{t: t, elsewhere: here + ":53"}
-	trust := &tls.Config{InsecureSkipVerify: true, VerifyConnection: func(s tls.ConnectionState) error {
-		if !verifies {
-			return nil
-		}
-		return s.PeerCertificates[0].VerifyHostname(here)
-	}}
+	trust := &tls.Config{InsecureSkipVerify: true}
+	if verifies {
+		trust.VerifyConnection = func(s tls.ConnectionState) error { return s.PeerCertificates[0].VerifyHostname(here) }
+	}
 	for _, rr := range w.designated() {
 		p := parametersOf(rr)
 		trust.ServerName = strings.TrimSuffix(rr.Target, ".")
@@ -391,16 +377,11 @@ func (e *elsewhere) browse(t *testing.T, names []string, home, program string, a
 	e.page = `<!doctype html><title>page</title><script>let hosts = ` + string(hosts) + `
 setInterval(() => { if (hosts.length > 0) new Image().src = "http://" + hosts.shift().slice(0, -1) + "/" }, 500)</script>`
 	e.mu.Unlock()
-	p := testkit.StartWith(t, []string{"HOME=" + home}, testkit.Program(t, program), append(args, "http://page.example.org/")...)
-	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+	t.Setenv("HOME", home)
+	startForwarder(t, testkit.Program(t, program), append(args, "http://page.example.org/")...)
+	testkit.Until(t, "the last host of the page", func() bool {
 		e.mu.Lock()
-		done := e.loaded[names[len(names)-1]]
-		e.mu.Unlock()
-		if done {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("The page is not loaded, but %v; here %v\n%s", e.loaded, e.here(), p.Output())
-		}
-	}
+		defer e.mu.Unlock()
+		return e.loaded[names[len(names)-1]]
+	})
 }

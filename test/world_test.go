@@ -106,16 +106,13 @@ const upstreamAddress = "192.0.2.7"
 func startUpstream(t testing.TB, delay time.Duration) string {
 	return startUpstreamWith(t, func(q dns.Question) []dns.RR {
 		time.Sleep(delay)
-		header := dns.RR_Header{Name: q.Name, Rrtype: q.Qtype, Class: dns.ClassINET, Ttl: 300}
-		switch q.Qtype {
-		case dns.TypeA:
-			return []dns.RR{&dns.A{Hdr: header, A: net.ParseIP(upstreamAddress)}}
-		case dns.TypeTXT:
-			return []dns.RR{&dns.TXT{Hdr: header, Txt: []string{"passed"}}}
-		case dns.TypeMX:
-			return []dns.RR{&dns.MX{Hdr: header, Mx: "mail.example.org."}}
+		data := map[uint16]string{dns.TypeA: "A " + upstreamAddress, dns.TypeTXT: "TXT passed", dns.TypeMX: "MX 0 mail.example.org."}
+		if data[q.Qtype] == "" {
+			return nil
 		}
-		return nil
+		rr, _ := dns.NewRR(". 300 IN " + data[q.Qtype])
+		rr.Header().Name = q.Name
+		return []dns.RR{rr}
 	})
 }
 
@@ -272,9 +269,7 @@ func (w *world) stop() {
 	// Without Instance.Wait: a listener that a reload stops before it has begun to serve never ends.
 	err := errors.Join(errors.Join(w.instance.ShutdownCallbacks()...), w.instance.Stop())
 	caddyMu.Unlock()
-	if err != nil {
-		w.t.Error(err)
-	}
+	testkit.Is(w.t, "the stop", err, nil)
 	w.instance = nil
 	engines.Forget(w.endpoint) // the process ends, and with it what it remembered
 }
