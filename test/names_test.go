@@ -111,9 +111,7 @@ func (w *world) askHostile(t *testing.T, kind, name string) {
 		text, blocked := ede(answer)
 		testkit.Equal(t, kind+": "+name+" is blocked", blocked, true)
 		wantEscaped(t, "the Extended DNS Error for "+kind, text, false)
-		if structured && !json.Valid([]byte(text)) {
-			t.Errorf("%s: the structured error is no JSON: %s", kind, text)
-		}
+		testkit.Equal(t, kind+": JSON: "+text, json.Valid([]byte(text)), structured)
 	}
 	m := new(dns.Msg).SetQuestion(name+"why.safebrowsing.", dns.TypeTXT)
 	m.Question[0].Qclass = dns.ClassCHAOS
