@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -149,13 +148,8 @@ var ownLine = regexp.MustCompile(`^\d{4}/\d\d/\d\d \d\d:\d\d:\d\d \[(INFO|WARNIN
 // asked for until it is one of them.
 func (w *world) wantLogged(t *testing.T, lines *testkit.Lines, form, mark, name string) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); len(lines.About(mark)) == 0 && time.Now().Before(end); {
-		time.Sleep(50 * time.Millisecond)
-		w.ask(name, dns.TypeA)
-	}
-	about := lines.About(mark)
-	testkit.Equal(t, name+": there is a line", len(about) > 0, true)
-	for _, line := range about {
+	testkit.Until(t, "a line about "+name, func() bool { return len(lines.About(mark)) > 0 || w.ask(name, dns.TypeA) == nil })
+	for _, line := range lines.About(mark) {
 		var fields map[string]any
 		switch {
 		case strings.Contains(line, "] plugin/safebrowsing: "): // in json, a WARNING about a name that is asked for often

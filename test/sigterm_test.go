@@ -22,15 +22,15 @@ var sigtermAll = flag.Bool("sigterm.all", false, "let TestSIGTERM try every mome
 var stops = []struct {
 	name    string
 	sample  bool
-	later   []int          // milliseconds after the moment; the first is in the sample
+	later   []int          // and so many milliseconds after the moment; the last is in the sample
 	prepare func(w *world) // before the start
 	moment  func(w *world, c *child)
 }{
-	{name: "after the start", later: []int{0, 5, 20, 50, 100, 200, 400}, moment: func(*world, *child) {}},
+	{name: "after the start", later: []int{5, 20, 50, 100, 200, 400}, moment: func(*world, *child) {}},
 	{name: "at rest", moment: rests},
 	{name: "before the answer with lists", sample: true, prepare: breaks("update", protocoltest.Fault{Delay: time.Minute}), moment: asked("update")},
 	{name: "in an endless answer", prepare: breaks("update", protocoltest.Fault{EndlessBody: true}), moment: asked("update")},
-	{name: "while lists are decoded", later: []int{0, 10, 30, 100, 300}, prepare: bigList, moment: func(w *world, c *child) {
+	{name: "while lists are decoded", later: []int{10, 30, 100, 300}, prepare: bigList, moment: func(w *world, c *child) {
 		asked("update")(w, c)
 		testkit.Until(w.t, "the answer", func() bool { return !w.fetches()[0].Answered.IsZero() })
 	}},
@@ -45,7 +45,7 @@ var stops = []struct {
 		rests(w, c)
 		c.ask("evil.example.com.")
 	}},
-	{name: "into a reload", sample: true, later: []int{30, 0, 5, 100}, moment: func(w *world, c *child) {
+	{name: "into a reload", sample: true, later: []int{5, 100, 30}, moment: func(w *world, c *child) {
 		rests(w, c)
 		c.configure(w.uncached("cache 77"))
 		c.Signal(syscall.SIGUSR1)
@@ -77,12 +77,8 @@ func TestSIGTERM(t *testing.T) {
 		most = 2 * time.Second
 	}
 	for _, stop := range stops {
-		later := stop.later
-		if later == nil {
-			later = []int{0}
-		}
-		for i, ms := range later {
-			if !*sigtermAll && (!stop.sample || i > 0) {
+		for i, ms := range append([]int{0}, stop.later...) {
+			if !*sigtermAll && (!stop.sample || i < len(stop.later)) {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s/%d ms", stop.name, ms), func(t *testing.T) {

@@ -55,7 +55,7 @@ func checkUpdate(t *testing.T, p place, said []note, _ bool) {
 	}
 	testkit.Between(t, "how long the lists took", time.Since(begun), 0, patience)
 	allowed, asked := earliest(said), false
-	_, err := once(p, source{asked: func() error { asked = true; return nil }}, func(e updater.Event) {
+	err := once(p, source{asked: func() error { asked = true; return nil }}, func(e updater.Event) {
 		// A list that was damaged before the crash is told at the start after it, too.
 		if e.Err != nil && !errors.Is(e.Err, updater.ErrDamaged) {
 			t.Errorf("event %d of %s: %v", e.Kind, e.List, e.Err)

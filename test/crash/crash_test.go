@@ -225,14 +225,8 @@ func TestAPowerFailureLosesNothing(t *testing.T) {
 // afterPowerFailure checks what is left, in a place of its own.
 func (s scenario) afterPowerFailure(t *testing.T, p place, left state, said []note) {
 	t.Helper()
-	after := newPlace(t)
-	moved := make(map[string]string)
-	for i, folder := range after.folders() {
-		testkit.Must(t, os.MkdirAll(folder, 0o700))
-		moved[p.folders()[i]] = folder
-	}
-	left.write(t, moved)
-	after.enter()
+	after := scenario{prepare: nothing}.newPlace(t)
+	left.write(t, p, after)
 	failed := t.Failed()
 	s.check(t, after, said, true)
 	if t.Failed() && !failed {

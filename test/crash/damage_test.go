@@ -22,23 +22,11 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// complete does an update, a search and a publication, so that each file exists.
-func complete(t *testing.T) place {
-	t.Helper()
-	p := newPlace(t)
-	for _, folder := range p.folders() {
-		testkit.Must(t, os.MkdirAll(folder, 0o700))
-	}
-	p.enter()
-	oldLists(t, p)
-	testkit.Must(t, errors.Join(update(p), search(p), spend(p), publishHistory(p)))
-	return p
-}
-
 // A schedule or a clock of searches that is damaged at any bit allows no request that the undamaged one forbids.
 func TestAClockDamagedAtAnyBitKeepsItsWait(t *testing.T) {
 	testkit.Long(t)
-	p := complete(t)
+	p := scenario{prepare: oldLists}.newPlace(t)
+	testkit.Must(t, errors.Join(update(p), search(p), spend(p), publishHistory(p))) // each file exists
 	for name, check := range map[string]func(*testing.T, place){"schedule.json": wantNoUpdate, "searches.json": wantNoSearch} {
 		path := filepath.Join(p.db(), name)
 		raw, err := os.ReadFile(path)
@@ -61,7 +49,7 @@ func TestAClockDamagedAtAnyBitKeepsItsWait(t *testing.T) {
 
 func wantNoUpdate(t *testing.T, p place) {
 	t.Helper()
-	_, err := once(p, source{asked: func() error { t.Error("an update is sent"); return nil }}, func(updater.Event) {})
+	err := once(p, source{asked: func() error { t.Error("an update is sent"); return nil }}, func(updater.Event) {})
 	if notDue, ok := errors.AsType[*updater.NotDueError](err); !ok || time.Until(notDue.Until) < soonest-slack {
 		t.Errorf("the next update: %v", err)
 	}
@@ -105,7 +93,7 @@ func updateBesides(t *testing.T, p place) {
 	for _, list := range []string{large, small} {
 		testkit.Equal(t, list+" is in force", inForce(t, p, list) != "", true)
 	}
-	_, err := once(p, source{asked: func() error { return nil }}, func(updater.Event) {})
+	err := once(p, source{asked: func() error { return nil }}, func(updater.Event) {})
 	if count(p.said(t), "asked") > 0 { // before that the other program has not locked the folder yet
 		testkit.Is(t, "the second update", err, updater.ErrBusy)
 	}
@@ -206,8 +194,8 @@ func useEverything(t *testing.T, p place, name string) {
 		}
 	}
 	asked := 0
-	_, err := once(p, source{asked: func() error { asked++; return nil }}, func(updater.Event) {})
-	_, again := once(p, source{asked: func() error { asked++; return nil }}, func(updater.Event) {})
+	err := once(p, source{asked: func() error { asked++; return nil }}, func(updater.Event) {})
+	again := once(p, source{asked: func() error { asked++; return nil }}, func(updater.Event) {})
 	testkit.Between(t, fmt.Sprint("requests of two updates with ", err, " and ", again), asked, 0, 1)
 	if strings.HasSuffix(name, ".list") && (asked != 1 || inForce(t, p, name[:len(name)-len(".list")]) != "new") {
 		t.Errorf("the update does not replace it: %v", err)

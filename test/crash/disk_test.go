@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
@@ -179,10 +180,10 @@ func (f *file) afterPowerFailure() [][]byte {
 	return [][]byte{f.synced, f.now, f.now[:len(f.now)/2], make([]byte, len(f.now))}
 }
 
-// write makes a state real: its folders move to others.
-func (s state) write(t *testing.T, moved map[string]string) {
+// write makes the state of a place real in another one.
+func (s state) write(t *testing.T, from, to place) {
 	t.Helper()
 	for path, content := range s {
-		testkit.Must(t, os.WriteFile(filepath.Join(moved[filepath.Dir(path)], filepath.Base(path)), content, 0o600))
+		testkit.Must(t, os.WriteFile(strings.Replace(path, from.root, to.root, 1), content, 0o600))
 	}
 }

@@ -34,10 +34,9 @@ func ownFile(t *testing.T, p place) {
 	testkit.Must(t, os.WriteFile(p.own(), []byte(ownLines), 0o640))
 }
 
-func allowNew(p place) []string { return []string{"allow", "-file", p.own(), "new.example"} }
-
-func removeOld(p place) []string {
-	return []string{"allow", "-file", p.own(), "-remove", "old.example"}
+// allow returns the command with its words.
+func allow(words ...string) func(p place) []string {
+	return func(p place) []string { return append([]string{"allow", "-file", p.own()}, words...) }
 }
 
 func setPause(p place) error { return noted(p, pauseAll(p)) }
@@ -72,7 +71,7 @@ func checkFile(after string) func(*testing.T, place, []note, bool) {
 		if count(said, "done") > 0 {
 			testkit.Equal(t, "the file after the edit", text, after)
 		}
-		out, err := safebrowsing([]string{"allow", "-file", p.own(), "other.example"})
+		out, err := safebrowsing(allow("other.example")(p))
 		testkit.Is(t, "the next edit: "+out, err, nil)
 		testkit.Equal(t, "the file after it", testkit.Read(t, p.own()), strings.TrimSuffix(text, "\r\n")+"\r\nother.example\r\n")
 		wantTidy(t, p.etc())
@@ -96,7 +95,7 @@ func checkPaused(t *testing.T, p place, said []note, _ bool) {
 
 // editBesides is an edit while another program is stopped in one. It is done, or says that the folder is locked.
 func editBesides(t *testing.T, p place) {
-	out, err := safebrowsing([]string{"allow", "-file", p.own(), "other.example"})
+	out, err := safebrowsing(allow("other.example")(p))
 	if err != nil && !strings.Contains(out, "another program has locked "+p.etc()) {
 		t.Errorf("%v: %s", err, out)
 	}

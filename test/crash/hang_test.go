@@ -272,10 +272,8 @@ type served struct {
 
 func newServed(t *testing.T) *served {
 	t.Helper()
-	s := &served{tracer: new(tracer), t: t, place: newPlace(t), google: protocoltest.New(t), address: testkit.FreeAddress(t, "127.0.0.1")}
-	for _, folder := range s.place.folders() {
-		testkit.Must(t, os.MkdirAll(folder, 0o700))
-	}
+	p := scenario{prepare: nothing}.newPlace(t)
+	s := &served{tracer: new(tracer), t: t, place: p, google: protocoltest.New(t), address: testkit.FreeAddr(t)}
 	server := httptest.NewServer(s.google)
 	t.Cleanup(server.Close)
 	s.endpoint = server.URL

@@ -61,18 +61,19 @@ func fetchList(p place) error {
 	if err := serveList(func() error { return p.say("asked") }); err != nil {
 		return err
 	}
-	list := ownlist.OpenURL(p.byURL(), ownlist.Config{}, nil)
-	defer list.Close()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
-		if s := ownlist.URLStates()[0]; !s.Checked.IsZero() {
-			return p.say("done")
-		} else if s.Failing() {
-			return errors.New(s.Error)
-		}
-		if time.Now().After(end) {
-			return errors.New("the list does not come")
-		}
+	if s := p.fetched(); s.Checked.IsZero() {
+		return fmt.Errorf("the list does not come: %s", s.Error)
 	}
+	return p.say("done")
+}
+
+// fetched opens the list, and returns its state when a fetch has ended, or after 20 seconds.
+func (p place) fetched() (s ownlist.URLState) {
+	defer ownlist.OpenURL(p.byURL(), ownlist.Config{}, nil).Close()
+	for end := time.Now().Add(20 * time.Second); s.Checked.IsZero() && !s.Failing() && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		s = ownlist.URLStates()[0]
+	}
+	return s
 }
 
 // askedNow counts the requests of this process, by all places.
@@ -132,28 +133,18 @@ func fetchBesides(t *testing.T, p place) { checkOwnList(t, p, p.said(t), false) 
 
 // usesList keeps nobody waiting: the list comes, or the state says why not.
 func usesList(t *testing.T, p place, _ string) {
-	list := ownlist.OpenURL(p.byURL(), ownlist.Config{}, nil)
-	defer list.Close()
-	for {
-		s := ownlist.URLStates()[0]
-		raw := readIfRegular(p.byURL().Path())
-		switch {
-		case !s.Checked.IsZero() && raw != string(ownText("new")):
-			t.Errorf("The list has %d bytes", len(raw))
-			return
-		case !s.Checked.IsZero(), s.Failing() && strings.Contains(s.Error, p.ownFiles()):
-			return
-		case s.Failing():
-			t.Errorf("The state does not name the file: %s", s.Error)
-			return
-		}
-		time.Sleep(time.Millisecond)
+	s := p.fetched()
+	if !s.Checked.IsZero() {
+		testkit.Equal(t, "the list is the new one", readIfRegular(p.byURL().Path()) == string(ownText("new")), true)
+		return
 	}
+	testkit.Equal(t, "it fails", s.Failing(), true)
+	testkit.WantParts(t, s.Error, p.ownFiles())
 }
 
 // editsAllow ends in an error that names the file, or writes what it should. A file with a line that cannot be kept is never replaced.
 func editsAllow(t *testing.T, p place, kind string) {
-	out, err := safebrowsing(allowNew(p))
+	out, err := safebrowsing(allow("new.example")(p))
 	raw := readIfRegular(p.own())
 	if named := strings.Contains(out, p.own()); err != nil && !named || err == nil && !strings.Contains(raw, "new.example") {
 		t.Errorf("%v: %s; the file is %.100q", err, out, raw)

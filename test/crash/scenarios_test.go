@@ -48,11 +48,11 @@ var scenarios = []scenario{
 	{"history of a relay", oldHistory, publishHistory, nil, checkHistory, false},
 	{"first fetch of a list by URL", nothing, fetchList, nil, checkOwnList, false},
 	{"next fetch of a list by URL", oldOwnList, fetchList, nil, checkOwnList, false},
-	{"an exception is added", ownFile, nil, allowNew, checkFile(withNew), false},
-	{"an exception is removed", ownFile, nil, removeOld, checkFile(withoutOld), false},
+	{"an exception is added", ownFile, nil, allow("new.example"), checkFile(withNew), false},
+	{"an exception is removed", ownFile, nil, allow("-remove", "old.example"), checkFile(withoutOld), false},
 	{"a pause", nothing, setPause, nil, checkPaused, false},
-	{"a relay that follows loses Redis", followed, loseRedis, nil, checkLease(false), true},
-	{"a relay that leads loses Redis", led, loseRedis, nil, checkLease(true), true},
+	{"a relay that follows loses Redis", heldLast(false), loseRedis, nil, checkLease(false), true},
+	{"a relay that leads loses Redis", heldLast(true), loseRedis, nil, checkLease(true), true},
 }
 
 // place is where a scenario happens. Each folder exists before it begins.
@@ -70,22 +70,21 @@ func (p place) folders() []string {
 	return []string{p.db(), p.other(), p.history(), spare, p.ownFiles(), p.etc(), p.lease()}
 }
 
-// newPlace returns a new place in which a scenario has been prepared.
+// newPlace returns a new place in which a scenario has been prepared, and whose spare folder is the first one of this process.
+// A write that a schedule has given up waiting for may still go on when the test ends.
 func (s scenario) newPlace(t *testing.T) place {
 	t.Helper()
 	testkit.SameDay(t)
-	p := newPlace(t)
+	dir, err := os.MkdirTemp("", "crash")
+	testkit.Must(t, err)
+	t.Cleanup(func() { testkit.Until(t, "the last write into "+dir, func() bool { return os.RemoveAll(dir) == nil }) })
+	p := place{dir}
 	for _, folder := range p.folders() {
 		testkit.Must(t, os.MkdirAll(folder, 0o700))
 	}
-	p.enter()
+	os.Setenv("RUNTIME_DIRECTORY", p.spare())
 	s.prepare(t, p)
 	return p
-}
-
-// enter makes the place's folder the first spare folder of this process.
-func (p place) enter() {
-	os.Setenv("RUNTIME_DIRECTORY", p.spare())
 }
 
 // note is what a program has said before it died: what it had done, and when.
@@ -210,10 +209,10 @@ func (s source) Fetch(_ context.Context, wanted []updater.Want, take func(int, *
 }
 
 // once runs one update as a command would.
-func once(p place, s updater.Source, report func(updater.Event)) (*updater.Store, error) {
+func once(p place, s updater.Source, report func(updater.Event)) error {
 	store, err := updater.OpenStore(p.db(), origin)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	schedule, err := updater.NewSchedule(store)
 	if err != nil {
@@ -224,14 +223,13 @@ func once(p place, s updater.Source, report func(updater.Event)) (*updater.Store
 		Report: report, FirstContact: func() time.Duration { return 0 },
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return store, u.Once(context.Background())
+	return u.Once(context.Background())
 }
 
 func update(p place) error {
-	_, err := once(p, source{asked: func() error { return p.say("asked") }}, p.report)
-	return noted(p, err)
+	return noted(p, once(p, source{asked: func() error { return p.say("asked") }}, p.report))
 }
 
 // noted notes the end of what had no error.
@@ -244,8 +242,7 @@ func noted(p place, err error) error {
 
 // failedUpdate is an update that the server refuses.
 func failedUpdate(p place) error {
-	_, err := once(p, source{func() error { return p.say("asked") }, outOfService}, p.report)
-	return err
+	return once(p, source{func() error { return p.say("asked") }, outOfService}, p.report)
 }
 
 // report notes events of the disk.
@@ -313,10 +310,10 @@ func spendSome(p place, ledger *updater.Ledger) error {
 
 func spend(p place) error {
 	ledger, err := ledgerIn(p.db())
-	if err == nil {
-		err = spendSome(p, ledger)
+	if err != nil {
+		return err
 	}
-	return err
+	return spendSome(p, ledger)
 }
 
 func ledgerIn(folder string) (*updater.Ledger, error) {
@@ -362,53 +359,35 @@ func publishHistory(p place) error {
 	return errors.Join(publish(lists, "old"), publish(lists, "new"))
 }
 
-// newPlace returns an empty place. A write that a schedule has given up waiting for may
-// still go on when the test ends: the folder is removed when nothing writes any more.
-func newPlace(t *testing.T) place {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "crash")
-	testkit.Must(t, err)
-	t.Cleanup(func() { testkit.Until(t, "the last write into "+dir, func() bool { return os.RemoveAll(dir) == nil }) })
-	return place{dir}
-}
-
 // The note of a relay about the lease in Redis.
 
 func (p place) lease() string { return filepath.Join(p.root, "lease") }
 
-// Without Redis only the relay fetches that had the lease last.
-func followed(t *testing.T, p place) { putNote(t, p, "false") }
-func led(t *testing.T, p place)      { putNote(t, p, "true") }
-
-func putNote(t *testing.T, p place, heldLast string) {
-	text := `{"held_last":` + heldLast + `,"seen":true,"asker":"asker"}` + "\n"
-	testkit.Must(t, os.WriteFile(filepath.Join(p.lease(), "redis-lease.json"), []byte(text), 0o600))
+// heldLast puts a note there. Without Redis only the relay fetches that had the lease last.
+func heldLast(held bool) func(t *testing.T, p place) {
+	return func(t *testing.T, p place) {
+		testkit.Write(t, p.lease(), "redis-lease.json", fmt.Sprintf(`{"held_last":%t,"seen":true,"asker":"asker"}`+"\n", held))
+	}
 }
 
 // withoutRedis opens the store of a relay whose Redis is away.
-func withoutRedis(p place, alone time.Duration, report func(sharing.Event)) (*sharing.Store, func(), error) {
+func withoutRedis(p place, alone time.Duration, report func(sharing.Event)) (s *sharing.Store, end func()) {
 	target, err := sharing.Parse("redis://127.0.0.1:1") // nothing listens there
-	if err != nil {
-		return nil, nil, err
+	client, openErr := sharing.Open(sharing.Config{Target: target})
+	if err = errors.Join(err, openErr); err != nil {
+		panic(err)
 	}
-	client, err := sharing.Open(sharing.Config{Target: target})
-	if err != nil {
-		return nil, nil, err
-	}
-	s := sharing.OpenStore(sharing.StoreConfig{
+	s = sharing.OpenStore(sharing.StoreConfig{
 		Client: client, Origin: updater.Origin{Name: origin.Name, Asker: "asker"}, Folder: p.lease(),
 		Report: report, Beat: 5 * time.Millisecond, Alone: alone,
 	})
-	return s, func() { s.Close(); client.Close() }, nil
+	return s, func() { s.Close(); client.Close() }
 }
 
 // loseRedis makes a relay note that Redis is away.
 func loseRedis(p place) error {
 	lost := make(chan sharing.Event, 100)
-	_, end, err := withoutRedis(p, time.Hour, func(e sharing.Event) { lost <- e })
-	if err != nil {
-		return err
-	}
+	_, end := withoutRedis(p, time.Hour, func(e sharing.Event) { lost <- e })
 	defer end()
 	<-lost // the note is written before
 	return nil
@@ -419,12 +398,11 @@ func checkLease(fetches bool) func(*testing.T, place, []note, bool) {
 	return func(t *testing.T, p place, _ []note, _ bool) {
 		t.Helper()
 		alone := make(chan struct{}, 100)
-		s, end, err := withoutRedis(p, time.Millisecond, func(e sharing.Event) {
+		s, end := withoutRedis(p, time.Millisecond, func(e sharing.Event) {
 			if e.Kind == sharing.Alone {
 				alone <- struct{}{}
 			}
 		})
-		testkit.Must(t, err)
 		defer wantTidy(t, p.lease()) // when it has ended: it writes the note at each of its beats here
 		defer end()
 		s.TryLock()
