@@ -127,17 +127,14 @@ func (c *child) resources() resources {
 	proc := filepath.Join("/proc", strconv.Itoa(c.Pid()))
 	files, err := os.ReadDir(filepath.Join(proc, "fd"))
 	testkit.Must(c.t, err)
-	maps, err := os.ReadFile(filepath.Join(proc, "maps"))
-	testkit.Must(c.t, err)
-	return resources{int(c.metric("go_goroutines")), len(files), strings.Count(string(maps), "\n")}
+	maps := testkit.Read(c.t, filepath.Join(proc, "maps"))
+	return resources{int(c.metric("go_goroutines")), len(files), strings.Count(maps, "\n")}
 }
 
 const partVariable = "SAFEBROWSING_TEST_PART"
 
-// inParts runs the calling test in n processes, beside other tests. It is for tests that wait more
-// than they work: a process has one set of engines, log and metrics, so that two such tests cannot
-// be in one. In each of these processes it returns its part, from 0 to n-1, and true. In
-// the process of go test it returns false, after their end: the test has nothing left to do.
+// inParts runs the calling test in n processes, beside other tests, for a process has one set of engines, log and metrics. In
+// each of these it returns its part, from 0 to n-1, and true. In the process of go test it returns false, after their end.
 func inParts(t *testing.T, n int) (part int, mine bool) {
 	t.Helper()
 	if text := os.Getenv(partVariable); text != "" {

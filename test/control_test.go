@@ -49,9 +49,8 @@ func (w *world) told() truth.Report { return tell[truth.Report](w, "/status", ni
 func (w *world) order(path, body string) {
 	w.t.Helper()
 	var v any
-	if _, err := w.door().Post(w.t.Context(), path, json.RawMessage(body), &v); err != nil {
-		w.t.Fatalf("%s %s: %v", path, body, err)
-	}
+	_, err := w.door().Post(w.t.Context(), path, json.RawMessage(body), &v)
+	testkit.Must(w.t, err)
 }
 
 // What a program has confirmed over the door counts for queries, too, and costs no second search; what no
@@ -265,9 +264,8 @@ func (w *world) wantAgreement(where, page string, names []string, logs bool) {
 	testkit.Until(w.t, "the page to tell the addresses that the door tells", func() bool {
 		return strings.Count(get(w.t, page), "127.255.255.") == len(r.Devices.Told)
 	})
-	if n := len(r.Devices.Told); n > r.Devices.Also || n > 0 && !logs {
-		w.t.Errorf("%s: the door tells %d addresses: %+v", where, n, r.Devices)
-	}
+	testkit.Between(w.t, where+": addresses that the door tells", len(r.Devices.Told), 0, r.Devices.Also)
+	testkit.Equal(w.t, where+": addresses without log", len(r.Devices.Told) > 0 && !logs, false)
 	testkit.Equal(w.t, where+": blocked today, and in the last hour", r.Today.Blocked, blocked)
 	testkit.Between(w.t, where+": blocked, of those that were checked", blocked, 0, r.Today.Checked)
 }

@@ -33,9 +33,8 @@ const (
 	asProtected   = "\xe0\x00\x01\x01" // the value of the PROXY protocol
 )
 
-// The two configurations of the page for providers: dnsdist with its packet cache in front of two
-// servers. Clients of both kinds ask for all names, and for popular ones again and again. A name that becomes
-// listed meanwhile is blocked for lines that are protected when its TTL has ended, and for others
+// The configurations of the page for providers: dnsdist with its packet cache in front of two servers. A name that becomes
+// listed while clients ask is blocked for lines that are protected when its TTL has ended, and for others
 // never; a verdict that has ended blocks nobody. It prints what a query costs the three programs.
 func TestDnsdistKeepsLinesApart(t *testing.T) {
 	testkit.Long(t)

@@ -130,9 +130,8 @@ func TestNoCorefileIsAnOpenResolver(t *testing.T) {
 				if strings.TrimSpace(block) == "" {
 					continue
 				}
-				if tried++; !regexp.MustCompile(`(?m)^\s+(bind|acl) `).MatchString(block) {
-					t.Errorf("%s: expected bind or acl in\n%s", name, block)
-				}
+				tried++
+				testkit.Equal(t, name+": bind or acl in\n"+block, regexp.MustCompile(`(?m)^\s+(bind|acl) `).MatchString(block), true)
 			}
 		}
 	}
@@ -289,9 +288,8 @@ func TestGoCommandsOfTheDocumentsExist(t *testing.T) {
 		}
 		for _, m := range regexp.MustCompile(` -(?:run|bench) '?([A-Za-z0-9\\|]+)`).FindAllStringSubmatch(line, -1) {
 			for word := range strings.SplitSeq(strings.ReplaceAll(m[1], `\`, ""), "|") {
-				if !regexp.MustCompile(`func (Test|Benchmark)\w*` + strings.TrimPrefix(word, "Test")).MatchString(functions.String()) {
-					t.Errorf("%s: expected a test or a benchmark %s", line, word)
-				}
+				function := regexp.MustCompile(`func (Test|Benchmark)\w*` + strings.TrimPrefix(word, "Test"))
+				testkit.Equal(t, line+": there is a test or a benchmark "+word, function.MatchString(functions.String()), true)
 			}
 		}
 	}
@@ -300,31 +298,24 @@ func TestGoCommandsOfTheDocumentsExist(t *testing.T) {
 
 // A document that says which test holds a promise names one that there is. The recipes name files that exist.
 func TestNamesOfTestsInTheDocumentsExist(t *testing.T) {
-	exist := make(map[string]bool)
-	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)`)
+	var tests strings.Builder
 	err := fs.WalkDir(repository, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(name, "_test.go") {
 			return err
 		}
-		for _, m := range function.FindAllStringSubmatch(file(t, name), -1) {
-			exist[m[1]] = true
-		}
+		tests.WriteString(file(t, name))
 		return nil
 	})
-	if err != nil || len(exist) < 500 {
-		t.Fatalf("Expected to find the tests, got %d: %v", len(exist), err)
-	}
+	testkit.Must(t, err)
 	named := 0
 	for _, m := range regexp.MustCompile("`([a-zA-Z_./]+\\.go|\\.ci/[a-z]+)`").FindAllStringSubmatch(documents(t)["CONTRIBUTING.md"], -1) {
-		if _, err := fs.Stat(repository, m[1]); err != nil {
-			t.Errorf("CONTRIBUTING.md names a file that is not there: %v", err)
-		}
+		_, err := fs.Stat(repository, m[1])
+		testkit.Is(t, "a file that CONTRIBUTING.md names", err, nil)
 	}
 	for name, text := range documents(t) {
 		for _, m := range regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Z]\\w+)`").FindAllStringSubmatch(text, -1) {
-			if named++; !exist[m[1]] {
-				t.Errorf("%s names %s, and there is no such test", name, m[1])
-			}
+			named++
+			testkit.Equal(t, name+" names "+m[1]+", which there is", strings.Contains(tests.String(), "\nfunc "+m[1]+"("), true)
 		}
 	}
 	found(t, "tests that the documents name", named, 40)

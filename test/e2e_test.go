@@ -24,17 +24,14 @@ import (
 const phishing = "suspected social engineering (Safe Browsing)"
 
 // endToEnd is what must hold whichever protocol is spoken.
-var endToEnd = []struct {
-	name string
-	run  func(t *testing.T, w *world)
-}{
-	{"Confirmed threats are blocked and all else passes", confirmedThreatsAreBlockedAndAllElsePasses},
-	{"Only threats of the configured lists block", onlyThreatsOfTheConfiguredListsBlock},
-	{"Removed threat passes after the next partial update", removedThreatPassesAfterTheNextPartialUpdate},
-	{"Two server blocks and three reloads make one first contact", twoServerBlocksAndThreeReloadsMakeOneFirstContact},
-	{"Restart uses the lists on disk and does not ask early", restartUsesTheListsOnDiskAndDoesNotAskEarly},
-	{"Failed reload leaves nothing behind", failedReloadLeavesNothingBehind},
-	{"Prefixes are all that leaves", prefixesAreAllThatLeaves},
+var endToEnd = map[string]func(*testing.T, *world){
+	"Confirmed threats are blocked and all else passes":          confirmedThreatsAreBlockedAndAllElsePasses,
+	"Only threats of the configured lists block":                 onlyThreatsOfTheConfiguredListsBlock,
+	"Removed threat passes after the next partial update":        removedThreatPassesAfterTheNextPartialUpdate,
+	"Two server blocks and three reloads make one first contact": twoServerBlocksAndThreeReloadsMakeOneFirstContact,
+	"Restart uses the lists on disk and does not ask early":      restartUsesTheListsOnDiskAndDoesNotAskEarly,
+	"Failed reload leaves nothing behind":                        failedReloadLeavesNothingBehind,
+	"Prefixes are all that leaves":                               prefixesAreAllThatLeaves,
 }
 
 func TestEndToEnd(t *testing.T) {
@@ -42,14 +39,14 @@ func TestEndToEnd(t *testing.T) {
 		return
 	}
 	for _, d := range protocol.Dialects() {
-		for _, test := range endToEnd {
-			t.Run(d.String()+"/"+test.name, func(t *testing.T) {
+		for name, run := range endToEnd {
+			t.Run(d.String()+"/"+name, func(t *testing.T) {
 				if d != protocol.Dialects()[0] {
 					testkit.Long(t)
 				}
 				w := newWorld(t)
 				w.protocol = d
-				test.run(t, w)
+				run(t, w)
 			})
 		}
 	}

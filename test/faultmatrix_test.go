@@ -84,13 +84,6 @@ func (f fault) cells(row int) (all []place) {
 	return all[row*5%len(all):][:1]
 }
 
-// memory is what this process used when a cell began, in MiB.
-type memory struct {
-	t        *testing.T
-	resident int // the peak; where it cannot begin again, over all cells before
-	heap     int
-}
-
 // What a cell may add: an answer takes at most 150 MiB in addition to the lists, see docs/reliability.md. CoreDNS, the
 // relay, the server and the client of a cell are all in this process. The race detector takes several times as much.
 const (
@@ -98,21 +91,19 @@ const (
 	mostLeft = 32
 )
 
-func measureMemory(t *testing.T) memory {
+// measureMemory begins to measure. grown returns how much more memory the process had for a time, in MiB: 0 on systems
+// that do not tell it, and where the peak cannot begin again, that of all cells before.
+func measureMemory(t *testing.T) (grown func() int) {
 	debug.FreeOSMemory()
 	_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) // begins the peak again, see proc(5)
-	return memory{t: t, resident: resident(os.Getpid()), heap: heap()}
-}
-
-// grown returns how much more memory the process had for a time. The peak is 0 on systems that do not tell it.
-func (m memory) grown() (peak int) {
-	peak = max(0, resident(os.Getpid())-m.resident)
-	runtime.GC()
-	left := max(0, heap()-m.heap)
-	if peak > mostPeak || left > mostLeft {
-		m.t.Errorf("Expected at most %d MiB more for a time and %d MiB after, got %d and %d", mostPeak, mostLeft, peak, left)
+	before, heapBefore := resident(os.Getpid()), heap()
+	return func() int {
+		peak := max(0, resident(os.Getpid())-before)
+		runtime.GC()
+		testkit.Between(t, "MiB more for a time", peak, 0, mostPeak)
+		testkit.Between(t, "MiB more after", max(0, heap()-heapBefore), 0, mostLeft)
+		return peak
 	}
-	return peak
 }
 
 // resident returns the peak of a process's memory in MiB, 0 where the system does not tell it.

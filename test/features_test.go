@@ -44,9 +44,7 @@ func aliases(t *testing.T, records ...string) string {
 	return startUpstreamWith(t, func(q dns.Question) (all []dns.RR) {
 		for _, text := range records {
 			rr, err := dns.NewRR(strings.Replace(text, "@", q.Name, 1))
-			if err != nil {
-				t.Error(err)
-			}
+			testkit.Is(t, text, err, nil)
 			all = append(all, rr)
 		}
 		return all
@@ -262,9 +260,8 @@ func TestStructuredErrorsOverEveryTransport(t *testing.T) {
 					m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: code}}
 					answer, err := ask(m)
 					testkit.Must(t, err)
-					if text, blocked := ede(answer); !blocked || answer.Truncated || text != want {
-						t.Errorf("%d: got %q in\n%v", code, text, answer)
-					}
+					text, blocked := ede(answer)
+					testkit.Equal(t, fmt.Sprintf("%d: text, blocked, truncated", code), [3]any{text, blocked, answer.Truncated}, [3]any{want, true, false})
 				}
 			})
 		}

@@ -17,9 +17,8 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// enterHomeNetwork gives a command a network with a client, a router and a name server outside, each in a
-// namespace. Its first argument says where the command is: on the router, or on a host beside the client. The name
-// server also listens on the ports of DNS over TLS and HTTPS, in the clear: a firewall sees no more than ports.
+// enterHomeNetwork gives a command a network with a client, a router and a name server outside, each in a namespace. Its first argument
+// says where the command is. The name server also listens on the ports of encrypted DNS, in the clear: a firewall sees only ports.
 const enterHomeNetwork = `set -e
 ip link set lo up
 mount -t tmpfs tmpfs /run

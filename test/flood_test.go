@@ -32,9 +32,7 @@ var (
 	floodTime = flag.Duration("flood.for", 5*time.Second, "how long each flood lasts, with -flood.all")
 )
 
-// A flood harms nobody but the clients that make it.
-//
-// Each flood is compared with as many queries for clean names in its place, so that the
+// A flood harms nobody but the clients that make it. It is compared with as many queries for clean names, so that the
 // work of sending and of answering does not count as the plugin's.
 func TestFlood(t *testing.T) {
 	testkit.Long(t)

@@ -67,10 +67,7 @@ func TestDailyQuestions(t *testing.T) {
 			continue
 		}
 		answered++
-		at := ours
-		if strings.Contains(asks, "cost") {
-			at = paid
-		}
+		at := map[bool]*dailyServer{true: paid, false: ours}[strings.Contains(asks, "cost")]
 		line = strings.NewReplacer("sudo ", "", "NAME", q.about, "FILE", "kids.txt").Replace(line)
 		out := at.run(line)
 		testkit.WantParts(t, out, q.says...)
@@ -85,15 +82,17 @@ func TestDailyQuestions(t *testing.T) {
 type dailyServer struct {
 	t   *testing.T
 	dir string // where commands run
-	env string // as the service manager of an installed server has it
 	dns string // port
 }
+
+// env is as the service manager of an installed server has it.
+func (s *dailyServer) env() string { return "RUNTIME_DIRECTORY=" + s.dir }
 
 // run returns what a line writes. Bad news has an exit status other than 0.
 func (s *dailyServer) run(line string) string {
 	shell := exec.CommandContext(s.t.Context(), "sh", "-c", line)
 	shell.Dir = s.dir
-	shell.Env = append(os.Environ(), s.env, "PATH="+filepath.Dir(programs(s.t)["safebrowsing"])+":"+os.Getenv("PATH"))
+	shell.Env = append(os.Environ(), s.env(), "PATH="+filepath.Dir(programs(s.t)["safebrowsing"])+":"+os.Getenv("PATH"))
 	out, _ := shell.CombinedOutput()
 	return string(out)
 }
@@ -121,7 +120,7 @@ func startDaily(t *testing.T, properties string) *dailyServer {
 	service := httptest.NewServer(serviceWith(t, "bad.example/"))
 	t.Cleanup(service.Close)
 	dir := t.TempDir()
-	s := &dailyServer{t: t, dir: dir, env: "RUNTIME_DIRECTORY=" + dir, dns: testkit.FreePort(t)}
+	s := &dailyServer{t, dir, testkit.FreePort(t)}
 	testkit.Write(t, dir, "safebrowsing.key", "AIzaRIGHT\n")
 	testkit.Write(t, dir, "block.txt", "0.0.0.0 shop.example\n0.0.0.0 false.example\n0.0.0.0 kids.example\n")
 	testkit.Write(t, dir, "kids.txt", "# empty on purpose\n")
@@ -147,7 +146,7 @@ func startDaily(t *testing.T, properties string) *dailyServer {
 `, s.dns, view, properties, service.URL, dir, dir, dir, allow)
 	}
 	file := testkit.Write(t, dir, "Corefile", block("view family {\n\t\texpr client_ip() == '127.0.0.2'\n\t}", "allow "+dir+"/kids.txt")+block("", ""))
-	process := testkit.StartWith(t, []string{s.env}, programs(t)["coredns"], "-conf", file)
+	process := testkit.StartWith(t, []string{s.env()}, programs(t)["coredns"], "-conf", file)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(process.Output())

@@ -76,15 +76,11 @@ func keyInHeader(t *testing.T, kept *traces) string {
 	google.SetMinimumWait("", 30*time.Minute)
 	var searches atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if got := r.Header["X-Goog-Api-Key"]; len(got) != 1 || got[0] != markedKey {
-			t.Errorf("%s %s has the keys %q", r.Method, r.URL.Path, got)
-		}
+		testkit.Equal(t, r.Method+" "+r.URL.Path+": keys", r.Header["X-Goog-Api-Key"], []string{markedKey})
 		rest := r.Clone(r.Context())
 		rest.Header.Del("X-Goog-Api-Key")
 		raw, err := httputil.DumpRequest(rest, true)
-		if err != nil {
-			t.Error(err)
-		}
+		testkit.Is(t, "a request", err, nil)
 		kept.add("requests without the header of the key", string(raw))
 		if strings.Contains(r.URL.Path, "hashes:search") && searches.Add(1) > 1 {
 			w.Header().Set("Content-Type", "text/"+markedKey)
@@ -160,9 +156,7 @@ func TestTheKeyLeavesInItsHeaderOnly(t *testing.T) {
 	testkit.Equal(t, "control characters, and lines that a name began", regexp.MustCompile(`(?m)[^\n\t -~].*|^ERROR.*forged.*`).FindAllString(said, -1), nil)
 	kept.addFiles(t, dir)
 	kept.wantNo(t, markedKey)
-	if len(kept.all) < 20 {
-		t.Errorf("only %d kinds of traces", len(kept.all))
-	}
+	testkit.Between(t, "kinds of traces", len(kept.all), 20, 100)
 }
 
 func (l *traces) addURL(t *testing.T, where, url string) {
