@@ -32,9 +32,8 @@ type crowd struct {
 }
 
 func newCrowd(t *testing.T) *crowd {
-	c := new(crowd)
-	defer func() { c.plugin.waiting, c.plugin.searching = newPlaces(0) }() // whatever memory this machine has
-	c.plugin = suspecting(t, true, answers300)
+	c := &crowd{plugin: suspecting(t, true, answers300)}
+	c.plugin.waiting, c.plugin.searching = newPlaces(0) // whatever memory this machine has
 	return c
 }
 

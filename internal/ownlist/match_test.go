@@ -119,21 +119,12 @@ func TestTheSetAgreesWithTheLines(t *testing.T) {
 			}
 			m, ok := f.Match(h, then)
 			_, line, found, err := find(strings.NewReader(text), Config{Allow: allow}, h, m.Name(h), then)
-			if err != nil || ok != found || ok && !agrees(line, allow, m, h) {
+			alone, _ := listOf(t, line, allow)
+			if again, _ := alone.Match(h, then); err != nil || ok != found || again != m {
 				t.Fatalf("%s: %+v %v, by the lines %v %q\n%s", name, m, ok, found, line, text)
 			}
 		}
 	}
-}
-
-// agrees reports whether a line alone gives the match.
-func agrees(line string, allowList bool, m Match, h lookup.Host) bool {
-	c, err := read(strings.NewReader(line), Config{Allow: allowList}, 0)
-	if err != nil {
-		return false
-	}
-	act, labels := c.match(h, then)
-	return act != none && (act == allow) == m.Allow && labels == m.Labels
 }
 
 func TestUntilEndsInTheZoneItIsMeantIn(t *testing.T) {

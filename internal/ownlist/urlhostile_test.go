@@ -147,27 +147,17 @@ func TestAHostileServerChangesNothing(t *testing.T) {
 	}
 }
 
-// hasSecret reports whether a text has the secret of the URL, or words of the server.
-func hasSecret(text string) bool {
-	return strings.Contains(text, "s3cret") || strings.Contains(text, "w0rds")
-}
-
 // clean looks at what failures leave behind.
 func (f *fixture) clean(good int) {
 	f.t.Helper()
 	files, err := filepath.Glob(filepath.Join(filepath.Dir(f.source.path), "*"))
 	must(f.t, err)
 	testkit.Equal(f.t, "files", len(files), 1+min(good, 1))
+	texts := []string{fmt.Sprintf("%+v", f.events)}
 	for _, file := range files {
-		if raw, err := os.ReadFile(file); err != nil || hasSecret(file+string(raw)) {
-			f.t.Errorf("%s has a secret: %s, %v", file, raw, err)
-		}
+		texts = append(texts, file, testkit.Read(f.t, file))
 	}
-	for _, e := range f.events {
-		if text := fmt.Sprintf("%+v", e); hasSecret(text) {
-			f.t.Errorf("A secret in %s", text)
-		}
-	}
+	testkit.WantNone(f.t, strings.Join(texts, "\n"), "s3cret", "w0rds") // the secret of the URL, and words of the server
 }
 
 func TestAServerThatIsNotThereIsAskedAgainSoonUntilAListIsInForce(t *testing.T) {
@@ -297,9 +287,7 @@ func (f *fixture) fetch(answer http.HandlerFunc) URLState {
 func (f *fixture) wants(answer http.HandlerFunc, names int) URLState {
 	f.t.Helper()
 	s := f.fetch(answer)
-	if s.Failing() || f.inForce() != names {
-		f.t.Errorf("%d names in force, want %d: %+v", f.inForce(), names, s)
-	}
+	testkit.Equal(f.t, fmt.Sprintf("failing, and names in force: %+v", s), []any{s.Failing(), f.inForce()}, []any{false, names})
 	return s
 }
 

@@ -33,9 +33,6 @@ type watcher struct {
 func (w *watcher) Done(operation string, _ time.Duration, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.done == nil {
-		w.done = make(map[string]int)
-	}
 	w.done[fmt.Sprint(operation, " ", err == nil)]++
 }
 
@@ -92,7 +89,7 @@ func open(t testing.TB, url string, change func(*Config)) (*Client, *watcher) {
 	t.Helper()
 	target, err := Parse(url)
 	testkit.Must(t, err)
-	w := new(watcher)
+	w := &watcher{done: make(map[string]int)}
 	cfg := Config{Target: target, Prefix: "safebrowsing:1:{test}:", Deadline: patient, Observer: w}
 	if change != nil {
 		change(&cfg)

@@ -50,10 +50,7 @@ func TestTheScriptDecidesAsLookup(t *testing.T) {
 			rule.EMA.Threshold = []float64{0.1, 0.5, 1, 3}[rng.IntN(4)]
 		}
 		perClient := []int{0, 1, 10, 1000}[rng.IntN(4)]
-		var shares *lookup.Shares
-		if perClient > 0 {
-			shares = walled(perClient)
-		}
+		shares := walled(perClient)
 		now := time.Date(2026, 11, 22, 9, 0, 0, 0, time.Local)
 		limiter := rule.Limiter()
 		keys := []string{c.Key(fmt.Sprint("b", sequence)), c.Key(fmt.Sprint("s", sequence))}
