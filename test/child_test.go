@@ -31,8 +31,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// childVariable makes this test binary a CoreDNS, with the first contact at once. It is a
-// process of its own, which takes signals and whose files and memory can be counted.
+// childVariable makes this test binary a CoreDNS, with the first contact at once, whose files and memory can be counted.
 const childVariable = "SAFEBROWSING_TEST_COREDNS"
 
 func runChild() {
@@ -116,8 +115,7 @@ func (r resources) String() string {
 	return fmt.Sprintf("%d goroutines, %d files, %d mappings", r.goroutines, r.files, r.maps)
 }
 
-// mostly reports whether r is at most as much as was before, with room for what comes and
-// goes: connections, threads, and memory of Go's own.
+// mostly reports whether r is at most as much as was before, with room for connections, threads, and memory of Go's own.
 func (r resources) mostly(before resources) bool {
 	return r.goroutines <= before.goroutines+8 && r.files <= before.files+8 && r.maps <= before.maps+30
 }

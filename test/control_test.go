@@ -53,8 +53,7 @@ func (w *world) order(path, body string) {
 	testkit.Must(w.t, err)
 }
 
-// What a program has confirmed over the door counts for queries, too, and costs no second search; what no
-// list holds is not sent.
+// What a program has confirmed over the door costs queries no second search; what no list holds is not sent.
 func TestPrefixesAreConfirmedOverTheDoor(t *testing.T) {
 	w := threatened(t, "phishing.example/")
 	w.run()

@@ -171,8 +171,7 @@ func prefixesAreAllThatLeaves(t *testing.T, w *world) {
 	w.wantOneSearch(prefixesOf("evil.example.com/")[0])
 }
 
-// Without a cache behind, the next plugin is forward itself, which changes the ID
-// of the query that it is given for as long as upstream takes.
+// Without a cache behind, the next plugin is forward, which changes the ID of its query for as long as upstream takes.
 func TestBlockedAnswerHasTheIDOfItsQuery(t *testing.T) {
 	w := newWorld(t)
 	w.upstream = startUpstream(t, 300*time.Millisecond)
@@ -223,8 +222,7 @@ func TestOrphanOfAFailedReloadIsDropped(t *testing.T) {
 	wantEngines(t, 1, 1)
 }
 
-// While health keeps a server that ends in service, for its load balancer to find
-// out, it protects as before: also after a reload that failed.
+// While health keeps a server that ends in service, it protects as before: also after a reload that failed.
 func TestProtectionLastsAsLongAsTheServer(t *testing.T) {
 	testkit.Long(t)
 	if !apart(t) {
@@ -276,8 +274,7 @@ func TestReadyWhenTheFirstContactHasEnded(t *testing.T) {
 	}
 }
 
-// backedOff waits until the engine knows of a request for lists that has failed, and that
-// none may follow for many minutes. A request that is still under way does not count.
+// backedOff waits until the engine knows that a request for lists has failed, and that none may follow for many minutes.
 func (w *world) backedOff() {
 	w.t.Helper()
 	testkit.Until(w.t, "the back-off", func() bool {

@@ -89,7 +89,6 @@ func (c *cell) run(t *testing.T) seen {
 	return c.seen
 }
 
-// start starts CoreDNS, and a relay in between if there is to be one.
 func (c *cell) start() {
 	c.t.Helper()
 	if c.column == throughRelay {
@@ -229,8 +228,7 @@ func (c *cell) eventuallyBlocked(name string) {
 	testkit.Until(c.w.t, "the lists with "+name, func() bool { return isBlocked(c.w.ask(name, dns.TypeA)) })
 }
 
-// eventuallyNew waits for the new version of the list. A client of a relay has it a minute
-// later: then the relay's counts.
+// eventuallyNew waits for the new version of the list. A client of a relay has it a minute later: then the relay's counts.
 func (c *cell) eventuallyNew() {
 	c.t.Helper()
 	if c.relayDB == "" {
@@ -243,7 +241,6 @@ func (c *cell) eventuallyNew() {
 	})
 }
 
-// askAllTheTime asks for clean names until end is called.
 func (c *cell) askAllTheTime() (end func()) {
 	ctx, stop := context.WithCancel(context.Background())
 	address := c.w.address("udp")
@@ -298,7 +295,6 @@ func (c *cell) outcome() string {
 	return cmp.Or(c.fault.outcome, "malformed")
 }
 
-// wantTold waits until the log and the metric tell the fault.
 func (c *cell) wantTold(before map[string]float64) {
 	c.t.Helper()
 	if c.fault.endless {
@@ -327,7 +323,6 @@ const (
 	rejected   = "rejected"
 )
 
-// said returns the line about the fault, without its beginning.
 func (c *cell) said() string {
 	for _, text := range []string{notUpdated, rejected, "The server refuses list", "Confirmations are paused", "A confirmation failed", "It is obeyed"} {
 		if got := c.lines.About(text); len(got) > 0 {
@@ -347,9 +342,8 @@ const (
 	soon     = 6 * time.Minute // after a request that was not sent
 )
 
-// wantNext says when the lists are requested next: after a failure not before the shortest
-// back-off has ended, and within a day. With a relay that is the rule of the relay, and the
-// client, which asks the relay only, has a wait of less than a day too.
+// wantNext says when the lists are requested next: after a failure not before the shortest back-off has ended, and
+// within a day. With a relay that is the rule of the relay, and its client has a wait of less than a day, too.
 func (c *cell) wantNext() {
 	c.t.Helper()
 	if c.relayDB == "" {
@@ -362,8 +356,7 @@ func (c *cell) wantNext() {
 	}
 }
 
-// wantWaits says when the lists of a folder are requested next. failed says that the server
-// of this folder has the fault.
+// wantWaits says when the lists of a folder are requested next. failed says that its server has the fault.
 func (c *cell) wantWaits(db string, failed bool) {
 	c.t.Helper()
 	obeyed := c.fault.good && c.fault.longest > 0 && failed

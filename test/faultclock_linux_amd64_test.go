@@ -32,8 +32,7 @@ func init() {
 	}
 }
 
-// withWrongClock runs a cell in a process whose wall clock is ahead by each of shifts in turn: from the start, or
-// from when a name is blocked.
+// withWrongClock runs a cell in a process whose clock is ahead by each of shifts in turn: from the start, or from a blocked name on.
 func (c *cell) withWrongClock(shifts []time.Duration) {
 	k := c.startWrong(shifts, c.phase == firstLoad)
 	c.useWrongClock(k)
@@ -216,8 +215,7 @@ func (k *wrongClock) trace(cmd *exec.Cmd, started chan<- error) {
 	}
 }
 
-// hideClock hides the vDSO from a process that has just begun. It would read the clock there without a system call: see
-// vdso(7) and getauxval(3).
+// hideClock hides the vDSO from a process that has just begun, where it would read the clock without a system call: see vdso(7).
 func hideClock(pid int) error {
 	var regs syscall.PtraceRegs
 	if err := syscall.PtraceGetRegs(pid, &regs); err != nil {
@@ -355,8 +353,7 @@ func TestDevicesThatLeaveAreToldOverRealSockets(t *testing.T) {
 	})
 }
 
-// left returns who has left, in the order in which that was found. Each of them has asked for nothing but a
-// resolver for three hours at least.
+// left returns who has left, in the order in which that was found: each has asked only for a resolver for three hours at least.
 func (h *hurried) left(w *world, told []byte) []byte {
 	h.t.Helper()
 	for _, d := range w.told().Devices.Told {

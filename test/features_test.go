@@ -105,7 +105,6 @@ func TestWhyIsAnsweredFromWhatIsKnown(t *testing.T) {
 	testkit.WantParts(t, got, " remaining=", " unblock=allow evil.example.com in the Corefile.")
 }
 
-// While the server is not asked explain says so, until when, and why.
 func TestWhyTellsOfWaits(t *testing.T) {
 	w := newWorld(t)
 	w.google.Break("update", 1, protocoltest.Fault{Status: 503})
@@ -127,7 +126,6 @@ func TestWhyTellsOfWaits(t *testing.T) {
 	testkit.WantParts(t, w.why("evil.example.com"), "confirmations are paused until 20", "status 429")
 }
 
-// why asks why over DNS.
 func (w *world) why(name string) string {
 	w.t.Helper()
 	m := new(dns.Msg).SetQuestion(name+".why.safebrowsing.", dns.TypeTXT)
@@ -247,8 +245,7 @@ func TestAFamiliarNameThatIsListedIsLoud(t *testing.T) {
 		"[WARNING] plugin/safebrowsing: www.familiar.example.net is blocked now")
 }
 
-// In the real server, over each transport and for each size that clients take. Who asks by another option gets
-// plain text.
+// Over each transport and for each size that clients take. Who asks by another option gets plain text.
 func TestStructuredErrorsOverEveryTransport(t *testing.T) {
 	asks := transports(t, blockList(t, "blocked.example")+"\nstructured 65010 mailto:help@example.org")
 	for transport, ask := range asks {

@@ -138,10 +138,9 @@ func (w *world) measure(f flood, rate int, lasts time.Duration) *measured {
 func every(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
-		return false
 	case <-time.After(d):
-		return true
 	}
+	return ctx.Err() == nil
 }
 
 func (w *world) askClean(ctx context.Context, m *measured, client int) {
