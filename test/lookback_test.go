@@ -87,14 +87,13 @@ func TestANameThatIsListedLaterIsToldEverywhere(t *testing.T) {
 // secretNames returns which of some names the memory of a process has, in text or as they are on the wire: both have the label.
 func secretNames(t *testing.T, pid int, label string) map[string]bool {
 	t.Helper()
-	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
-	testkit.Must(t, err)
+	maps := testkit.Read(t, fmt.Sprintf("/proc/%d/maps", pid))
 	memory, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
 	testkit.Must(t, err)
 	defer memory.Close()
 	found, read, chunk := map[string]bool{}, 0, make([]byte, 1<<20)
 	form := regexp.MustCompile(regexp.QuoteMeta(label) + `(\d{4})`)
-	for line := range strings.Lines(string(maps)) {
+	for line := range strings.Lines(maps) {
 		fields := strings.Fields(line)
 		from, to, _ := strings.Cut(fields[0], "-")
 		first, _ := strconv.ParseInt(from, 16, 64)

@@ -188,11 +188,8 @@ func dnstapSink(t *testing.T, each func(raw []byte)) (address string) {
 			go func() {
 				defer conn.Close()
 				decoder, err := fs.NewDecoder(conn, &fs.DecoderOptions{ContentType: []byte("protobuf:dnstap.Dnstap"), Bidirectional: true})
-				for err == nil {
-					var raw []byte
-					if raw, err = decoder.Decode(); err == nil {
-						each(raw)
-					}
+				for raw := []byte(nil); err == nil; raw, err = decoder.Decode() {
+					each(raw) // nothing at first
 				}
 			}()
 		}

@@ -61,9 +61,7 @@ func TestRecipeOfHomeAssistant(t *testing.T) {
 	// With the key gone only own lists are left.
 	testkit.WantParts(t, recipe, fmt.Sprintf("from: %s\n        to: %s\n", truth.Protected, truth.OwnLists))
 	for _, word := range bad {
-		if err := new(truth.State).UnmarshalText([]byte(word)); err != nil && word != "unavailable" {
-			t.Error(err)
-		}
+		testkit.Equal(t, word+" is no state", new(truth.State).UnmarshalText([]byte(word)) != nil, word == "unavailable")
 	}
 	w.order("/pause", `{"for": "10m"}`)
 	paused := read("blocking is paused")["state"].(string)
@@ -190,17 +188,14 @@ func TestRecipeOfLokiReadsTheLog(t *testing.T) {
 	w.run("log json")
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 	testkit.Until(t, "the line", func() bool { return len(lines.About(`{"time"`)) > 0 })
+	found(t, "fields that are taken", len(taken), 5)
 	for _, line := range lines.About("") {
 		var fields map[string]any
-		if isObject := json.Unmarshal([]byte(line), &fields) == nil; isObject != object.MatchString(line) {
-			t.Errorf("The selector is wrong about %q", line)
-		} else if !isObject {
-			continue
-		}
+		isObject := json.Unmarshal([]byte(line), &fields) == nil
+		testkit.Equal(t, "the selector takes "+line, object.MatchString(line), isObject)
 		for _, name := range taken {
-			if _, ok := fields[name]; !ok || len(taken) < 5 {
-				t.Errorf("Expected %s of %q in %s", name, taken, line)
-			}
+			_, ok := fields[name]
+			testkit.Equal(t, name+" is in "+line, ok, isObject)
 		}
 	}
 }
