@@ -103,16 +103,13 @@ type pair struct {
 
 // A server's rules hold for a key at one address. The other service of Google is asked at once.
 func TestEnginesWaitForEachOtherAtOneAddressOnly(t *testing.T) {
+	const own = "http://one.example"
+	v5, risk := protocol.DialectV5.Name, protocol.DialectWebRisk.Name
 	for name, tc := range map[string]pair{
-		"both services of Google": {
-			Settings{Protocol: protocol.DialectV5.Name}, Settings{Protocol: protocol.DialectWebRisk.Name}, false},
-		"both services of Google, the other way round": {
-			Settings{Protocol: protocol.DialectWebRisk.Name}, Settings{Protocol: protocol.DialectV5.Name}, false},
-		"one server by two protocols": {
-			Settings{Protocol: protocol.DialectV5.Name, Endpoint: "http://one.example"},
-			Settings{Protocol: protocol.DialectWebRisk.Name, Endpoint: "http://one.example"}, true},
-		"one server by one protocol, other settings": {
-			Settings{Protocol: protocol.DialectWebRisk.Name}, Settings{Protocol: protocol.DialectWebRisk.Name, Cache: 7}, true},
+		"both services of Google":                      {Settings{Protocol: v5}, Settings{Protocol: risk}, false},
+		"both services of Google, the other way round": {Settings{Protocol: risk}, Settings{Protocol: v5}, false},
+		"one server by two protocols":                  {Settings{Protocol: v5, Endpoint: own}, Settings{Protocol: risk, Endpoint: own}, true},
+		"one server by one protocol, other settings":   {Settings{Protocol: risk}, Settings{Protocol: risk, Cache: 7}, true},
 	} {
 		t.Run(name, func(t *testing.T) { tc.try(t) })
 	}

@@ -521,12 +521,8 @@ func TestDecodingEndsWithItsContext(t *testing.T) {
 					}
 					_, _, applied = updater.Apply(old, u, 1<<24)
 				})
-				if !over && (err != nil || errors.Is(applied, context.Canceled)) {
-					t.Errorf("the request continues, but got %v, %v", err, applied)
-				}
-				if over && (!errors.Is(err, context.Canceled) || applied == nil || errors.Is(applied, updater.ErrChecksum)) {
-					t.Errorf("the request is over, but got %v, %v", err, applied)
-				}
+				testkit.Is(t, fmt.Sprint("the request is over: ", over), err, map[bool]error{true: context.Canceled}[over])
+				testkit.Equal(t, fmt.Sprint("the update is cut: ", applied), applied != nil && !errors.Is(applied, updater.ErrChecksum), over)
 				if told := name == "v5, read whole" || name == "v5, JSON" || strings.HasPrefix(name, "Web Risk"); over && told != (wait >= time.Hour) {
 					t.Errorf("the request is over, and the minimum wait in its answer is %s", wait)
 				}
