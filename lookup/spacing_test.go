@@ -65,45 +65,9 @@ func TestSearchesBeginOneAfterAnother(t *testing.T) {
 			}
 			time.Sleep(10 * time.Second)
 			c.Close()
-			testkit.Equal(t, "when searches begin", b.at, test.at)
-			testkit.Equal(t, "for how many prefixes", b.sizes, test.sizes)
+			testkit.Equal(t, "when searches begin, for how many prefixes", []any{b.at, b.sizes}, []any{test.at, test.sizes})
 		})
 	}
-}
-
-// Queries that are woken together all want the processor, and those for clean names wait behind them.
-func TestAFloodWakesFewQueriesAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const queries, every = 4_000, 250 * time.Microsecond
-		b := &began{takes: always(50 * ms)}
-		c := checkerOf(t, Config{Searcher: b}, manyExpressed(queries)...)
-		var mu sync.Mutex
-		var woken []time.Time
-		var slowest time.Duration
-		var all sync.WaitGroup
-		for i := range queries {
-			all.Go(func() {
-				begun := time.Now()
-				d := c.Confirm(suspect(t, c, named(i)), nil).Wait(t.Context())
-				mu.Lock()
-				defer mu.Unlock()
-				woken, slowest = append(woken, time.Now()), max(slowest, time.Since(begun))
-				testkit.Equal(t, "flood", d.By, ByServer)
-			})
-			time.Sleep(every)
-		}
-		all.Wait() // woken is in order
-		most, first := 0, 0
-		for i := range woken {
-			for woken[i].Sub(woken[first]) > 4*time.Millisecond {
-				first++
-			}
-			most = max(most, i-first+1)
-		}
-		testkit.Between(t, "queries that are woken together, where 20 come in 5 ms", most, 1, 24)
-		testkit.Between(t, "the longest confirmation, where a search takes 50 ms", slowest, 0, 60*time.Millisecond)
-		testkit.Between(t, "searches, where one in 5 ms would be 200", len(b.sizes), 1, 210)
-	})
 }
 
 // asking starts n queries for one prefix, with a timeout, and returns when each ended and what decided.
@@ -127,6 +91,7 @@ func asking(t *testing.T, c *Checker, n int, timeout time.Duration) (after []tim
 	return after, by
 }
 
+// Queries that are woken together all want the processor, and those for clean names wait behind them.
 func TestQueriesOfOneSearchWakeAFewAtATime(t *testing.T) {
 	const queries = 1_000
 	for _, test := range []struct {

@@ -275,30 +275,26 @@ func TestManyAskAtOnce(t *testing.T) {
 	c := newClients()
 	const many, sweeps = 200, 10
 	seen := make(map[uint64]uint32)
-	for minute := range uint32(sweeps) {
-		var all sync.WaitGroup
+	asking := func(queries, clients int) *sync.WaitGroup {
+		all := new(sync.WaitGroup)
 		for part := range 4 {
 			all.Go(func() {
-				for n := range 4 * many {
-					c.ordinary(c.keyOf(ipOf(clientAt((n + part) % many))))
+				for n := range queries {
+					c.ordinary(c.keyOf(ipOf(clientAt((n + part) % clients))))
 				}
 			})
 		}
-		all.Wait()
+		return all
+	}
+	for minute := range uint32(sweeps) {
+		asking(4*many, many).Wait()
 		c.sweep(minute+1, false, func(key uint64, active uint32) { seen[key] = active })
 	}
 	testkit.Equal(t, "clients that were seen", len(seen), many)
 	for key, active := range seen {
 		testkit.Equal(t, fmt.Sprintf("minutes of client %x", key), active, sweeps)
 	}
-	var racing sync.WaitGroup // while sweeps run, and the table grows
-	for part := range 4 {
-		racing.Go(func() {
-			for n := range 20_000 {
-				c.ordinary(c.keyOf(ipOf(clientAt(n%5_000 + part))))
-			}
-		})
-	}
+	racing := asking(20_000, 5_000) // while sweeps run, and the table grows
 	for minute := range uint32(20) {
 		c.sweep(sweeps+minute+1, minute == 5, func(uint64, uint32) {})
 	}

@@ -2,6 +2,7 @@ package prefixset
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -88,22 +89,20 @@ func clustered(r *rand.Rand, n int) (all []uint32) {
 func TestBlocksHaveTheFormThatTheirCommentGives(t *testing.T) {
 	r := rand.New(rand.NewPCG(61, 62))
 	for low := uint(7); low <= maxLow; low++ {
-		t.Run(fmt.Sprintf("%d low bits", low), func(t *testing.T) {
-			most := 3 << bucketBits / 8 << (maxLow - low) // more entries would make the builder use fewer low bits
-			for _, n := range []int{1, most / 2, most} {
-				all := clustered(r, min(n, 3000))
-				all = all[:min(n, len(all))]
-				b := newBlocksBuilderWith(low, len(all))
-				for rest := all; len(rest) > 0; {
-					piece := rest[:min(1+r.IntN(200), len(rest))]
-					testkit.Equal(t, "bytes that are added", b.add(packed(piece)), 4*len(piece))
-					rest = rest[len(piece):]
-				}
-				p := b.close()
-				same := bytes.Equal(p.buf[:len(p.buf)-slack], plainBlocks(all, low))
-				testkit.Equal(t, "low bits, entries, coded as they should be", []any{p.low, p.n, same}, []any{low, len(all), true})
+		most := 3 << bucketBits / 8 << (maxLow - low) // more entries would make the builder use fewer low bits
+		for _, n := range []int{1, most / 2, most} {
+			all := clustered(r, min(n, 3000))
+			all = all[:min(n, len(all))]
+			b := newBlocksBuilderWith(low, len(all))
+			for rest := all; len(rest) > 0; {
+				piece := rest[:min(1+r.IntN(200), len(rest))]
+				testkit.Equal(t, "bytes that are added", b.add(packed(piece)), 4*len(piece))
+				rest = rest[len(piece):]
 			}
-		})
+			p := b.close()
+			same := bytes.Equal(p.buf[:len(p.buf)-slack], plainBlocks(all, low))
+			testkit.Equal(t, "low bits, entries, coded as they should be", []any{p.low, p.n, same}, []any{low, len(all), true})
+		}
 	}
 }
 
@@ -145,31 +144,27 @@ func scanUnder(entries [][]byte, prefix [4]byte) (found [][]byte) {
 	return found
 }
 
-// onCores gives the rest of a test this many cores.
-func onCores(t *testing.T, n int) {
-	before := runtime.GOMAXPROCS(n)
-	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
-}
-
 func TestPauseLeavesHalfOfACoreToOthers(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		cores int
 		sets  int           // that are read together, each with a Pause of its own
-		each  time.Duration // of work on lookEvery bytes
+		each  time.Duration // of work on lookEvery bytes, or on bytes
 		least float64       // part of the time that is slept
 		most  float64
 		piece time.Duration // the longest work without a pause
+		bytes int
 	}{
-		{"quick work", 1, 1, 10 * time.Microsecond, 0.45, 0.55, 2 * pauseEvery},
-		{"slow work", 1, 1, 200 * time.Microsecond, 0.45, 0.55, 2 * pauseEvery},
-		{"very slow work", 1, 1, 900 * time.Microsecond, 0.45, 0.55, time.Millisecond},
-		{"three sets", 1, 3, 100 * time.Microsecond, 0.45, 0.55, 3 * pauseEvery},
-		{"work that waits", 1, 1, time.Second, 0, 0.01, time.Second},
-		{"two cores", 2, 1, 200 * time.Microsecond, 0, 0, time.Hour},
+		{"quick work", 1, 1, 10 * time.Microsecond, 0.45, 0.55, 2 * pauseEvery, 0},
+		{"slow work", 1, 1, 200 * time.Microsecond, 0.45, 0.55, 2 * pauseEvery, 0},
+		{"very slow work", 1, 1, 900 * time.Microsecond, 0.45, 0.55, time.Millisecond, 0},
+		{"three sets", 1, 3, 100 * time.Microsecond, 0.45, 0.55, 3 * pauseEvery, 0},
+		{"work that waits", 1, 1, time.Second, 0, 0.01, time.Second, 0},
+		{"two cores", 2, 1, 200 * time.Microsecond, 0, 0, time.Hour, 0},
+		{"few bytes in all", 1, 1, 200 * time.Microsecond, 0, 0, time.Hour, lookEvery / 2001},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			onCores(t, test.cores)
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(test.cores))
 			synctest.Test(t, func(t *testing.T) {
 				pauses := make([]Pause, test.sets)
 				var slept, piece, longest time.Duration
@@ -178,7 +173,8 @@ func TestPauseLeavesHalfOfACoreToOthers(t *testing.T) {
 					time.Sleep(test.each)
 					piece += test.each
 					before := time.Now()
-					pauses[i%test.sets].After(lookEvery)
+					(*Pause)(nil).After(1 << 30) // does not sleep
+					pauses[i%test.sets].After(cmp.Or(test.bytes, lookEvery))
 					if now := time.Since(before); now > 0 {
 						slept, piece = slept+now, 0
 					}
@@ -189,20 +185,6 @@ func TestPauseLeavesHalfOfACoreToOthers(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestPauseOfFewBytesAndANilPauseDoNotSleep(t *testing.T) {
-	onCores(t, 1)
-	synctest.Test(t, func(t *testing.T) {
-		var pause Pause
-		var none *Pause
-		begun := time.Now()
-		for range 100 {
-			pause.After(lookEvery / 101)
-			none.After(1 << 30)
-		}
-		testkit.Equal(t, "slept", time.Since(begun), 0)
-	})
 }
 
 func TestAddOfMakesTheSetThatAddMakes(t *testing.T) {
