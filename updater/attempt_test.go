@@ -45,7 +45,7 @@ func TestEachEndOfAFetchLeavesTheseClocks(t *testing.T) {
 			fetch Clock
 			lists clocks
 		}{
-			"under way": {nil, Clock{NotBefore: at(2 * time.Hour), Failures: 2, Wait: fetch.Wait, Asking: true, Failed: begun}, clocks{se: list, mw: {}}},
+			"under way": {nil, Clock{NotBefore: at(of.Wait), Failures: 2, Wait: fetch.Wait, Asking: true, Failed: begun}, clocks{se: list, mw: {}}},
 			"cancelled": {
 				func(a attempt) error { return a.cancelled(both, now, time.Minute) },
 				Clock{NotBefore: now.Add(fetch.Wait), Failures: 1, Wait: fetch.Wait, Cause: "before", Failed: begun},
@@ -84,8 +84,7 @@ func TestEachEndOfAFetchLeavesTheseClocks(t *testing.T) {
 				func(a attempt) error { return a.refused(mw, now, 0, []string{mw}, errStatus[400]) },
 				fetch, clocks{se: list, mw: {Clock: Clock{NotBefore: now.Add(15 * time.Minute), Failures: 1}.because(now, errStatus[400]), Alone: true, Rejected: true}},
 			},
-			"answered":             {func(a attempt) error { return a.answered(now, 0, clocks{mw: {AtOnce: 7}}) }, Clock{}, clocks{se: list, mw: {AtOnce: 7}}},
-			"answered with a wait": {answered(time.Hour), Clock{NotBefore: now.Add(time.Hour), Wait: time.Hour}, clocks{se: list, mw: {}}},
+			"answered": {func(a attempt) error { return a.answered(now, 0, clocks{mw: {AtOnce: 7}}) }, Clock{}, clocks{se: list, mw: {AtOnce: 7}}},
 			"answered, but another process took it for dead and failed": {
 				func(a attempt) error {
 					return errors.Join(a.schedule.change(func(state *scheduleState) {
@@ -97,6 +96,7 @@ func TestEachEndOfAFetchLeavesTheseClocks(t *testing.T) {
 			"answered with the longest wait there is": {
 				answered(math.MaxInt64), Clock{NotBefore: now.Add(math.MaxInt64), Wait: math.MaxInt64}, clocks{se: list, mw: {}},
 			},
+			"answered with a wait":          {answered(time.Hour), Clock{NotBefore: now.Add(time.Hour), Wait: time.Hour}, clocks{se: list, mw: {}}},
 			"answered with next to no wait": {answered(1), Clock{NotBefore: now.Add(time.Second), Wait: 1}, clocks{se: list, mw: {}}},
 		} {
 			s := newScheduleOf(t, nil)
@@ -178,26 +178,16 @@ func TestWhenListsAreDue(t *testing.T) {
 
 // The table of page "Request Frequency": from the least wait, drawn at 0, to the greatest, drawn just below 1.
 func TestBackoffFollowsTheTable(t *testing.T) {
-	tests := []struct {
-		failures    int
-		least, most time.Duration
-	}{
-		{0, 0, 0}, {-1, 0, 0},
-		{1, 15 * time.Minute, 30 * time.Minute},
-		{2, 30 * time.Minute, time.Hour},
-		{3, time.Hour, 2 * time.Hour},
-		{4, 2 * time.Hour, 4 * time.Hour},
-		{5, 4 * time.Hour, 8 * time.Hour},
-		{6, 8 * time.Hour, 16 * time.Hour},
-		{7, 16 * time.Hour, 24 * time.Hour},
-		{8, 24 * time.Hour, 24 * time.Hour}, {64, 24 * time.Hour, 24 * time.Hour}, {math.MaxInt, 24 * time.Hour, 24 * time.Hour},
-	}
+	const day = 24 * time.Hour
 	almostOne := math.Nextafter(1, 0)
-	for _, test := range tests {
-		n := test.failures
-		testkit.Equal(t, fmt.Sprint(n, " failures, at 0"), Backoff(n, 0), test.least)
-		testkit.Between(t, fmt.Sprint(n, " failures, below 1"), Backoff(n, almostOne), test.most-time.Millisecond, test.most)
-		testkit.Equal(t, fmt.Sprint(n, " failures, at 0.5"), Backoff(n, 0.5), min(test.least+test.least/2, 24*time.Hour))
+	for n, want := range map[int][2]time.Duration{
+		0: {}, -1: {}, 1: {15 * time.Minute, 30 * time.Minute}, 2: {30 * time.Minute, time.Hour}, 3: {time.Hour, 2 * time.Hour},
+		4: {2 * time.Hour, 4 * time.Hour}, 5: {4 * time.Hour, 8 * time.Hour}, 6: {8 * time.Hour, 16 * time.Hour},
+		7: {16 * time.Hour, day}, 8: {day, day}, 9: {day, day}, 64: {day, day}, math.MaxInt: {day, day},
+	} {
+		testkit.Equal(t, fmt.Sprint(n, " failures, at 0"), Backoff(n, 0), want[0])
+		testkit.Between(t, fmt.Sprint(n, " failures, below 1"), Backoff(n, almostOne), want[1]-time.Millisecond, want[1])
+		testkit.Equal(t, fmt.Sprint(n, " failures, at 0.5"), Backoff(n, 0.5), min(want[0]*3/2, day))
 		testkit.Between(t, fmt.Sprint("searches pause after ", n, " failures for"), Strikes(n, 0, almostOne), 0, 30*time.Minute)
 	}
 }

@@ -391,7 +391,7 @@ func TestWhoOnlyLooksChangesNothing(t *testing.T) {
 		l, err := ReadLedger(openStore(t, dir))
 		must(t, err)
 		now := time.Now()
-		testkit.Equal(t, "spent, left, and held at a budget of 1", []int{l.Spent(now), l.Remaining(1000, now), l.Hold(1, now).Budget}, []int{1, 999, 1})
+		testkit.Equal(t, "spent, left, held at 1", []int{l.Spent(now), l.Remaining(1000, now), l.Hold(1, now).Budget}, []int{1, 999, 1})
 		testkit.Equal(t, "held", l.Hold(1000, now), Hold{})
 		testkit.Equal(t, "spent in two days", l.Spent(time.Now().Add(48*time.Hour)), 0)
 		must(t, errors.Join(spenderOf(l, 1000).search(t), l.Flush()))

@@ -75,7 +75,8 @@ func TestWhatAnotherKeyChanges(t *testing.T) {
 		time.Sleep(time.Minute)
 		s = askedWith(t, dir, "new")
 		got := s.list(se)
-		testkit.Equal(t, "updated late by, and to be fetched in full", []any{got.Updated.Sub(fetched), got.Rejected}, []any{time.Duration(0), true})
+		testkit.Equal(t, "updated late by", got.Updated.Sub(fetched), 0)
+		testkit.Equal(t, "to be fetched in full", got.Rejected, true)
 		notHeld(t, s) // the wait was given to the old key
 	})
 	inBubble(t, "a schedule without asker is taken over", func(t *testing.T) {
@@ -115,7 +116,8 @@ func TestAHoldSaysWhy(t *testing.T) {
 		for _, s := range []*Schedule{s, ownedSchedule(t, dir)} {
 			h := s.FetchHold([]string{se})
 			checkHold(t, h, 1, "status 403 Forbidden: API key not valid")
-			testkit.Equal(t, "failed, and held until", []time.Duration{h.Failed.Sub(failed), h.Until.Sub(failed)}, []time.Duration{0, 15 * time.Minute})
+			testkit.Equal(t, "failed late by", h.Failed.Sub(failed), 0)
+			testkit.Equal(t, "held for", h.Until.Sub(failed), 15*time.Minute)
 		}
 	})
 	inBubble(t, "a list that failed its checks", func(t *testing.T) {
@@ -326,7 +328,7 @@ func TestAHoldIsToldByTheClockThatWasSetSince(t *testing.T) {
 		}{"end": {hold.Until, time.Hour}, "failure": {hold.Failed, -time.Minute}} {
 			// By the wall clock, which people and other programs have, and by the monotonic one, which decides.
 			wall, monotonic := tc.got.Round(0).Sub(now.Round(0)).Round(time.Minute), tc.got.Sub(now).Round(time.Minute)
-			testkit.Equal(t, fmt.Sprintf("%s: the %s by both clocks", what, of), [2]time.Duration{wall, monotonic}, [2]time.Duration{tc.want, tc.want})
+			testkit.Equal(t, what+": the "+of, []time.Duration{wall, monotonic}, []time.Duration{tc.want, tc.want})
 		}
 	}
 	s.state.Search.Clock.NotBefore = testkit.ClockSet(now.Add(time.Hour), 10*time.Nanosecond) // as two clocks of a machine drift

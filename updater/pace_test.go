@@ -74,6 +74,31 @@ func TestPauseAfterFailedSearches(t *testing.T) {
 			}
 		})
 	}
+	inBubble(t, "they are reported", func(t *testing.T) {
+		p := newProcess(t, t.TempDir(), v5Rules, &script{errs: []error{nil, context.Canceled, errLimited}})
+		for range 5 {
+			p.search(t)
+		}
+		testkit.Equal(t, "sent", p.script.sent, 3)
+		testkit.Equal(t, "told", p.events, []Event{{Kind: Searched}, {Kind: Searched, Err: errLimited}})
+	})
+	// A search that is cancelled may have been answered with a wait that was not read.
+	inBubble(t, "a cancelled one", func(t *testing.T) {
+		p := newProcess(t, t.TempDir(), v5Rules, &script{errs: []error{nil, context.Canceled}, waits: []time.Duration{time.Hour}})
+		p.search(t)
+		time.Sleep(2 * time.Hour)
+		p.search(t) // cancelled
+		p.backsOff(t, "after it", time.Hour)
+	})
+	inBubble(t, "a minimum wait above a day is told", func(t *testing.T) {
+		p := newProcess(t, t.TempDir(), v4Rules, &script{errs: []error{nil}, waits: []time.Duration{24 * time.Hour, 24*time.Hour + 1}})
+		must(t, p.search(t))
+		time.Sleep(24 * time.Hour)
+		must(t, p.search(t))
+		p.backsOff(t, "in the wait", 24*time.Hour+1)
+		told := slices.DeleteFunc(p.events, func(e Event) bool { return e.Kind != LongWait })
+		testkit.Equal(t, "told", told, []Event{{Kind: LongWait, Wait: 24*time.Hour + 1, Due: time.Now().Add(24*time.Hour + 1)}})
+	})
 }
 
 // pauses fails unless the process sends nothing for exactly so long.
@@ -92,17 +117,6 @@ func (p *process) pauses(t *testing.T, wait time.Duration) {
 		}
 	}
 	time.Sleep(1 * time.Nanosecond)
-}
-
-func TestSearchesAreReported(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newProcess(t, t.TempDir(), v5Rules, &script{errs: []error{nil, context.Canceled, errLimited}})
-		for range 5 {
-			p.search(t)
-		}
-		testkit.Equal(t, "sent", p.script.sent, 3)
-		testkit.Equal(t, "told", p.events, []Event{{Kind: Searched}, {Kind: Searched, Err: errLimited}})
-	})
 }
 
 // A restart knows the pause from the spare folder.
@@ -190,14 +204,14 @@ func TestOfWaitsThatComeTogetherTheLongestHolds(t *testing.T) {
 		want     time.Duration
 		failures int
 	}{
-		"the longest first":                 {[]any{hour, minute}, hour, 0},
-		"the longest last":                  {[]any{minute, hour}, hour, 0},
-		"before a failure":                  {[]any{hour, errServer}, hour, 1},
-		"after a failure":                   {[]any{errServer, hour}, hour, 1},
-		"none, after one":                   {[]any{hour, nil}, hour, 0},
-		"a Retry-After":                     {[]any{errServer, &StatusError{Code: 503, RetryAfter: 20 * minute}}, 20 * minute, 1},
-		"a longer back-off":                 {[]any{errServer, minute}, 15 * minute, 1},
-		"a refusal, a success and failures": {append([]any{&StatusError{Code: 429, RetryAfter: hour}, nil}, slices.Repeat([]any{errDown}, 10)...), hour, 1},
+		"the longest first": {[]any{hour, minute}, hour, 0},
+		"the longest last":  {[]any{minute, hour}, hour, 0},
+		"before a failure":  {[]any{hour, errServer}, hour, 1},
+		"after a failure":   {[]any{errServer, hour}, hour, 1},
+		"none, after one":   {[]any{hour, nil}, hour, 0},
+		"a Retry-After":     {[]any{errServer, &StatusError{Code: 503, RetryAfter: 20 * minute}}, 20 * minute, 1},
+		"a longer back-off": {[]any{errServer, minute}, 15 * minute, 1},
+		"all of these":      {append([]any{&StatusError{Code: 429, RetryAfter: hour}, nil}, slices.Repeat([]any{errDown}, 10)...), hour, 1},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			s := newScheduleOf(t, nil)

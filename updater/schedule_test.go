@@ -130,18 +130,11 @@ func TestFloorsWhereTheServerGivesNoWait(t *testing.T) {
 			}
 			testkit.Equal(t, fmt.Sprintf("fetch %d at once is followed at", i+1), c.NotBefore, want)
 		}
-		for name, test := range map[string]struct {
-			wait    time.Duration
-			changed bool
-			want    time.Duration
-		}{
-			"unchanged, no wait":        {0, false, 30 * time.Minute},
-			"unchanged, a short wait":   {time.Nanosecond, false, time.Second},
-			"changed, a wait":           {time.Hour, true, time.Hour},
-			"the longest wait there is": {math.MaxInt64, true, math.MaxInt64},
+		for wait, want := range map[time.Duration]time.Duration{
+			0: 30 * time.Minute, 1: time.Second, time.Hour: time.Hour, math.MaxInt64: math.MaxInt64,
 		} {
-			n := c.next(now, test.wait, test.changed)
-			testkit.Equal(t, name, []any{n.NotBefore.Sub(now), n.AtOnce, n.Wait}, []any{test.want, 0, test.wait})
+			n := c.next(now, wait, wait >= time.Hour) // whether it has changed
+			testkit.Equal(t, fmt.Sprint("after a wait of ", wait), []any{n.NotBefore.Sub(now), n.AtOnce, n.Wait}, []any{want, 0, wait})
 		}
 	})
 }

@@ -167,7 +167,8 @@ func TestAnUnreadableScheduleIsSetAside(t *testing.T) {
 			t.Fatal(loadErr, saveErr)
 		}
 		for name, s := range map[string]*Schedule{"in memory": s, "after a restart": ownedSchedule(t, s.store.dir)} {
-			all := []time.Duration{s.state.Fetch.NotBefore.Sub(until), s.list(se).NotBefore.Sub(until), s.state.Others["other"].Fetch.NotBefore.Sub(until)}
+			all := []time.Duration{s.state.Fetch.NotBefore.Sub(until), s.list(se).NotBefore.Sub(until),
+				s.state.Others["other"].Fetch.NotBefore.Sub(until)}
 			testkit.Equal(t, name+": the waits end late by", all, []time.Duration{0, time.Hour, 0})
 		}
 	})
@@ -382,17 +383,6 @@ func TestAReloadDuringAFetchIsNoFailure(t *testing.T) {
 			testkit.Equal(t, "due", second.due([]string{se}), first.due([]string{se}))
 		})
 	}
-}
-
-// A search that is cancelled may have been answered with a wait that was not read.
-func TestACancelledSearchKeepsTheLastWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newProcess(t, t.TempDir(), v5Rules, &script{errs: []error{nil, context.Canceled}, waits: []time.Duration{time.Hour}})
-		p.search(t)
-		time.Sleep(2 * time.Hour)
-		p.search(t) // cancelled
-		p.backsOff(t, "after it", time.Hour)
-	})
 }
 
 // told is a Source that says whose words its lists are.

@@ -168,7 +168,8 @@ func TestASearchThatMayBeToldToWaitIsNotedBeforeItIsSent(t *testing.T) {
 			p.during(errDown, func() {
 				sent++
 				c := savedSearch(t, dir)
-				testkit.Equal(t, "asking, failures and wait on disk", []any{c.Asking, c.Failures, time.Until(c.NotBefore)}, []any{true, failures, Backoff(failures, 0)})
+				testkit.Equal(t, "asking, and failures on disk", []any{c.Asking, c.Failures}, []any{true, failures})
+				testkit.Equal(t, "the wait on disk", time.Until(c.NotBefore), Backoff(failures, 0))
 				p.schedule.store.dir = filepath.Join(t.TempDir(), "dead") // what it writes later is lost
 			})
 			p.search(t)
@@ -223,7 +224,7 @@ func TestASearchThatMayBeToldToWaitIsNotedBeforeItIsSent(t *testing.T) {
 		p := newProcess(t, dir, v4Rules, &script{errs: []error{context.Canceled}})
 		p.search(t)
 		c := savedSearch(t, dir)
-		testkit.Equal(t, "asking, failures and a wait are saved", []any{c.Asking, c.Failures, c.NotBefore.After(time.Now())}, []any{false, 0, false})
+		testkit.Equal(t, "asking, failures, a wait", []any{c.Asking, c.Failures, c.NotBefore.After(time.Now())}, []any{false, 0, false})
 	})
 }
 
@@ -363,18 +364,6 @@ func openStoreOf(t *testing.T, dir string) *Store {
 	t.Helper()
 	s, _ := OpenStore(dir, Origin{Name: testOrigin})
 	return s
-}
-
-func TestAMinimumWaitOfSearchesAboveADayIsTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newProcess(t, t.TempDir(), v4Rules, &script{errs: []error{nil}, waits: []time.Duration{24 * time.Hour, 24*time.Hour + 1}})
-		must(t, p.search(t))
-		time.Sleep(24 * time.Hour)
-		must(t, p.search(t))
-		p.backsOff(t, "in the wait", 24*time.Hour+1)
-		told := slices.DeleteFunc(p.events, func(e Event) bool { return e.Kind != LongWait })
-		testkit.Equal(t, "told", told, []Event{{Kind: LongWait, Wait: 24*time.Hour + 1, Due: time.Now().Add(24*time.Hour + 1)}})
-	})
 }
 
 // Which successes change the clock, and which searches came together.
