@@ -2,6 +2,7 @@ package safebrowsing
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"runtime"
@@ -94,9 +95,7 @@ func TestQueriesThatWaitAreBounded(t *testing.T) {
 // siteOf returns the nth site of a network.
 func siteOf(network netip.Addr, n int) netip.Addr {
 	a := network.As16()
-	for i := range 4 {
-		a[6-i] |= byte(n >> (8 * i))
-	}
+	binary.BigEndian.PutUint32(a[3:], binary.BigEndian.Uint32(a[3:])|uint32(n))
 	return netip.AddrFrom16(a)
 }
 

@@ -93,7 +93,6 @@ func (b *backwards) threaten(expression string) {
 // reported returns how many devices were reported so far.
 func reported(t testing.TB) int { return int(testkit.Metric(t, "listed_late_total", "list", "se-4b")) }
 
-// Look-back keeps the rules of queries: nothing is sent in a back-off, and what is found then is told after it.
 func TestLookBackKeepsTheBackoffAndTellsAfterIt(t *testing.T) {
 	lookingBack(t, 0, lookup.Local, func(t *testing.T, b *backwards, lines *testkit.Lines) {
 		b.ask("192.168.1.20", "late.example.")
@@ -108,7 +107,6 @@ func TestLookBackKeepsTheBackoffAndTellsAfterIt(t *testing.T) {
 	})
 }
 
-// A budget that queries have spent is not exceeded: what is found then is told on the next day.
 func TestLookBackKeepsTheBudgetAndTellsOnTheNextDay(t *testing.T) {
 	lookingBack(t, 2, lookup.Local, func(t *testing.T, b *backwards, lines *testkit.Lines) {
 		b.threaten("first.example/")
@@ -157,7 +155,6 @@ func passesUnconfirmed(t *testing.T, client string, passes int) {
 	})
 }
 
-// A name that was blocked, as an alias, is none that a device got: nobody is warned when a list takes it up.
 func TestABlockedAliasIsNoNameThatADeviceGot(t *testing.T) {
 	lookingBack(t, 0, lookup.Local, func(t *testing.T, b *backwards, lines *testkit.Lines) {
 		b.plugin.block.Config.Inspect = true

@@ -215,7 +215,6 @@ func TestAListComesCompressedConditionallyAndByRedirects(t *testing.T) {
 	f.wants(conditional, 100)
 }
 
-// What is fetched is in force at once, and not at the next poll.
 func TestAListIsInForceWhenItHasCome(t *testing.T) {
 	defer func(r *registry) { opened = r }(opened)
 	opened = newRegistry(time.Hour)

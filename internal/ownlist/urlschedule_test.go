@@ -217,8 +217,7 @@ func TestARetryIsNotBeforeTheServerSays(t *testing.T) {
 				w.start(nil)
 			}
 			w.asked(time.Hour, "still in back-off", "")
-			at, _ := w.took(90 * time.Minute)
-			within(w.t, "after it", at, [2]float64{59, 61})
+			w.asked(90*time.Minute, "after it, which another process tells", map[bool]string{true: "failed"}[restarts], [2]float64{59, 61})
 		})
 	}
 }

@@ -224,7 +224,6 @@ func TestTheYoungerAnswerStaysInAnyLocale(t *testing.T) {
 	}
 }
 
-// Relays that want the same at the same time cause one search.
 func TestSearchesAreMergedAcrossRelays(t *testing.T) {
 	t.Parallel()
 	s := testkit.StartRedis(t)

@@ -262,7 +262,6 @@ func TestNewsAreHeardAfterANewKey(t *testing.T) {
 	})
 }
 
-// Values that are too large for any relay are removed, and the relays keep working.
 func TestValuesThatAreTooLargeAreRemoved(t *testing.T) {
 	long(t)
 	server := testkit.StartRedis(t)

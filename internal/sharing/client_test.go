@@ -19,9 +19,6 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// patient is a deadline that a busy machine keeps.
-const patient = 20 * time.Second
-
 // watcher notes what it is told.
 type watcher struct {
 	mu      sync.Mutex
@@ -84,13 +81,13 @@ func (w *watcher) up(t testing.TB) (n int) {
 	return n
 }
 
-// open opens a client that a watcher watches.
+// open opens a client that a watcher watches, with a deadline that a busy machine keeps.
 func open(t testing.TB, url string, change func(*Config)) (*Client, *watcher) {
 	t.Helper()
 	target, err := Parse(url)
 	testkit.Must(t, err)
 	w := &watcher{done: make(map[string]int)}
-	cfg := Config{Target: target, Prefix: "safebrowsing:1:{test}:", Deadline: patient, Observer: w}
+	cfg := Config{Target: target, Prefix: "safebrowsing:1:{test}:", Deadline: 20 * time.Second, Observer: w}
 	if change != nil {
 		change(&cfg)
 	}

@@ -556,7 +556,6 @@ func putText(text string) func(path string) error {
 	return func(path string) error { return os.WriteFile(path, []byte(text), 0o600) }
 }
 
-// A note that could not be written is written as soon as the folder can be.
 func TestNoteIsWrittenWhenTheFolderCanBe(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "not", "yet")
