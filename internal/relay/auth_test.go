@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -244,12 +243,10 @@ func serveTLS(t *testing.T, server party, clientCA string) *reloaded {
 	return r
 }
 
-// look replaces files, by pairs of name and content, and makes the server look at all of them.
-func (r *reloaded) look(pairs ...string) {
+// look replaces a file and makes the server look at all of them.
+func (r *reloaded) look(file, text string) {
 	r.t.Helper()
-	for pair := range slices.Chunk(pairs, 2) {
-		put(r.t, pair[0], pair[1])
-	}
+	put(r.t, file, text)
 	r.files.look()
 }
 
@@ -313,7 +310,7 @@ func TestAPairThatDoesNotMatchKeepsTheOneBefore(t *testing.T) {
 	r := serveTLS(t, server, file)
 	before := shown(t, ours, r.url)
 	r.look(server.key, testkit.Read(t, other.key))
-	r.look()
+	r.files.look()
 	if shown(t, ours, r.url) != before {
 		t.Error("with the key of another certificate another one is shown")
 	}

@@ -16,7 +16,6 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -441,20 +440,18 @@ func TestAHistoryOfAnotherListIsNotUsed(t *testing.T) {
 
 func TestHistoryIsBounded(t *testing.T) {
 	testkit.Long(t)
-	t.Run("in time", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			l, c := held(t, "", numbered(0, 5000, 10))
-			had := c.held["se-4b"]
-			time.Sleep(100 * time.Hour) // in force as long as that: the age counts from its end
-			publish(t, l, "se-4b", numbered(0, 5001, 10))
-			time.Sleep(historyAge)
-			publish(t, l, "se-4b", numbered(0, 5002, 10))
-			c.mustHave(t, "as far behind as may be", numbered(0, 5002, 10), true)
-			time.Sleep(time.Second)
-			publish(t, l, "se-4b", numbered(0, 5003, 10))
-			c.held["se-4b"] = had
-			c.mustHave(t, "farther behind", numbered(0, 5003, 10), false)
-		})
+	bubble(t, "in time", func(t *testing.T) {
+		l, c := held(t, "", numbered(0, 5000, 10))
+		had := c.held["se-4b"]
+		time.Sleep(100 * time.Hour) // in force as long as that: the age counts from its end
+		publish(t, l, "se-4b", numbered(0, 5001, 10))
+		time.Sleep(historyAge)
+		publish(t, l, "se-4b", numbered(0, 5002, 10))
+		c.mustHave(t, "as far behind as may be", numbered(0, 5002, 10), true)
+		time.Sleep(time.Second)
+		publish(t, l, "se-4b", numbered(0, 5003, 10))
+		c.held["se-4b"] = had
+		c.mustHave(t, "farther behind", numbered(0, 5003, 10), false)
 	})
 	t.Run("in bytes and number", func(t *testing.T) {
 		l := newLists(t, "")

@@ -95,31 +95,29 @@ var greedy, modest = netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.
 // One client has asked for many updates that nobody else wants, with limits of its own. All of them wait.
 func TestAClientThatWantsManyUpdatesDelaysAnotherByOne(t *testing.T) {
 	for name, wanted := range map[string]int{"another update": 0, "the one that the first client wants last": 80 * 1024} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l := newLists(t, "")
-				publish(t, l, "se-4b", numbered(0, 200_000, 10))
-				l.turns.take(netip.Addr{}, nil, nil) // all others wait
-				ask := func(client netip.Addr, limit int) {
-					go func() {
-						if _, err := l.Get(t.Context(), client, "se-4b", false, nil, limit); err != nil {
-							t.Error(err)
-						}
-					}()
-					synctest.Wait()
-				}
-				for n := range 64 {
-					ask(greedy, (17+n)*1024)
-				}
-				ask(modest, wanted)
-				want := request{state: (*l.current.Load())["se-4b"]}
-				want.want = want.view(wanted)
-				l.turns.leave()
+		bubble(t, name, func(t *testing.T) {
+			l := newLists(t, "")
+			publish(t, l, "se-4b", numbered(0, 200_000, 10))
+			l.turns.take(netip.Addr{}, nil, nil) // all others wait
+			ask := func(client netip.Addr, limit int) {
+				go func() {
+					if _, err := l.Get(t.Context(), client, "se-4b", false, nil, limit); err != nil {
+						t.Error(err)
+					}
+				}()
 				synctest.Wait()
-				if made := l.kept.Keys(); !slices.Contains(made[:2], want.key()) {
-					t.Errorf("The update for the other client is number %d of %d", 1+slices.Index(made, want.key()), len(made))
-				}
-			})
+			}
+			for n := range 64 {
+				ask(greedy, (17+n)*1024)
+			}
+			ask(modest, wanted)
+			want := request{state: (*l.current.Load())["se-4b"]}
+			want.want = want.view(wanted)
+			l.turns.leave()
+			synctest.Wait()
+			if made := l.kept.Keys(); !slices.Contains(made[:2], want.key()) {
+				t.Errorf("The update for the other client is number %d of %d", 1+slices.Index(made, want.key()), len(made))
+			}
 		})
 	}
 }

@@ -127,16 +127,12 @@ func TestKeysInRedisAreOfOneFleet(t *testing.T) {
 	other.Endpoint = "http://other.internal"
 	webRisk := w.cfg.Settings
 	webRisk.Protocol = protocol.DialectWebRisk.Name
-	seen := make(map[string]bool)
-	for _, of := range []struct {
-		settings engine.Settings
-		key      string
-	}{{w.cfg.Settings, "s3cret"}, {w.cfg.Settings, "other"}, {w.cfg.Settings, ""}, {other, "s3cret"}, {webRisk, "s3cret"}} {
-		prefix := redisPrefix(of.settings.Origin(of.key))
-		if seen[prefix] || strings.Contains(prefix, "s3cret") || !strings.HasPrefix(prefix, "safebrowsing:1:{") {
-			t.Errorf("Expected a prefix of its own, without the key, got %q", prefix)
-		}
-		seen[prefix] = true
+	of := []string{redisPrefix(w.cfg.Settings.Origin("s3cret")), redisPrefix(w.cfg.Settings.Origin("other")), redisPrefix(w.cfg.Settings.Origin(""))}
+	of = append(of, redisPrefix(other.Origin("s3cret")), redisPrefix(webRisk.Origin("s3cret")))
+	for i, prefix := range of {
+		testkit.Equal(t, prefix+": the first place", slices.Index(of, prefix), i)
+		testkit.WantNone(t, prefix, "s3cret")
+		testkit.WantStart(t, prefix, "safebrowsing:1:{")
 	}
 }
 
@@ -203,17 +199,15 @@ func TestTheLogTellsEachStateOfRedisOnce(t *testing.T) {
 		"right in the end":                   {[]func(*redisLog){clock(6 * time.Second), clock(time.Second), clock(0), clock(-time.Minute)}, []string{differs("6s ahead of"), agrees, differs("1m0s behind")}},
 		"without a folder":                   {[]func(*redisLog){down, up, long}, []string{slow, "This relay shares answers and limits"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			lines := testkit.Capture(t)
-			synctest.Test(t, func(t *testing.T) {
-				l := &redisLog{fleet: name != "without a folder"}
-				l.target.Addresses = []string{"r:1"}
-				for _, step := range test.steps {
-					step(l)
-				}
-				synctest.Wait()
-				l.close()
-			})
+		lines := testkit.Capture(t)
+		bubble(t, name, func(t *testing.T) {
+			l := &redisLog{fleet: name != "without a folder"}
+			l.target.Addresses = []string{"r:1"}
+			for _, step := range test.steps {
+				step(l)
+			}
+			synctest.Wait()
+			l.close()
 			if got := lines.About("Redis"); !slices.EqualFunc(got, test.want, strings.Contains) {
 				t.Errorf("Expected %q, got %q", test.want, got)
 			}

@@ -45,9 +45,7 @@ func TestNoAnswerIsOlderThan30MinutesBehindTwoRelays(t *testing.T) {
 		for _, delay := range []time.Duration{0, 9 * time.Second} {
 			for _, warmed := range []time.Duration{0, 2 * time.Minute, 20 * time.Minute} { // when the second relay asks the first
 				for _, before := range []time.Duration{time.Second, 12 * time.Second} { // the end of the 30 minutes, or of the TTL
-					t.Run(fmt.Sprint(ttl, " ", delay, " ", warmed, " ", before), func(t *testing.T) {
-						synctest.Test(t, func(t *testing.T) { chainEnds(t, ttl, delay, warmed, before) })
-					})
+					bubble(t, fmt.Sprint(ttl, " ", delay, " ", warmed, " ", before), func(t *testing.T) { chainEnds(t, ttl, delay, warmed, before) })
 				}
 			}
 		}
@@ -231,9 +229,7 @@ var stampedes = []struct {
 func TestNoStampedeAfterAFault(t *testing.T) {
 	testkit.Long(t)
 	for _, s := range stampedes {
-		t.Run(s.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { newHerd(t).suffer(s.fault, s.converge) })
-		})
+		bubble(t, s.name, func(t *testing.T) { newHerd(t).suffer(s.fault, s.converge) })
 	}
 }
 

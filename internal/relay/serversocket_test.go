@@ -18,7 +18,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -485,31 +484,29 @@ func TestAConnectionMayBeSilentAsLongAsAnIdleOne(t *testing.T) {
 		"silent for longer":                       {"", idleTimeout + time.Second, false},
 		"half a header":                           {"GET /none HTTP/1.1\r\nHost: ", headerTimeout + time.Second, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				network := newPipes()
-				server := (&Relay{handler: &handler{metrics: newMetrics()}}).server(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					select { // a search takes its time
-					case <-time.After(20 * time.Second):
-					case <-r.Context().Done():
-						w.WriteHeader(http.StatusTeapot)
-					}
-				}))
-				go func() { _ = server.Serve(unhurried{network}) }()
-				defer server.Close()
-				conn, err := network.dial(t.Context(), "", "")
-				testkit.Must(t, err)
-				defer conn.Close()
-				_, err = io.WriteString(conn, tc.begins)
-				testkit.Must(t, err)
-				time.Sleep(tc.wait)
-				_, err = io.WriteString(conn, strings.TrimPrefix("GET /none HTTP/1.1\r\nHost: relay\r\n\r\n", tc.begins))
-				answer := new(http.Response)
-				if err == nil {
-					answer, err = http.ReadResponse(bufio.NewReader(conn), nil)
+		bubble(t, name, func(t *testing.T) {
+			network := newPipes()
+			server := (&Relay{handler: &handler{metrics: newMetrics()}}).server(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				select { // a search takes its time
+				case <-time.After(20 * time.Second):
+				case <-r.Context().Done():
+					w.WriteHeader(http.StatusTeapot)
 				}
-				testkit.Equal(t, fmt.Sprint("served: ", answer, err), err == nil && answer.StatusCode == http.StatusOK, tc.served)
-			})
+			}))
+			go func() { _ = server.Serve(unhurried{network}) }()
+			defer server.Close()
+			conn, err := network.dial(t.Context(), "", "")
+			testkit.Must(t, err)
+			defer conn.Close()
+			_, err = io.WriteString(conn, tc.begins)
+			testkit.Must(t, err)
+			time.Sleep(tc.wait)
+			_, err = io.WriteString(conn, strings.TrimPrefix("GET /none HTTP/1.1\r\nHost: relay\r\n\r\n", tc.begins))
+			answer := new(http.Response)
+			if err == nil {
+				answer, err = http.ReadResponse(bufio.NewReader(conn), nil)
+			}
+			testkit.Equal(t, fmt.Sprint("served: ", answer, err), err == nil && answer.StatusCode == http.StatusOK, tc.served)
 		})
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -78,6 +77,12 @@ func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
 func runWorld(t *testing.T, name string, f func(t *testing.T, w *world)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) { inWorld(t, f) })
+}
+
+// bubble runs a part of a test with a simulated clock.
+func bubble(t *testing.T, name string, f func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
 }
 
 // threaten lists expressions as phishing, and searches confirm them.
@@ -157,13 +162,6 @@ func (c *wire) connect(handler http.Handler, delay time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.handler, c.delay = handler, delay
-}
-
-// asked returns the paths of all requests.
-func (c *wire) asked() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.paths)
 }
 
 func (c *wire) RoundTrip(r *http.Request) (*http.Response, error) {

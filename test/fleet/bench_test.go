@@ -52,7 +52,7 @@ func appendEntry(to []byte, n int) []byte {
 
 // benchFleet measures a relay with a number of clients that together make a given number of searches a second.
 func benchFleet(b *testing.B, entries [][]byte, clients, searches int) {
-	g := judge(b, nil)
+	g := judge(b, nil, nil)
 	publishBoth(g, entries, time.Second)
 	// More than half of the connections are never open: then one address may have as many as it likes.
 	r := newRelay(b, g.url, "-connections", fmt.Sprint(4*clients))

@@ -63,7 +63,7 @@ func measure(t *testing.T, n int, names []name, start func(testing.TB, []string)
 		var servers []*judged
 		var endpoints []string
 		for len(servers) < n && (len(servers) == 0 || !relayed) {
-			g := judge(t, names)
+			g := judge(t, names, nil)
 			servers, endpoints = append(servers, g), append(endpoints, g.url)
 		}
 		if relayed {

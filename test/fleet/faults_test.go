@@ -80,7 +80,7 @@ func TestFaultsOfARelay(t *testing.T) {
 // newScene starts a fleet whose clients know half of the names.
 func newScene(t *testing.T) *scene {
 	names := population(96)
-	s := &scene{t: t, google: judge(t, names), known: names[:48], fresh: names[48:]}
+	s := &scene{t: t, google: judge(t, names, nil), known: names[:48], fresh: names[48:]}
 	s.upstream = testkit.NewLink(t, strings.TrimPrefix(s.google.url, "http://"))
 	s.relay = startRelay(t, s.upstream.URL)
 	s.network = testkit.NewLink(t, strings.TrimPrefix(s.relay.url, "http://"))

@@ -178,7 +178,7 @@ type tally struct {
 // newProvider starts a provider for some phases. Its clients know the first names.
 func newProvider(t *testing.T, size, phases int) *provider {
 	p := &provider{t: t, size: size, names: population(tierNames * (phases + 1)), broken: &violations{TB: t}, redis: testkit.StartRedis(t), tally: new(tally)}
-	p.service, p.alone = judgeWith(p.broken, p.names, p.wait), judgeWith(t, p.names, p.wait)
+	p.service, p.alone = judge(p.broken, p.names, p.wait), judge(t, p.names, p.wait)
 	p.service.OneOfMany() // a relay that takes over may have an older version
 	p.service.SetCacheDuration(tierLife)
 	p.alone.SetCacheDuration(tierLife)

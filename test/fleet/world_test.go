@@ -75,11 +75,8 @@ type judged struct {
 	wait  func() time.Duration // the minimum wait of the next answer with lists; nil: what was set
 }
 
-// judge starts a server that judges one client, and knows names.
-func judge(t testing.TB, names []name) *judged { return judgeWith(t, names, nil) }
-
-// judgeWith is judge with the minimum wait of each answer with lists.
-func judgeWith(t testing.TB, names []name, wait func() time.Duration) *judged {
+// judge starts a server that judges one client, and knows names. wait is the minimum wait of each answer with lists; nil: minimumWait.
+func judge(t testing.TB, names []name, wait func() time.Duration) *judged {
 	g := &judged{Server: protocoltest.New(t), names: names, wait: wait}
 	publish(g.Server, names)
 	s := httptest.NewServer(g)
