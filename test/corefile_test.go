@@ -149,6 +149,7 @@ var wrongCorefiles = []struct {
 	{"endpoint http://sb.example.org:8099\napi_key SECRET", 5, []string{"endpoint: http would send the API key in clear text: use https"}},
 	{"endpoint http://sb.example.org\napi_key_file names.txt", 5, []string{"in clear text"}},
 	{"api_key SECRET\nlists se-4b mw-4b uws-4b pha4-4b", 6, []string{`list "pha4-4b" is not one of Google's: did you mean pha-4b?`, "se-4b, mw-4b, uws-4b, uwsa-4b, pha-4b"}},
+	{"lists gc-32b", 5, []string{"likely safe", "mode realtime uses it"}},
 	{"lists se4b", 5, []string{`"se4b" is not the name of a list: did you mean se-4b?`}},
 	{"endpoint http://127.0.0.1:1\nprotocol webrisk\nlists own-4b\nbudget 5", 7, []string{`no list "own-4b"`}},
 	{"protocol V5", 5, []string{"did you mean v5?"}},
