@@ -79,16 +79,14 @@ type importPeer struct {
 	// configure writes the configuration into dir. It returns the file with which the program starts, and those that
 	// import reads.
 	configure func(t *testing.T, p policy, dir, port, upstream string) (file string, inputs []string)
-	args      func(file string) []string
+	args      string // FILE is its configuration, in the folder DIR
 }
 
 var importPeers = []importPeer{
-	{"Unbound with RPZ", "unbound", configureUnbound, func(file string) []string { return []string{"-d", "-c", file} }},
-	{"dnsmasq with the rules of Pi-hole", "dnsmasq", configurePihole, func(file string) []string { return []string{"--no-daemon", "--conf-file=" + file} }},
-	{"AdGuard Home", "AdGuardHome", configureAdGuardHome, func(file string) []string {
-		return []string{"-c", file, "-w", filepath.Dir(file), "--no-check-update", "--no-permcheck"}
-	}},
-	{"blocky", "blocky", configureBlocky, func(file string) []string { return []string{"--config", file, "serve"} }},
+	{"Unbound with RPZ", "unbound", configureUnbound, "-d -c FILE"},
+	{"dnsmasq with the rules of Pi-hole", "dnsmasq", configurePihole, "--no-daemon --conf-file=FILE"},
+	{"AdGuard Home", "AdGuardHome", configureAdGuardHome, "-c FILE -w DIR --no-check-update --no-permcheck"},
+	{"blocky", "blocky", configureBlocky, "--config FILE serve"},
 }
 
 const zoneHead = "$TTL 300\n@ SOA localhost. root.localhost. 1 3600 900 2592000 300\n@ NS localhost.\n"
@@ -189,12 +187,9 @@ func TestAnImportDecidesAsTheProgramItself(t *testing.T) {
 			}
 			program, dir, port, p := testkit.Program(t, peer.program), t.TempDir(), testkit.FreePort(t), newPolicy()
 			file, inputs := peer.configure(t, p, dir, port, answering(t, func(*dns.Msg) {}).String())
-			running := testkit.Start(t, program, peer.args(file)...)
-			t.Cleanup(func() {
-				if t.Failed() {
-					t.Log(running.Output())
-				}
-			})
+			args := strings.NewReplacer("FILE", file, "DIR", filepath.Dir(file)).Replace(peer.args)
+			running := testkit.Start(t, program, strings.Fields(args)...)
+			t.Cleanup(func() { t.Log(running.Output()) })
 			made := filepath.Join(dir, "made")
 			run(t, append([]string{"import", "-out", made}, inputs...)...).want(0).quiet()
 			all := blocksOf(t, filepath.Join(made, "Corefile"))

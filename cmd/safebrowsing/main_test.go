@@ -228,7 +228,7 @@ func TestNoCommandPrintsAKeyFromAWrongPlaceOfTheCorefile(t *testing.T) {
 	lines := testkit.Capture(t)
 	db := filepath.Join(t.TempDir(), "db")
 	t.Setenv("STATE_DIRECTORY", db)
-	path := filepath.Join(t.TempDir(), "Corefile")
+	dir := t.TempDir()
 	for _, secret := range []string{testkit.Key, testkit.Token} {
 		check := func(stanza string, commands ...[]string) {
 			for _, command := range commands {
@@ -237,7 +237,7 @@ func TestNoCommandPrintsAKeyFromAWrongPlaceOfTheCorefile(t *testing.T) {
 			}
 		}
 		for i, stanza := range testkit.Stanzas(config.Usages(), secret) {
-			write(t, path, ".:5353 {\n"+stanza+"\n}\n")
+			path := testkit.Write(t, dir, "Corefile", ".:5353 {\n"+stanza+"\n}\n")
 			check(stanza, []string{"doctor", "-offline", "-corefile", path})
 			if i%7 == 0 { // it is refused, and all of them say the same: some are enough
 				check(stanza, []string{"status", "-corefile", path}, []string{"why", "-corefile", path, "www.example.org"}, []string{"allow", "-corefile", path, "www.example.org"})

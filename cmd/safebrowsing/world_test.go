@@ -111,10 +111,8 @@ func (w *world) flags(more ...string) []string {
 func (w *world) corefile(t *testing.T, content string) string {
 	t.Helper()
 	dir := t.TempDir()
-	path := filepath.Join(dir, "Corefile")
 	content = ownNames.ReplaceAllStringFunc(content, func(own string) string { return ownFile(t, ownNames.FindStringSubmatch(own)[1]) })
-	write(t, path, strings.NewReplacer("ENDPOINT", w.endpoint, "DB", w.dir, "HERE", dir).Replace(content))
-	return path
+	return testkit.Write(t, dir, "Corefile", strings.NewReplacer("ENDPOINT", w.endpoint, "DB", w.dir, "HERE", dir).Replace(content))
 }
 
 // blocksOf reads a Corefile. Its server blocks are closed when the test ends.
@@ -132,13 +130,11 @@ var ownNames = regexp.MustCompile(`OWN\(([^)]*)\)`)
 // ownFile writes an own list of names and all names below them.
 func ownFile(t *testing.T, names string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "own.txt")
-	var lines strings.Builder
+	lines := ""
 	for _, name := range strings.Fields(names) {
-		lines.WriteString(name + "\n*." + name + "\n")
+		lines += name + "\n*." + name + "\n"
 	}
-	write(t, path, lines.String())
-	return path
+	return testkit.Write(t, t.TempDir(), "own.txt", lines)
 }
 
 var stamps = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(Z|[+-]\d\d:\d\d)|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [A-Z]{3,4}`)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/x509"
 	"encoding/pem"
 	"maps"
@@ -61,10 +62,7 @@ func TestTheImageIsForEachPlatform(t *testing.T) {
 			"coredns": 0o755, "safebrowsing": 0o755, "safebrowsing-relay": 0o755, "etc/coredns/Corefile": 0o644, "etc/coredns/block.txt": 0o644, "etc/passwd": 0o644,
 			"etc/ssl/certs/ca-certificates.crt": 0o644, "usr/share/zoneinfo/Europe/Berlin": 0o644, "usr/share/zoneinfo/Europe": 0o755, "tmp": 0o1777, "var/lib/coredns-safebrowsing": 0o700,
 		} {
-			h := files[name]
-			if h == nil {
-				h = files[name+"/"]
-			}
+			h := cmp.Or(files[name], files[name+"/"])
 			owner := map[bool]int{true: nonroot}[name == "var/lib/coredns-safebrowsing"]
 			if h == nil || h.Mode&0o7777 != mode || h.Uid != owner {
 				t.Fatalf("%s: expected %s with mode %o of user %d, got %+v", platform, name, mode, owner, h)

@@ -117,10 +117,8 @@ func TestTheVersionIsTheSameEverywhere(t *testing.T) {
 // The programs of both units tell systemd that they have started. Without a bound of our own, a disk that takes more than systemd's 90
 // seconds would fail the start, and the next one, too. A small system has a shell, and perhaps no program kill: procps has it.
 func TestUnitsWaitUntilTheirProgramsServe(t *testing.T) {
-	units, err := filepath.Glob("../systemd/*.service")
-	if err != nil || len(units) < 2 {
-		t.Fatal(units, err)
-	}
+	units, _ := filepath.Glob("../systemd/*.service")
+	equal(t, "units", len(units), 2)
 	for _, unit := range units {
 		text := read(t, unit)
 		has(t, unit, text, "\nType=notify\n", "\nTimeoutStartSec=10min\n")
