@@ -32,15 +32,13 @@ var (
 	seconds = regexp.MustCompile(`\d+s\b`)
 )
 
-// examine runs the doctor and returns its diagnoses by check, and its output. The status is 1 if there
+// examine runs the doctor, with a Corefile unless it is "", and returns its diagnoses by check, and its output. The status is 1 if there
 // is a problem besides that no CoreDNS runs; the program's exit must be right, too.
 func examine(t *testing.T, corefile string, flags ...string) (status int, found map[string]diagnosis, out string) {
 	t.Helper()
-	return examined(t, append([]string{"-corefile", corefile}, flags...)...)
-}
-
-func examined(t *testing.T, flags ...string) (status int, found map[string]diagnosis, out string) {
-	t.Helper()
+	if corefile != "" {
+		flags = append([]string{"-corefile", corefile}, flags...)
+	}
 	s := run(t, append([]string{"doctor", "-json"}, flags...)...).quiet()
 	found = make(map[string]diagnosis)
 	problem := 0
@@ -257,8 +255,7 @@ func TestLoops(t *testing.T) {
 }
 
 func TestSystemResolvers(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "resolv.conf")
-	write(t, file, "nameserver 192.0.2.53\nnameserver ::1\n")
+	file := testkit.Write(t, t.TempDir(), "resolv.conf", "nameserver 192.0.2.53\nnameserver ::1\n")
 	expect(t, "resolvers", config.SystemResolvers(file), []string{"192.0.2.53:53", "[::1]:53"})
 	expect(t, "without a file", config.SystemResolvers(file+"none"), nil)
 	expect(t, "this machine has an address", len(config.MachineAddresses()) > 0, true)

@@ -118,22 +118,16 @@ func TestDoctorAsksAtEachAddressWhereClientsDo(t *testing.T) {
 func TestDoctorSeesAnIPv6ResolverBesideThisServer(t *testing.T) {
 	machine := []netip.Addr{netip.MustParseAddr("fd00::2"), netip.MustParseAddr("fe80::2")}
 	for text, want := range map[string]string{
-		"nameserver 192.168.1.1\nnameserver fe80::1%eth0\n":               "fe80::1%eth0",
-		"nameserver 2001:db8::1\n":                                        "2001:db8::1",
-		"# state\nADMIN_STATE=configured\nDNS=192.168.1.1 2001:db8::53\n": "2001:db8::53",
+		"nameserver 192.168.1.1\nnameserver fe80::1%eth0\n":               "FILE names the IPv6 resolver fe80::1%eth0 ",
+		"nameserver 2001:db8::1\n":                                        "FILE names the IPv6 resolver 2001:db8::1 ",
+		"# state\nADMIN_STATE=configured\nDNS=192.168.1.1 2001:db8::53\n": "FILE names the IPv6 resolver 2001:db8::53 ",
 		"nameserver ::1\nnameserver fd00::2\nnameserver fe80::2%eth0\n":   "",
 		"nameserver 192.168.1.1\n# nameserver 2001:db8::1\nDNS=\n":        "",
 		"nameserver ::ffff:192.168.1.1\n":                                 "",
 	} {
 		file := testkit.Write(t, t.TempDir(), "resolv.conf", text)
 		d := announcedDiagnosis([]string{filepath.Join(t.TempDir(), "missing"), file}, machine)
-		status := isWarning
-		if want == "" {
-			status = isOK
-		} else {
-			want = file + " names the IPv6 resolver " + want + " "
-		}
-		wantIs(t, d, status, want)
+		wantIs(t, d, map[bool]string{true: isOK, false: isWarning}[want == ""], strings.Replace(want, "FILE", file, 1))
 	}
 }
 

@@ -38,8 +38,7 @@ func TestDoctorOfOwnLists(t *testing.T) {
 		"allows everything": {"allow", "* CNAME .\n", 0, isWarning, " allows 1 name, last changed TIME; line 1 allows every name", "unless you want them"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			list := filepath.Join(t.TempDir(), "list.txt")
-			write(t, list, test.content)
+			list := testkit.Write(t, t.TempDir(), "list.txt", test.content)
 			changed := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 			testkit.Must(t, os.Chtimes(list, changed, changed))
 			block := " {\n safebrowsing {\n  endpoint ENDPOINT\n  db off\n  " + test.word + " " + list + "\n }\n}\n"

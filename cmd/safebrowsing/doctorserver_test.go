@@ -64,7 +64,7 @@ func TestDoctorOfAnEndpointInTrouble(t *testing.T) {
 			if test.set != nil {
 				test.set(w)
 			}
-			_, found, _ := examined(t, append([]string{"-endpoint", w.endpoint}, test.flags...)...)
+			_, found, _ := examine(t, "", append([]string{"-endpoint", w.endpoint}, test.flags...)...)
 			wantIs(t, found[test.check], test.want, test.text)
 		})
 	}

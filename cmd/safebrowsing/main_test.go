@@ -83,7 +83,6 @@ func TestMisuseHasStatus2AndAHint(t *testing.T) {
 	expect(t, "a misuse has made a folder", exists(none) || exists(w.dir), false)
 }
 
-// The examples of the help run with the files and the server of the test.
 func TestExamplesOfTheHelpWork(t *testing.T) {
 	w := filled(t)
 	here := t.TempDir()
@@ -226,8 +225,7 @@ func TestNoCommandPrintsAKeyFromAWrongPlaceOfTheCorefile(t *testing.T) {
 	testkit.Long(t)
 	w := newWorld(t)
 	lines := testkit.Capture(t)
-	db := filepath.Join(t.TempDir(), "db")
-	t.Setenv("STATE_DIRECTORY", db)
+	t.Setenv("STATE_DIRECTORY", filepath.Join(t.TempDir(), "db"))
 	dir := t.TempDir()
 	for _, secret := range []string{testkit.Key, testkit.Token} {
 		check := func(stanza string, commands ...[]string) {

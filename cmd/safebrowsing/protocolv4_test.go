@@ -11,15 +11,7 @@ import (
 
 func TestUpdateByVersion4AndOnByVersion5(t *testing.T) {
 	w := newWorld(t)
-	w.update(t, "-protocol", "v4").want(0, "se-4b: updated, 2 entries")
-	w.wantRequests(t, "fetch", 1)
-	w.wantRequests(t, "", 1)
-	w.wantVerified(t, 3)
-	w.ClientStarted()
-	w.update(t, "-protocol", "v4").want(0, "nothing is due before ")
-	w.update(t).want(0, "se-4b: unchanged, 2 entries")
-	w.wantRequests(t, "batchGet", 1)
-	expect(t, "states in it", len(w.Requests("batchGet")[0].Versions), 3)
+	w.wantUpdateOn(t, "v4", "fetch", 1, "unchanged", 3) // one request with the states of all
 	w.update(t, "-protocol", "v6").want(2, `"v6" is not a protocol: the protocols are v5`)
 }
 

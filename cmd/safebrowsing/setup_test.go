@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,20 +88,15 @@ func google(t *testing.T) (endpoint string, requests *int) {
 	requests = new(int)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		*requests++
-		refuse := func(code int, message string) {
-			w.WriteHeader(code)
-			fmt.Fprintf(w, `{"error":{"code":%d,"message":%q}}`, code, message)
-		}
-		switch key := r.Header.Get("X-Goog-Api-Key"); key {
-		case "not-enabled":
-			refuse(403, notEnabled)
-		case "restricted":
-			refuse(403, restricted)
-		case testkit.Key:
+		key := r.Header.Get("X-Goog-Api-Key")
+		if key == testkit.Key {
 			lists.ServeHTTP(w, r)
-		default:
-			refuse(400, invalid)
+			return
 		}
+		message := cmp.Or(map[string]string{"not-enabled": notEnabled, "restricted": restricted}[key], invalid)
+		code := map[bool]int{true: 400, false: 403}[message == invalid]
+		w.WriteHeader(code)
+		fmt.Fprintf(w, `{"error":{"code":%d,"message":%q}}`, code, message)
 	}))
 	t.Cleanup(s.Close)
 	return s.URL, requests

@@ -87,9 +87,8 @@ func TestCorefilesOfSetupAreRead(t *testing.T) {
 			{networks: append(home()[:test.serve], uniqueLocal(ifInet6)...), upstream: []string{"tls://9.9.9.9%dns.quad9.net", "tls://2620:fe::fe%dns.quad9.net:853"}, protocol: "webrisk", budget: "200"},
 		} {
 			p := placeFor(&machine{holders: test.holders}, a.networks)
-			path := filepath.Join(dir, "Corefile")
-			write(t, path, strings.NewReplacer(setupFolder, dir, "/var/lib/coredns-safebrowsing", dir).Replace(corefileFor(&a, p)))
-			blocks, err := parseCorefile(path)
+			text := strings.NewReplacer(setupFolder, dir, "/var/lib/coredns-safebrowsing", dir).Replace(corefileFor(&a, p))
+			blocks, err := parseCorefile(testkit.Write(t, dir, "Corefile", text))
 			testkit.Must(t, err)
 			expect(t, test.name+": warnings", len(warningsOf(blocks)), 0)
 			expect(t, test.name+": it is open", blocks[0].isOpen(), false)

@@ -174,15 +174,21 @@ func TestUpdateByWebRiskAndOnByVersion5(t *testing.T) {
 	w := newWorld(t)
 	w.SetKey("OWN")
 	t.Setenv(config.KeyVariable, "OWN")
-	expect(t, "text", w.plain(w.update(t, "-protocol", "webrisk").want(0).quiet().out), allUpdated)
-	w.wantRequests(t, "computeDiff", 3) // one for each list
-	w.wantRequests(t, "", 3)
+	w.wantUpdateOn(t, "webrisk", "computeDiff", 3, "updated", 0) // the services do not know each other's versions
+}
+
+// wantUpdateOn wants an update by a protocol, in this number of requests, and one by version 5 that says so and has so many versions.
+func (w *world) wantUpdateOn(t *testing.T, protocol, method string, requests int, says string, versions int) {
+	t.Helper()
+	expect(t, "text", w.plain(w.update(t, "-protocol", protocol).want(0).quiet().out), allUpdated)
+	w.wantRequests(t, method, requests)
+	w.wantRequests(t, "", requests)
 	w.wantVerified(t, 3)
 	w.ClientStarted()
-	w.update(t, "-protocol", "webrisk").want(0, "nothing is due before ")
-	w.update(t).want(0, "se-4b: updated, 2 entries")
+	w.update(t, "-protocol", protocol).want(0, "nothing is due before ")
+	w.update(t).want(0, "se-4b: "+says+", 2 entries")
 	w.wantRequests(t, "batchGet", 1)
-	expect(t, "versions in it: the services do not know each other's", len(w.Requests("batchGet")[0].Versions), 0)
+	expect(t, "versions in it", len(w.Requests("batchGet")[0].Versions), versions)
 }
 
 func TestUpdateThatWebRiskRefusesSaysUntilWhenForEachList(t *testing.T) {

@@ -88,7 +88,6 @@ func newWorld(t *testing.T) *world {
 	return &world{Server: server, endpoint: endpoint, dir: filepath.Join(t.TempDir(), "db")}
 }
 
-// filled is a world whose folder holds the server's lists.
 func filled(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)

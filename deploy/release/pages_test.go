@@ -146,7 +146,6 @@ func TestDnfTakesThePackageOfTheRepository(t *testing.T) {
 	}
 }
 
-// same fails unless there is one file, which is equal to another one.
 func same(t *testing.T, pattern, want string) {
 	t.Helper()
 	if got, _ := filepath.Glob(pattern); len(got) != 1 || read(t, got[0]) != read(t, want) {
@@ -154,7 +153,6 @@ func same(t *testing.T, pattern, want string) {
 	}
 }
 
-// A signature covers the list of packages, and the list each package.
 func TestRepositoriesOfOpenWrtAreSigned(t *testing.T) {
 	p := published(t)
 	for _, arch := range openwrtArchs["linux/mipsle+router"] {
