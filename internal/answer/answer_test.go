@@ -3,6 +3,7 @@ package answer
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -62,7 +63,6 @@ func TestTTLOfABlockingAnswerEndsWithTheVerdictByBothClocks(t *testing.T) {
 var ofGoogle = Reply{}.by(true)
 
 const adviceOnSafeBrowsing = "https://developers.google.com/safe-browsing/v4/advisory"
-
 const advisory = "; advisory provided by Google, " + adviceOnSafeBrowsing
 
 // by returns the reply where Google runs the server or somebody else does.
@@ -346,9 +346,7 @@ func TestAnswersOverQUICFitTheSizeOfTheClient(t *testing.T) {
 			w := new(test.ResponseWriter) // that has a client over UDP, as writers of QUIC have
 			m := p.Blocked(ctx, w, query(nameOf(length), 512, option), phishingByGoogle)
 			m.Truncate(512) // as the server does
-			if m.Truncated || len(m.Ns) != 1 {
-				t.Errorf("%T, a name of %d bytes: Expected the SOA and no TC, got %d records, TC %v", option, length, len(m.Ns), m.Truncated)
-			}
+			testkit.Equal(t, fmt.Sprintf("%T, a name of %d bytes: TC, and the SOA", option, length), []any{m.Truncated, len(m.Ns)}, []any{false, 1})
 		}
 	}
 }

@@ -98,11 +98,7 @@ func TestKeyComesFromACredentialToo(t *testing.T) {
 		testkit.Equal(t, tc.name+": from its file", c.KeyFile == filepath.Join(dir, Credential), tc.fromFile)
 		testkit.WantParts(t, strings.Join(c.Notes, "\n"), tc.note)
 	}
-}
-
-// A key that is there but cannot be read must not be taken for no key.
-func TestACredentialThatCannotBeReadIsAnError(t *testing.T) {
-	dir := t.TempDir()
+	dir := t.TempDir() // a key that is there but cannot be read must not be taken for no key
 	testkit.Must(t, os.Mkdir(filepath.Join(dir, Credential), 0o700))
 	t.Setenv("CREDENTIALS_DIRECTORY", dir)
 	t.Setenv(KeyVariable, "FROMENV")

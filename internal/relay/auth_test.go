@@ -311,9 +311,7 @@ func TestAPairThatDoesNotMatchKeepsTheOneBefore(t *testing.T) {
 	before := shown(t, ours, r.url)
 	r.look(server.key, testkit.Read(t, other.key))
 	r.files.look()
-	if shown(t, ours, r.url) != before {
-		t.Error("with the key of another certificate another one is shown")
-	}
+	testkit.Equal(t, "with the key of another certificate the same one is shown", shown(t, ours, r.url) == before, true)
 	testkit.WantParts(t, lines.Only(t, "Cannot read the certificates"), server.cert+" and "+server.key, "private key does not match", "Those before stay in use")
 	c := clientOf(t, &clients, server, other)
 	r.look(file, testkit.Read(t, clients.cert))

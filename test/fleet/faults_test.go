@@ -33,10 +33,8 @@ const faultClients = 64
 type fault struct {
 	name       string
 	begin, end func(*scene)
-	// delays says that answers come late and not never: a search under way is answered at the end.
-	delays bool
-	// unserved says that the relay serves again only after its random first contact.
-	unserved bool
+	delays     bool // answers come late and not never: a search under way is answered at the end
+	unserved   bool // the relay serves again only after its random first contact
 }
 
 func kill(s *scene) { s.relay.Kill() }

@@ -37,11 +37,10 @@ const (
 // phase is a time in which something goes wrong at a provider, or nothing.
 type phase struct {
 	name       string
-	begin, end func(*provider) // of the fault
-	// stays says that others stand in, so that the fault ends with the phase. Else it ends when the clients have asked.
-	stays bool
-	cut   func(region int) bool // whose clients can ask nobody during the fault; nil: nobody's
-	lasts time.Duration         // from one new list to the next: so long the service lets clients wait
+	begin, end func(*provider)       // of the fault
+	stays      bool                  // others stand in, so that the fault ends with the phase; else it ends when the clients have asked
+	cut        func(region int) bool // whose clients can ask nobody during the fault; nil: nobody's
+	lasts      time.Duration         // from one new list to the next: so long the service lets clients wait
 }
 
 // courses are phases that follow each other at one provider, with the number of clients of a region.
