@@ -23,12 +23,7 @@ var (
 )
 
 // names returns how many names a differential test compares.
-func names() int {
-	if testing.Short() {
-		return *differentialNames / 10
-	}
-	return *differentialNames
-}
+func names() int { return *differentialNames / map[bool]int{true: 10, false: 1}[testing.Short()] }
 
 var (
 	words = []string{"a", "b", "c", "www", "evil", "xn--bcher-kva", "_dmarc", "1", "0x7f", "010", "256", "127", "A-b", "EVIL", "example", "co", "com", "github", "%41", "%2", "%%34%31", "x%20y", "s3"}
@@ -226,9 +221,8 @@ func randomModel(t *testing.T, r *rand.Rand) (model, *lookup.Checker) {
 		Threats:  []lookup.Threats{lookup.AllThreats, lookup.Threats(0).With(lookup.Malware)}[r.IntN(2)],
 		AsStored: r.IntN(2) == 0,
 		Cache:    1 + r.IntN(200),
-		Database: &lookup.Database{MaxFiltered: r.IntN(2) - 1},
+		Database: &lookup.Database{MaxFiltered: r.IntN(2) - 1}, PerSearch: 1 + r.IntN(lookup.MaxPrefixes),
 	}}
-	m.cfg.PerSearch = 1 + r.IntN(lookup.MaxPrefixes)
 	var lists []lookup.List
 	for n := range 1 + r.IntN(4) {
 		list := modelList{likelySafe: m.cfg.Mode == lookup.RealTime && n == 0}

@@ -201,15 +201,3 @@ func TestEMARefusesABurstAndLearnsARate(t *testing.T) {
 		testkit.Equal(t, "requests of a rate that lasts that are admitted", admitted(100, 50*time.Millisecond), 100)
 	}
 }
-
-func TestClientsAreAddressesAndIPv6Sites(t *testing.T) {
-	for clients, same := range map[[2]string]bool{
-		{"192.0.2.1", "192.0.2.1"}: true, {"192.0.2.1", "192.0.2.2"}: false, {"192.0.2.1", "::ffff:192.0.2.1"}: true,
-		{"2001:db8:0:100::1", "2001:db8:0:1ff:ffff::2"}: true, {"2001:db8:0:100::1", "2001:db8:0:200::1"}: false,
-		{"fe80::1%eth0", "fe80::1%eth1"}: true,
-	} {
-		l := PerClient(LeakyBucket{Rate: 1, Capacity: 1}.Admit)
-		l.Admit(netip.MustParseAddr(clients[0]), epoch)
-		testkit.Equal(t, clients, !l.Admit(netip.MustParseAddr(clients[1]), epoch), same)
-	}
-}

@@ -37,9 +37,8 @@ func oneAnswer(t testing.TB, c *Checker, expression string) PrefixAnswer {
 // A client may get the answer 10 seconds later, its own clients after 10 more, and a threat must not be older than 30 minutes then.
 func TestAPrefixAnswerTellsItsRemainingTTL(t *testing.T) {
 	type step struct {
-		after     time.Duration
-		bad, good time.Duration // TTL of an answer with a threat, and without
-		asked     int           // searches in all
+		after, bad, good time.Duration // the last two: TTL of an answer with a threat, and without
+		asked            int           // searches in all
 	}
 	const half = 29*time.Minute + 50*time.Second
 	for ttl, steps := range map[time.Duration][]step{
@@ -393,20 +392,6 @@ func TestAdmissionOfASearchDoesNotLockTheChecker(t *testing.T) {
 	testkit.Equal(t, "from, refunds, searches", []any{answers[0].From, refunded, len(srv.searches())}, []any{FromCache, 1, 1})
 }
 
-// telling is a server that hangs for 9 seconds. Before, the Searcher tells what another cache knows.
-func telling(t *testing.T, known map[Prefix]EarlierAnswer) *server {
-	return &server{t: t, OnSearch: func(ctx context.Context, prefixes []Prefix) (Answer, error) {
-		answer := Answer{Earlier: maps.Clone(known)}
-		maps.DeleteFunc(answer.Earlier, func(p Prefix, _ EarlierAnswer) bool { return !slices.Contains(prefixes, p) })
-		Tell(ctx, slices.Collect(maps.Keys(answer.Earlier)), answer)
-		if len(answer.Earlier) == len(prefixes) {
-			return answer, nil
-		}
-		time.Sleep(9 * time.Second)
-		return answer, errors.New("trouble")
-	}}
-}
-
 // within returns the decision on a host that is confirmed for half a second, and how long it took.
 func within(t *testing.T, c *Checker, qname string) (Decision, time.Duration) {
 	t.Helper()
@@ -420,7 +405,17 @@ func within(t *testing.T, c *Checker, qname string) (Decision, time.Duration) {
 func TestEachNameOfAMergedSearchGoesOnWhenItIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bad, good := HashExpression("bad.example/").Prefix(4), HashExpression("good.example/").Prefix(4)
-		srv := telling(t, map[Prefix]EarlierAnswer{bad: earlier(time.Minute, isThreat("bad.example/", Malware)), good: earlier(time.Minute)})
+		known := map[Prefix]EarlierAnswer{bad: earlier(time.Minute, isThreat("bad.example/", Malware)), good: earlier(time.Minute)}
+		srv := &server{t: t, OnSearch: func(ctx context.Context, prefixes []Prefix) (Answer, error) {
+			answer := Answer{Earlier: maps.Clone(known)}
+			maps.DeleteFunc(answer.Earlier, func(p Prefix, _ EarlierAnswer) bool { return !slices.Contains(prefixes, p) })
+			Tell(ctx, slices.Collect(maps.Keys(answer.Earlier)), answer) // what another cache knows, before the server hangs
+			if len(answer.Earlier) == len(prefixes) {
+				return answer, nil
+			}
+			time.Sleep(9 * time.Second)
+			return answer, errors.New("trouble")
+		}}
 		c := checkerOf(t, Config{Searcher: srv, Searches: 2}, "bad.example/", "good.example/", "new.example/", "first.example/")
 		go within(t, c, "first.example.") // it takes a slot, so that the others wait for some milliseconds
 		synctest.Wait()

@@ -69,7 +69,10 @@ func TestAShareIsForASiteAndADay(t *testing.T) {
 		{"it continues", "192.0.2.2", evening, 2, 1},
 		{"a site", "2001:db8:0:1::1", evening, 3, 3},
 		{"another network of that site", "2001:db8:0:2::1", evening, 1, 0},
+		{"its last address", "2001:db8:0:ff:ffff::2", evening, 1, 0},
 		{"another site", "2001:db8:0:100::1", evening, 1, 1},
+		{"a client of a link", "fe80::1%eth0", evening, 3, 3},
+		{"the same one", "fe80::1%eth1", evening, 1, 0},
 		{"just before midnight", "192.0.2.1", midnight.Add(-1), 1, 0},
 		{"midnight", "192.0.2.1", midnight, 4, 3},
 		{"the clock is set back", "192.0.2.1", evening, 1, 0},
@@ -171,7 +174,7 @@ func TestAdmissionAsksTheLimiterFirst(t *testing.T) {
 		}
 		refund := admits(admit, nil)
 		admits(admit, nil)
-		admits(admit, ErrLimited)
+		admits(AdmitBy(limiter, shares, netip.MustParseAddr("::ffff:192.0.2.1")), ErrLimited) // the same client
 		time.Sleep(2 * time.Second)
 		admits(admit, nil)
 		admits(admit, ErrBudget)

@@ -2,6 +2,7 @@ package block
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"net"
@@ -290,10 +291,9 @@ func TestManyAskAtOnce(t *testing.T) {
 		asking(4*many, many).Wait()
 		c.sweep(minute+1, false, func(key uint64, active uint32) { seen[key] = active })
 	}
-	testkit.Equal(t, "clients that were seen", len(seen), many)
-	for key, active := range seen {
-		testkit.Equal(t, fmt.Sprintf("minutes of client %x", key), active, sweeps)
-	}
+	all := len(seen)
+	maps.DeleteFunc(seen, func(_ uint64, active uint32) bool { return active != sweeps })
+	testkit.Equal(t, "clients that were seen, and those in each minute", []int{all, len(seen)}, []int{many, many})
 	racing := asking(20_000, 5_000) // while sweeps run, and the table grows
 	for minute := range uint32(20) {
 		c.sweep(sweeps+minute+1, minute == 5, func(uint64, uint32) {})
@@ -529,10 +529,7 @@ func TestDevicesThatLeaveAreReported(t *testing.T) {
 
 // Whatever the seed: devices that stay are not reported, though six of ten look up resolvers, too.
 func TestNoOrdinaryDeviceIsReported(t *testing.T) {
-	seeds := 20
-	if testing.Short() {
-		seeds = 2
-	}
+	seeds := map[bool]int{true: 2, false: 20}[testing.Short()]
 	first := rand.Uint64()
 	queries := 0
 	for n := range seeds {

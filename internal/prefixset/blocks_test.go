@@ -55,11 +55,7 @@ func plainBlocks(all []uint32, low uint) []byte {
 			n++
 		}
 		for i, x := range rest[:n] {
-			if i == 0 || x>>low != rest[i-1]>>low {
-				put(1)
-			} else {
-				put(0)
-			}
+			put(map[bool]uint32{true: 1}[i == 0 || x>>low != rest[i-1]>>low])
 		}
 		for _, x := range rest[:n] {
 			for bit := range low {

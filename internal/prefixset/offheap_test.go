@@ -87,17 +87,13 @@ func TestSetsAreUsedWhileTheyAreReplaced(t *testing.T) {
 		current.Store(&[2]*Set{setOfPacked(entries, 300_000), b.Set()})
 	}
 	publish()
-	stop := make(chan struct{})
+	var stop atomic.Bool
 	var readers sync.WaitGroup
 	for seed := range 4 {
-		readers.Go(func() { useUntil(t, stop, &current, uint64(seed), entries, wide) })
+		readers.Go(func() { useUntil(t, &stop, &current, uint64(seed), entries, wide) })
 	}
 	others := []*Set{setOfPacked(entries[400_000:], 0), setOfPacked(entries[:4000], 0)}
-	rounds := 20
-	if testing.Short() {
-		rounds = 5
-	}
-	for range rounds {
+	for range map[bool]int{true: 5, false: 20}[testing.Short()] {
 		abandoned := NewBuilder(300_000)
 		testkit.Is(t, "adding", abandoned.Add(entries[:400_000], 4), nil)
 		publish()
@@ -107,19 +103,14 @@ func TestSetsAreUsedWhileTheyAreReplaced(t *testing.T) {
 			runtime.GC() // memory that only the sets before used is given back
 		}
 	}
-	close(stop)
+	stop.Store(true)
 	readers.Wait()
 }
 
 // useUntil uses what is current in all ways there are, keeping it no longer than each use.
-func useUntil(t *testing.T, stop <-chan struct{}, current *atomic.Pointer[[2]*Set], seed uint64, entries, wide []byte) {
+func useUntil(t *testing.T, stop *atomic.Bool, current *atomic.Pointer[[2]*Set], seed uint64, entries, wide []byte) {
 	r := rand.New(rand.NewPCG(seed, 64))
-	for {
-		select {
-		case <-stop:
-			return
-		default:
-		}
+	for !stop.Load() {
 		for range 1000 {
 			e, w := entries[4*r.IntN(len(entries)/4):], wide[9*r.IntN(len(wide)/9):]
 			if !current.Load()[0].Contains(padded(e[:4], 0)) || !current.Load()[1].Contains(padded(w[:9], 0)) {
@@ -136,9 +127,8 @@ func useUntil(t *testing.T, stop <-chan struct{}, current *atomic.Pointer[[2]*Se
 			}
 			last = binary.BigEndian.Uint32(run)
 		}
-		if n, err := io.Copy(io.Discard, current.Load()[1].Reader()); n != int64(len(wide)) || err != nil {
-			t.Errorf("%d bytes were read, %v", n, err)
-		}
+		n, err := io.Copy(io.Discard, current.Load()[1].Reader())
+		testkit.Equal(t, "bytes that were read", []any{n, err}, []any{int64(len(wide)), nil})
 		copied, err := Read(bytes.NewReader(writtenForm(t, current.Load()[1])), 1_000_000)
 		if err != nil || copied.Len() != len(wide)/9 {
 			t.Errorf("a written set is not read back: %v", err)

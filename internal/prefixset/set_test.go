@@ -190,9 +190,8 @@ func checkRuns(t *testing.T, set *Set, entries [][]byte) {
 			ofWidth[width]++
 		}
 	}
-	if run, width := runs.Next(); run != nil || width != 0 || len(rest) > 0 {
-		t.Errorf("after the end come %x, %d, and %d entries are missing", run, width, len(rest))
-	}
+	run, width := runs.Next()
+	testkit.Equal(t, "a run after the end, and entries that are missing", []int{len(run), width, len(rest)}, []int{0, 0, 0})
 	for width := 3; width <= 33; width++ {
 		testkit.Equal(t, width, set.LenOf(width), ofWidth[width])
 	}
@@ -245,9 +244,8 @@ func FuzzBuilder(f *testing.F) {
 		}
 		for _, e := range want {
 			for _, filler := range []byte{0, 0xff} {
-				if hash := padded(e, filler); set.Match(hash) != shortestMatch(want, hash) {
-					t.Fatalf("Match(%x) = %d, want %d", hash, set.Match(hash), shortestMatch(want, hash))
-				}
+				hash := padded(e, filler)
+				testkit.Equal(t, fmt.Sprintf("Match(%x)", hash), set.Match(hash), shortestMatch(want, hash))
 			}
 		}
 	})
@@ -404,18 +402,15 @@ func useSet(t *testing.T, written []byte) {
 		t.Errorf("the reader yields %d bytes, %v, want %d entries of %d", len(entries), err, set.Len(), widths)
 	}
 	again, err := Read(bytes.NewReader(writtenForm(t, set)), limit)
-	if err != nil || !sameSet(again, set) {
-		t.Errorf("the set is not read back: %v", err)
-	}
+	testkit.Must(t, err)
+	testkit.Equal(t, "the set that is read back is the same", sameSet(again, set), true)
 }
 
 func writtenForm(t testing.TB, set *Set) []byte {
 	t.Helper()
 	var w bytes.Buffer
 	n, err := set.WriteTo(&w)
-	if err != nil || n != int64(w.Len()) {
-		t.Fatalf("WriteTo = %d, %v, want %d", n, err, w.Len())
-	}
+	testkit.Equal(t, "WriteTo", []any{n, err}, []any{int64(w.Len()), nil})
 	return w.Bytes()
 }
 
