@@ -15,9 +15,7 @@ import (
 
 func TestFlagsWinOverQuick(t *testing.T) {
 	o, err := parse([]string{"-quick", "-rounds", "7"})
-	if err != nil || o.rounds != 7 || o.entries != 1_000_000 {
-		t.Errorf("%+v, %v", o, err)
-	}
+	equal(t, err, [2]int{o.rounds, o.entries}, [2]int{7, 1_000_000})
 	o, err = parse(nil)
 	equal(t, err, o.limit <= 5*time.Minute, true)
 	for args, want := range map[string][]string{ // router wants root for a cgroup, so it must be asked for
@@ -42,14 +40,10 @@ func TestCommandsOfTheDocumentsAreAccepted(t *testing.T) {
 	tried := 0
 	for _, pattern := range []string{"*.md", "../*.md", "../docs/*.md", "../Makefile"} {
 		paths, err := filepath.Glob(pattern)
-		if err != nil || len(paths) == 0 {
-			t.Fatalf("no documents at %s: %v", pattern, err)
-		}
+		equal(t, pattern+": there are documents", err == nil && len(paths) > 0, true)
 		for _, name := range paths {
 			text, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			equal(t, name, err, nil)
 			for _, m := range regexp.MustCompile(`go -C bench run \.([^#\x60\n]*)`).FindAllSubmatch(text, -1) {
 				tried++
 				_, err := parse(strings.Fields(string(m[1])))

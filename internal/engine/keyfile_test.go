@@ -186,7 +186,6 @@ type hanging struct {
 	until chan struct{}
 }
 
-// RoundTrip implements http.RoundTripper.
 func (h *hanging) RoundTrip(r *http.Request) (*http.Response, error) {
 	if h.hangs {
 		<-h.until

@@ -369,7 +369,6 @@ func TestAnEndpointThatIsNotUTF8LeavesTheMetrics(t *testing.T) {
 // badKey answers as Google does to a key that there is not.
 type badKey struct{ asked []string }
 
-// RoundTrip implements http.RoundTripper.
 func (b *badKey) RoundTrip(r *http.Request) (*http.Response, error) {
 	b.asked = append(b.asked, r.URL.Path)
 	const body = `{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT"}}`

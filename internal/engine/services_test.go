@@ -137,13 +137,12 @@ func (tc pair) try(t *testing.T) {
 
 // An engine that has ended keeps no lists in memory. It must not hide one that has some.
 func TestListsComeFromAnEngineThatHasSome(t *testing.T) {
+	v5 := protocol.DialectV5.Name
+	one := Settings{APIKey: "ONE", Protocol: v5}
 	for name, keys := range map[string]struct{ ended, asks Settings }{
-		"the same key, by another protocol": {
-			Settings{APIKey: "ONE", Protocol: protocol.Dialects()[1].Name}, Settings{APIKey: "ONE", Protocol: protocol.DialectV5.Name}},
-		"another key": {
-			Settings{APIKey: "ONE", Protocol: protocol.DialectV5.Name}, Settings{APIKey: "THREE", Protocol: protocol.DialectV5.Name}},
-		"the same key again, as when a reload is taken back": {
-			Settings{APIKey: "ONE", Protocol: protocol.DialectV5.Name}, Settings{APIKey: "ONE", Protocol: protocol.DialectV5.Name}},
+		"the same key, by another protocol":                  {Settings{APIKey: "ONE", Protocol: protocol.Dialects()[1].Name}, one},
+		"another key":                                        {one, Settings{APIKey: "THREE", Protocol: v5}},
+		"the same key again, as when a reload is taken back": {one, one},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 10 { // the order of a map is random
@@ -247,9 +246,9 @@ func TestServiceTellsWhoFetchesAndWhatIsInForce(t *testing.T) {
 			r.report(updater.Event{Kind: kind})
 			got := e.Standing(time.Now())
 			testkit.Equal(t, kind, []any{got.Follows, got.Title, got.Folder, got.Paid, got.Cost()}, []any{follows, d.Title, "/db", d.Paid, ""})
-			if l := got.Lists; len(l) != 3 || l[0].Entries != 7 || l[0].Missing() || l[1].Missing() || !l[2].Missing() || !l[0].NotBefore.After(now) {
-				t.Errorf("Expected two lists in force and one that is missing, got %+v", l)
-			}
+			l := got.Lists
+			testkit.Equal(t, "lists that are missing", []bool{l[0].Missing(), l[1].Missing(), l[2].Missing()}, []bool{false, false, true})
+			testkit.Equal(t, "lists, and entries and wait of the first", []any{len(l), l[0].Entries, l[0].NotBefore.After(now)}, []any{3, 7, true})
 		}
 	}
 }

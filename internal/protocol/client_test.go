@@ -114,10 +114,8 @@ func TestListsComeFromAllPages(t *testing.T) {
 		return always(binaryForm, pages[r.URL.Query().Get("pageToken")])(r)
 	}))
 	got, err := c.Lists(t.Context())
-	var want []ListInfo
-	for _, name := range []string{"se-4b", "mw-4b", "uws-4b"} {
-		want = append(want, ListInfo{name, "of " + name, lookup.Threats(0).With(lookup.Malware).With(lookup.UnwantedSoftware)})
-	}
+	threats := lookup.Threats(0).With(lookup.Malware).With(lookup.UnwantedSoftware)
+	want := []ListInfo{{"se-4b", "of se-4b", threats}, {"mw-4b", "of mw-4b", threats}, {"uws-4b", "of uws-4b", threats}}
 	testkit.Must(t, err)
 	testkit.Equal(t, "lists", got, want)
 	requests := 0
@@ -237,9 +235,7 @@ func TestStatusErrorsSayWhatTheServerSaid(t *testing.T) {
 				}
 				header := http.Header{"Content-Type": {"application/json"}, "Date": {dates[test.name]}, "Location": {"https://elsewhere.example" + r.URL.Path}}
 				header.Set("Set-Cookie", "id=1; Path=/")
-				if test.retryAfter != "" {
-					header.Set("Retry-After", test.retryAfter)
-				}
+				header.Set("Retry-After", test.retryAfter)
 				return response(r, test.status, header, []byte(test.body)), nil
 			}))
 			err := cmp.Or(searchOnce(t.Context(), c), searchOnce(t.Context(), c))
@@ -277,10 +273,7 @@ func TestBinaryErrorsSayWhatTheServerSaid(t *testing.T) {
 		"compressed":                     {jsonForm, zipped([]byte(`{"error":{"message":"API not enabled"}}`)), "API not enabled"},
 		"the message is another message": {"application/x-protobuf", []byte("\x12\x03\xff\xfe\xfd"), "\ufffd\ufffd\ufffd"},
 	} {
-		coding := ""
-		if name == "compressed" {
-			coding = "gzip"
-		}
+		coding := map[bool]string{true: "gzip"}[name == "compressed"]
 		err := searchOnce(t.Context(), newClient(t, encoded(400, coding, test.contentType, test.body)))
 		testkit.Equal(t, name, statusIn(err), updater.StatusError{Code: 400, Message: test.want})
 	}

@@ -64,7 +64,6 @@ func newFleet(t *testing.T, n int) *fleet {
 	return f
 }
 
-// RoundTrip implements http.RoundTripper.
 func (f *fleet) RoundTrip(r *http.Request) (*http.Response, error) {
 	if down, _ := f.down.Load(r.URL.Host); down == true {
 		return nil, errors.New("connection refused")
@@ -117,8 +116,7 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// Whatever the first endpoint does, the request is answered by the next, within the
-// deadline. The one after goes there directly.
+// Whatever the first endpoint does, the request is answered by the next, within the deadline. The one after goes there directly.
 func TestTheNextEndpointStandsInForOneThatFails(t *testing.T) {
 	for name, fault := range map[string]protocoltest.Fault{
 		"hangs":                  {Delay: time.Hour},
@@ -184,8 +182,7 @@ func TestAShutdownIsNoFailureOfAnEndpoint(t *testing.T) {
 	})
 }
 
-// An endpoint that is back is found by one search, not by all, and for that search it
-// has a second. Then it is preferred again.
+// An endpoint that is back is found by one search, not by all, and for that search it has a second. Then it is preferred again.
 func TestOneSearchFindsOutWhetherAnEndpointIsBack(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, f *fleet) {
 		f.down.Store("a", true)
@@ -440,8 +437,7 @@ func TestAnEndpointThatWasNotAskedInTimeHasNotFailed(t *testing.T) {
 	})
 }
 
-// A search that has waited for one endpoint does not ask the next one if that has told another search
-// to wait meanwhile.
+// A search that has waited for one endpoint does not ask the next one if that has told another search to wait meanwhile.
 func TestAnEndpointThatHasToldAnotherSearchToWaitIsNotAsked(t *testing.T) {
 	simulate(t, 2, func(t *testing.T, f *fleet) {
 		f.servers[0].Break("search", 1, protocoltest.Fault{Delay: 2 * time.Second, Status: 500})

@@ -340,7 +340,11 @@ func TestASearchDoesNotFailForAConnectionThatWasClosedBefore(t *testing.T) {
 // A connection of HTTP/2 that is dead is replaced before a third search, of ten
 // seconds, has timed out: three in a row would pause all confirmations.
 func TestADeadConnectionIsReplacedInSeconds(t *testing.T) {
-	inBubble(t, "h2", serving(binaryForm, unhex(t, wireNothingFound)), func(t *testing.T, c Client, accepted *[]*silent) {
+	answer := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", binaryForm)
+		w.Write(unhex(t, wireNothingFound))
+	})
+	inBubble(t, "h2", answer, func(t *testing.T, c Client, accepted *[]*silent) {
 		testkit.Must(t, searchOnce(t.Context(), c))
 		(*accepted)[0].dead.Store(true)
 		failed, begun := 0, time.Now()

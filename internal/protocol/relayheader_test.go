@@ -28,7 +28,6 @@ type relayAnswer struct {
 	threats    []string // expressions
 }
 
-// RoundTrip implements http.RoundTripper.
 func (a relayAnswer) RoundTrip(r *http.Request) (*http.Response, error) {
 	m := &sbv5.SearchHashesResponse{CacheDuration: durationpb.New(0)}
 	for _, e := range a.threats {
@@ -177,7 +176,6 @@ type partlyKnowing struct {
 	asked [][]lookup.Prefix
 }
 
-// Search implements Client.
 func (p *partlyKnowing) Search(_ context.Context, prefixes []lookup.Prefix) (lookup.Answer, error) {
 	p.asked = append(p.asked, prefixes)
 	if p.err != nil {

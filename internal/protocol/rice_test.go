@@ -188,8 +188,7 @@ func readOdd(r io.Reader, width int, rng *rand.Rand) (all []byte, err error) {
 	}
 }
 
-// plainRice codes differences bit by bit, and returns the integers too. It stops before the
-// first integer that exceeds 32 bits.
+// plainRice codes differences bit by bit, and returns the integers too. It stops before the first integer that exceeds 32 bits.
 func plainRice(first uint32, k uint, differences []uint64) (coded rice, integers []byte) {
 	coded = rice{width: 4, first: [4]uint64{uint64(first)}, parameter: int32(k)}
 	bits := 0
@@ -219,8 +218,7 @@ func plainRice(first uint32, k uint, differences []uint64) (coded rice, integers
 	return coded, integers
 }
 
-// randomDifferences returns differences whose quotients are small but for a few, and some of these
-// are longer than any window.
+// randomDifferences returns differences whose quotients are small but for a few, and some of these are longer than any window.
 func randomDifferences(rng *rand.Rand, k uint) (all []uint64) {
 	for range 2000 {
 		quotient := rng.Uint64N(3)

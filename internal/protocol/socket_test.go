@@ -32,14 +32,6 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// serving is always as a handler.
-func serving(contentType string, body []byte) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", contentType)
-		w.Write(body)
-	}
-}
-
 func TestOneNameServerThatWorksIsEnough(t *testing.T) {
 	for name, broken := range map[string]string{"nobody listens": "127.0.0.1:1", "SERVFAIL": nameServer(t, 2), "REFUSED": nameServer(t, 5)} {
 		for _, servers := range [][]string{{broken, nameServer(t, 0)}, {broken, nameServer(t, 0), broken}} {

@@ -100,15 +100,14 @@ func TestLongListsAreDecodedWhileTheyCome(t *testing.T) {
 		for _, inBatch := range inBatchOrNot {
 			l, u, err := streamed(t, inBatch, bytes.NewReader(answerAbout(inBatch, raw)), updater.List{Name: name})
 			testkit.Must(t, err)
-			if got := all(t, l); !bytes.Equal(got, entries) || u.MinimumWait != time.Hour || u.Additions[0].Reader.(*riceReader).buf == nil {
-				t.Errorf("%s: %d bytes of entries, want %d; minimum wait %s; decoded while it came: %t", name, len(got), len(entries), u.MinimumWait, u.Additions[0].Reader.(*riceReader).buf != nil)
-			}
+			came := u.Additions[0].Reader.(*riceReader).buf != nil
+			got := []any{bytes.Equal(all(t, l), entries), u.MinimumWait, came}
+			testkit.Equal(t, name+": the entries, the wait, and that it was decoded while it came", got, []any{true, time.Hour, true})
 		}
 	}
 }
 
-// inOrder writes a list in the order of the numbers of its fields: Go writes the
-// additions, as part of a oneof, behind all else.
+// inOrder writes a list in the order of the numbers of its fields: Go writes the additions, as part of a oneof, behind all else.
 func inOrder(t testing.TB, m *sbv5.HashList) []byte {
 	t.Helper()
 	head := marshal(t, &sbv5.HashList{Name: m.Name, Version: m.Version, PartialUpdate: m.PartialUpdate})
@@ -163,9 +162,8 @@ func TestStreamedAnswersInAllOrders(t *testing.T) {
 	}
 }
 
-// Wherever an answer breaks off, the whole request has failed, also after the last entry. The answer
-// about one list does not tell where it ends: where it has been cut between two fields the list lacks
-// what it needs, and HTTP says the rest.
+// Wherever an answer breaks off, the whole request has failed, also after the last entry. The answer about one list does not tell
+// where it ends: where it has been cut between two fields the list lacks what it needs, and HTTP says the rest.
 func TestAnswersThatBreakOff(t *testing.T) {
 	m, _ := fullList(t, "se-4b", 100)
 	broken := errors.New("connection reset")

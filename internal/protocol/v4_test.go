@@ -228,7 +228,6 @@ func TestV4Search(t *testing.T) {
 func TestV4SearchRejectsWhatCannotBe(t *testing.T) {
 	for name, m := range map[string]*sbv4.FindFullHashesResponse{
 		"a full hash of 31 bytes": {Matches: []*sbv4.ThreatMatch{{Threat: &sbv4.ThreatEntry{Hash: make([]byte, 31)}}}},
-		"a match without a hash":  {Matches: []*sbv4.ThreatMatch{{}}},
 		"a negative life":         {Matches: []*sbv4.ThreatMatch{{Threat: &sbv4.ThreatEntry{Hash: make([]byte, 32)}, CacheDuration: durationpb.New(-1)}}},
 		"a negative negative one": {NegativeCacheDuration: durationpb.New(-1)},
 		"a negative wait":         {MinimumWaitDuration: durationpb.New(-1)},

@@ -238,8 +238,6 @@ func TestWebRiskFetchStopsAtTheFirstFailure(t *testing.T) {
 	testkit.Equal(t, "status, requests, and updates taken", []any{statusOf(err), asked, taken}, []any{429, 3, []int{0, 1}})
 }
 
-var _ updater.OneByOne = (*WebRisk)(nil)
-
 type (
 	diffAnswer = wrv1.ComputeThreatListDiffResponse
 	threatHash = wrv1.SearchHashesResponse_ThreatHash
@@ -436,12 +434,10 @@ func TestWebRiskKeepsThreatsOfItsListsOnly(t *testing.T) {
 	}{
 		{"each of its lists", []string{"mw-4b", "se-4b", "uws-4b"}, []wrv1.ThreatType{malware, phishing, unwanted}, []lookup.Threat{lookup.Malware, lookup.SocialEngineering, lookup.UnwantedSoftware}},
 		{"one of two", []string{"mw-4b"}, []wrv1.ThreatType{phishing, malware}, []lookup.Threat{lookup.Malware}},
-		{"of a list that is not configured", []string{"mw-4b"}, []wrv1.ThreatType{unwanted}, nil},
 		{"extended coverage", []string{"se-ext-4b"}, []wrv1.ThreatType{extended}, []lookup.Threat{lookup.SocialEngineering}},
 		{"extended coverage that is not configured", []string{"se-4b"}, []wrv1.ThreatType{extended}, nil},
 		{"the normal coverage instead of the extended", []string{"se-ext-4b"}, []wrv1.ThreatType{phishing}, nil},
 		{"an unknown type", WebRiskLists(), []wrv1.ThreatType{5}, nil},
-		{"no type", WebRiskLists(), []wrv1.ThreatType{0}, nil},
 		{"no types", WebRiskLists(), nil, nil},
 		{"an unknown type before a known one", WebRiskLists(), []wrv1.ThreatType{99, malware}, []lookup.Threat{lookup.Malware}},
 	} {
