@@ -130,7 +130,6 @@ const (
 
 func crowdName(n int) string { return fmt.Sprintf("www.h%07d.example.", n) }
 
-// list publishes the list of the names that a crowd asks for, with more of them, which are threats.
 func (n *behindDnsdist) list(more ...int) {
 	var listed []string
 	for i := firstThreat; i < *dnsdistNames; i += listedEach {

@@ -44,7 +44,6 @@ func (c *cell) withWrongClock(shifts []time.Duration) {
 	}
 }
 
-// startWrong starts a CoreDNS, and a relay in its process if there is to be one.
 func (c *cell) startWrong(shifts []time.Duration, wrong bool) *wrongClock {
 	c.t.Helper()
 	k := newWrongClock(newChild(c.t, c.w), shifts...)

@@ -195,7 +195,6 @@ func inUse() used {
 	return used{float64(samples[0].Value.Uint64()+samples[1].Value.Uint64()) / (1 << 20), runtime.NumGoroutine()}
 }
 
-// settled returns what is in use without garbage.
 func settled() used {
 	runtime.GC()
 	runtime.GC()
