@@ -76,7 +76,8 @@ func TestQueriesThatWaitAreBounded(t *testing.T) {
 				c.ask(tc.client(n), fmt.Sprintf("n%d.evil.example.com.", n))
 			}
 			synctest.Wait()
-			testkit.Equal(t, "queries that wait, and that pass with a short TTL", [2]int32{c.waiting.Load(), c.short.Load()}, [2]int32{tc.waiting, tc.shortened})
+			got := [2]int32{c.waiting.Load(), c.short.Load()}
+			testkit.Equal(t, "queries that wait, and that pass with a short TTL", got, [2]int32{tc.waiting, tc.shortened})
 			testkit.Between(t, "goroutines", runtime.NumGoroutine()-before, 0, 2_048+100)
 			if leave, ok := c.plugin.waiting.Take(netip.MustParseAddr("192.0.2.1"), "name"); ok {
 				leave()

@@ -35,7 +35,7 @@ func (s searched) Search(context.Context, []lookup.Prefix) (lookup.Answer, error
 	time.Sleep(s.takes)
 	answer := lookup.Answer{TTL: time.Minute}
 	if s.threat != "" {
-		answer.Threats = []lookup.ThreatHash{{Hash: lookup.HashExpression(s.threat), Threats: lookup.Threats(0).With(lookup.Malware), TTL: time.Minute}}
+		answer.Threats = []lookup.ThreatHash{{Hash: lookup.HashExpression(s.threat), Threats: lookup.AllThreats, TTL: time.Minute}}
 	}
 	return answer, nil
 }
@@ -44,7 +44,8 @@ func (s searched) Search(context.Context, []lookup.Prefix) (lookup.Answer, error
 func suspecting(t *testing.T, threat bool, next plugin.HandlerFunc) *SafeBrowsing {
 	t.Helper()
 	s := newPlugin(config.Config{Block: config.Block{Zones: []string{"."}, ConfirmTimeout: 10 * time.Second, Reply: answer.Reply{TTL: time.Minute}}}, next)
-	s.block.Use(engine.ServiceForTests(checking(t, "mw-4b", searched{time.Second, map[bool]string{true: "evil.example.com/"}[threat]}, lookup.HashExpression("evil.example.com/"))))
+	server := searched{time.Second, map[bool]string{true: "evil.example.com/"}[threat]}
+	s.block.Use(engine.ServiceForTests(checking(t, "mw-4b", server, lookup.HashExpression("evil.example.com/"))))
 	return s
 }
 

@@ -308,7 +308,7 @@ func TestAHouseholdsWeekWithLookBack(t *testing.T) {
 	percent := func(n int) float64 { return 100 * float64(n) / float64(withNames.visits) }
 	t.Logf("%d days, %d visits of phishing that is listed 1 to 60 minutes late: %.0f %% stopped, %.0f %% told by look-back, %d false reports with names and %d without, of %d names that share a prefix",
 		days, withNames.visits, percent(withNames.stopped), percent(withNames.told), withNames.told-(withNames.visits-withNames.stopped), without.told-(without.visits-without.stopped), without.collisions)
-	testkit.Equal(t, "visits, and those stopped or told", [2]int{withNames.visits, withNames.stopped + withNames.told}, [2]int{24 * days, 24 * days})
+	testkit.Equal(t, "visits, and stopped or told", [2]int{withNames.visits, withNames.stopped + withNames.told}, [2]int{24 * days, 24 * days})
 	testkit.Between(t, "visits that are stopped", withNames.stopped, 24*days/4, 24*days)
 	// Without the name one of 1,024 that share a prefix is reported, here one in four days. Keys are drawn: the bound is far above that.
 	testkit.Between(t, fmt.Sprintf("false reports of %+v", without), without.told-(without.visits-without.stopped), 0, 6+days)
@@ -573,7 +573,7 @@ func TestModes(t *testing.T) {
 			b.popularize()
 			a := b.plugin.block.Why(lookup.FromQname(tc.name))
 			got := []any{a.Verdict, a.List != ""}
-			testkit.Equal(t, fmt.Sprintf("Mode %d, %s: verdict, and whether a list is named", tc.mode, tc.name), got, []any{tc.why, tc.why == status.VerdictSuspected})
+			testkit.Equal(t, fmt.Sprintf("Mode %d, %s: verdict, a list", tc.mode, tc.name), got, []any{tc.why, tc.why == status.VerdictSuspected})
 			b.wants("192.0.2.1", tc.name, tc.blocked)
 			testkit.Equal(t, fmt.Sprintf("Mode %d, searches for %s", tc.mode, tc.name), len(b.google.Requests("search")), tc.searches)
 			testkit.Equal(t, "lists are fetched", len(b.google.Requests("update")) > 0, tc.mode != lookup.NoStorage)

@@ -237,7 +237,7 @@ func TestBigListsTakeTurnsUnlessOneHangs(t *testing.T) {
 	got := []bool{r.take(now), r.take(now.Add(longTurn - 1)), r.take(now.Add(longTurn))}
 	r.give()
 	got = append(got, r.take(now.Add(longTurn)))
-	testkit.Equal(t, "turns: the first, one beside it, one beside a turn that hangs, and one after it was given back", got, []bool{true, false, true, true})
+	testkit.Equal(t, "turns: the first, beside it, beside one that hangs, and after it was given back", got, []bool{true, false, true, true})
 }
 
 func TestAddKeepsEveryOtherLine(t *testing.T) {

@@ -350,7 +350,6 @@ func TestAListThatShrinksIsBelievedAfterAnHour(t *testing.T) {
 	})
 }
 
-// A server that now has the list and now half of it never makes the half believed.
 func TestAListThatFlapsIsNotBelieved(t *testing.T) {
 	withClock(t, names(100), func(w *clocked) {
 		w.start(each(20 * time.Minute))

@@ -25,7 +25,7 @@ import (
 )
 
 func TestOverTLS(t *testing.T) {
-	plain := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("A redirect from https to http is followed") }))
+	plain := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("A redirect to http is followed") }))
 	defer plain.Close()
 	paths := http.NewServeMux()
 	paths.Handle("/list", send("a.example\n"))

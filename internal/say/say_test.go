@@ -59,7 +59,7 @@ func TestWhatLooksLikeASecretIsMasked(t *testing.T) {
 	testkit.WantNone(t, err.Error(), aKey)
 	testkit.Is(t, "the error", err, fs.ErrNotExist)
 	plain := errors.New("plain")
-	testkit.Equal(t, "an error without a secret, and none, stay the same", [2]bool{MaskedError(plain) == plain, MaskedError(nil) == nil}, [2]bool{true, true})
+	testkit.Equal(t, "plain, and no error, stay", [2]bool{MaskedError(plain) == plain, MaskedError(nil) == nil}, [2]bool{true, true})
 }
 
 // A client may ask for any name. What is masked in it ends with it: the JSON around it stays JSON, and who asked is told.
@@ -72,9 +72,8 @@ func TestWhatIsMaskedInANameEndsWithTheName(t *testing.T) {
 		var got map[string]string
 		testkit.Must(t, json.Unmarshal([]byte(Masked(string(text))), &got))
 		testkit.Equal(t, Masked(string(text))+": what follows, and the name itself", []any{got["b"], got["a"] == name}, []any{"192.0.2.1", false})
-		if line := Masked("Blocked " + name + " A for 192.0.2.1"); !strings.HasSuffix(line, " for 192.0.2.1") {
-			t.Errorf("%s became %s", name, line)
-		}
+		line := Masked("Blocked " + name + " A for 192.0.2.1")
+		testkit.Equal(t, name+" became "+line+", which ends with the client", strings.HasSuffix(line, " for 192.0.2.1"), true)
 	}
 }
 
@@ -140,7 +139,8 @@ func TestATroubleIsSaidOnceAndItsEndOnce(t *testing.T) {
 		{nil, false, true}, {nil, false, false}, {full, true, false},
 	} {
 		began, ended := trouble.Note(step.err)
-		testkit.Equal(t, fmt.Sprint(i, step.err, ": began, ended, lasts"), [3]bool{began, ended, trouble.Lasts()}, [3]bool{step.began, step.ended, step.err != nil})
+		got, want := [3]bool{began, ended, trouble.Lasts()}, [3]bool{step.began, step.ended, step.err != nil}
+		testkit.Equal(t, fmt.Sprint(i, step.err, ": began, ended, lasts"), got, want)
 	}
 }
 

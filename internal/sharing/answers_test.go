@@ -273,7 +273,7 @@ func TestARelayThatDiedIsWaitedForOnce(t *testing.T) {
 	dead.look([]lookup.Prefix{bad})  // it has the claim, and never asks
 	answer := search(t, a, bad, good)
 	got := []int{srv.count(), len(answer.Threats), len(answer.Earlier)}
-	testkit.Equal(t, "searches, of which one is late, their threats and earlier answers", got, []int{2, 2, 0})
+	testkit.Equal(t, "searches (one is late), their threats and earlier answers", got, []int{2, 2, 0})
 	stored(t, s, bad)
 	stored(t, s, good)
 }
@@ -291,7 +291,7 @@ func TestARedisThatIsLateOnceEndsNoWait(t *testing.T) {
 	a.LeastPatience = time.Minute
 	s.Do("CLIENT", "PAUSE", "300", "ALL")
 	got := a.await(t.Context(), map[lookup.Prefix]time.Duration{bad: 0})
-	testkit.Equal(t, "threats that Redis has, and prefixes to ask the server for", [2]int{len(got.known[bad].Threats), len(got.mine)}, [2]int{1, 0})
+	testkit.Equal(t, "threats that Redis has, and prefixes to ask for", [2]int{len(got.known[bad].Threats), len(got.mine)}, [2]int{1, 0})
 }
 
 func TestPatienceIsThatOfASearch(t *testing.T) {
@@ -546,7 +546,7 @@ func TestAThreatThatRedisKnowsDoesNotWaitForAServerThatHangs(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // the search ends after 10
 			defer cancel()
 			d := c.Confirm(candidates, nil).Wait(ctx)
-			testkit.Equal(t, fmt.Sprint("the decision, ", d.Err), []any{d.Verdict, d.By, d.Expression}, []any{lookup.Unsafe, lookup.ByServer, "bad.example/"})
+			testkit.Equal(t, d.Err, []any{d.Verdict, d.By, d.Expression}, []any{lookup.Unsafe, lookup.ByServer, "bad.example/"})
 		})
 	}
 }

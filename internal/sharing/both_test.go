@@ -190,7 +190,7 @@ func TestAHeadWithoutPartsOfAListThatNobodyKeepsEndsNoTurn(t *testing.T) {
 	for range 3 { // each would find the list missing
 		r.another(t)
 	}
-	testkit.Equal(t, fmt.Sprint("the end of the turn, and repairs of ", r.events.list()), []any{held.Err(), r.events.count(Repaired)}, []any{nil, 0})
+	testkit.Equal(t, fmt.Sprint("the turn's end, repairs of ", r.events.list()), []any{held.Err(), r.events.count(Repaired)}, []any{nil, 0})
 }
 
 // another waits for another beat that begins after the call: the next one to end may have begun before.

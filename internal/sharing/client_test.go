@@ -267,7 +267,7 @@ func TestRedisThatComesAndGoes(t *testing.T) {
 	testkit.Equal(t, "writes that were dropped", w.dropped, 1)
 	s.Restart()
 	got := w.wait(t, 4)
-	testkit.Equal(t, "up after away, away again, up again, states", []any{got[1], got[2] == "up", got[3], len(got)}, []any{"up", false, "up", 4})
+	testkit.Equal(t, "up after away, away, up again, states", []any{got[1], got[2] == "up", got[3], len(got)}, []any{"up", false, "up", 4})
 	use(t, c)
 }
 

@@ -274,7 +274,6 @@ func (r *relay) leadAgain(t *testing.T, server *testkit.Redis, schedule string) 
 	testkit.Until(t, "the lease again", func() bool { r.kick(); return r.TryLock() })
 }
 
-// A holder that cannot renew stops before its lease ends at Redis.
 func TestAHolderStopsBeforeItsLeaseEnds(t *testing.T) {
 	long(t)
 	server, a := leader(t, func(c *StoreConfig) { c.timeout = 3 * time.Second })
