@@ -113,7 +113,7 @@ func newYear(t *testing.T, speaks spoken, dir string, seed uint64) *year {
 func (y *year) live() {
 	y.start()
 	for time.Now().Before(y.end) {
-		time.Sleep(time.Duration(y.chance.Int64N(int64(72 * time.Hour))))
+		time.Sleep(y.within(72 * time.Hour))
 		switch y.chance.IntN(15) {
 		case 0, 1, 2, 3:
 			y.publish(y.list())
@@ -123,7 +123,7 @@ func (y *year) live() {
 		case 5, 6, 7:
 			y.breakSomething()
 		case 8:
-			y.restart(time.Duration(y.chance.Int64N(int64(time.Hour))))
+			y.restart(y.within(time.Hour))
 		case 9:
 			if y.shared != nil {
 				y.takeOver()
@@ -316,6 +316,11 @@ func (r *yearRoute) Reach(context.Context, *url.URL) error {
 
 var errAway = errors.New("the network is away")
 
+// within returns a random time below a limit.
+func (y *year) within(limit time.Duration) time.Duration {
+	return time.Duration(y.chance.Int64N(int64(limit)))
+}
+
 // network returns an error while the network is away, or TLS cannot be established.
 func (y *year) network() error {
 	if time.Now().UnixNano() < y.away.Load() {
@@ -328,17 +333,7 @@ func (y *year) network() error {
 func (y *year) loseNetwork() {
 	y.losses++
 	y.noTLS.Store(y.chance.IntN(4) == 0)
-	y.away.Store(time.Now().Add(time.Duration(y.chance.Int64N(int64(48 * time.Hour)))).UnixNano())
-}
-
-// locked makes a source of numbers safe for concurrent use.
-func locked(random func() float64) func() float64 {
-	var mu sync.Mutex
-	return func() float64 {
-		mu.Lock()
-		defer mu.Unlock()
-		return random()
-	}
+	y.away.Store(time.Now().Add(y.within(48 * time.Hour)).UnixNano())
 }
 
 // syncTime is how long a sync lasts in a year. A folder in memory needs none; a crash may come meanwhile, as with a disk.
@@ -364,7 +359,13 @@ func (y *year) startProcess() {
 	l.schedule, err = updater.NewSchedule(store)
 	must(y.t, err)
 	chance := rand.New(rand.NewPCG(y.chance.Uint64(), 2)) // of this client's one goroutine
-	l.schedule.SetRandom(locked(rand.New(rand.NewPCG(y.chance.Uint64(), 4)).Float64))
+	var mu sync.Mutex                                     // the schedule draws in several goroutines
+	backoffs := rand.New(rand.NewPCG(y.chance.Uint64(), 4))
+	l.schedule.SetRandom(func() float64 {
+		mu.Lock()
+		defer mu.Unlock()
+		return backoffs.Float64()
+	})
 	l.client, err = y.client(protocol.Config{Key: "key", UserAgent: "year/1", Transport: l.roundTripper(y)}, l.database)
 	must(y.t, err)
 	u, err := updater.New(updater.Config{
@@ -424,11 +425,7 @@ func (y *year) publish(list string) {
 		}
 		held[string(entry)] = true
 	}
-	var entries [][]byte
-	for e := range held {
-		entries = append(entries, []byte(e))
-	}
-	y.server.Publish(list, entries)
+	y.server.Publish(list, mapped(sorted(held), func(e string) []byte { return []byte(e) }))
 	y.published++
 }
 
@@ -446,7 +443,7 @@ func (y *year) setWait(list string) {
 	if y.chance.IntN(10) == 0 {
 		longest = longestWait
 	}
-	y.server.SetMinimumWait(list, shortest+time.Duration(y.chance.Int64N(int64(longest-shortest))))
+	y.server.SetMinimumWait(list, shortest+y.within(longest-shortest))
 }
 
 // setMethodWaits sets the waits of methods, where there are some, and how removals are coded.
@@ -467,7 +464,7 @@ func (y *year) breakSomething() {
 		fault.List = y.list()
 	}
 	if y.chance.IntN(5) == 0 {
-		fault.Delay = time.Duration(y.chance.Int64N(int64(4 * time.Minute)))
+		fault.Delay = y.within(4 * time.Minute)
 	}
 	if fault.Status != 0 && y.chance.IntN(5) == 0 { // which counts for a day at most
 		fault.RetryAfter = 10 * 365 * 24 * time.Hour
@@ -504,7 +501,7 @@ func (y *year) reload() {
 	old.stopSearching()
 	y.server.ClientStarted()
 	y.start()
-	time.Sleep(time.Duration(y.chance.Int64N(int64(5 * time.Second))))
+	time.Sleep(y.within(5 * time.Second))
 	old.stop()
 	y.server.ClientStarted()
 }
@@ -519,7 +516,7 @@ func (y *year) crash() {
 // crashLoop is a client that dies again and again soon after its start.
 func (y *year) crashLoop() {
 	for range y.chance.IntN(20) {
-		time.Sleep(time.Duration(y.chance.Int64N(int64(3 * time.Minute))))
+		time.Sleep(y.within(3 * time.Minute))
 		y.crash()
 	}
 }
@@ -532,7 +529,7 @@ func (y *year) setClock() {
 	} else {
 		y.folder = y.kill(y.current)
 	}
-	forward := time.Duration(y.chance.Int64N(int64(2000*time.Hour))) - 1000*time.Hour
+	forward := y.within(2000*time.Hour) - 1000*time.Hour
 	must(y.t, updater.SetClock(y.folderDir(y.folder), forward))
 	y.server.ClientStarted()
 	y.start()
@@ -559,7 +556,7 @@ func (y *year) takeOver() {
 	first := y.current
 	y.folder, y.other = y.other, y.folder
 	y.startProcess()
-	time.Sleep(time.Duration(y.chance.Int64N(int64(3 * time.Minute))))
+	time.Sleep(y.within(3 * time.Minute))
 	first.stopSearching() // its clock of searches is known to the second one after a second
 	switch y.chance.IntN(3) {
 	case 0:
@@ -570,7 +567,7 @@ func (y *year) takeOver() {
 		first.view.Cut()
 		time.Sleep(updater.HeldLease + time.Second) // its request, if there was one, has ended
 		y.server.ClientStarted()
-		time.Sleep(time.Duration(y.chance.Int64N(int64(2 * time.Minute))))
+		time.Sleep(y.within(2 * time.Minute))
 		y.other = y.kill(first)
 	}
 	y.server.ClientStarted() // a content that the first one did not publish is lost
