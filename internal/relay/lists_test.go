@@ -179,6 +179,9 @@ func TestMinimumWaitsKeepClientsWithinAMinute(t *testing.T) {
 	for r, want := range map[float64]time.Duration{0: 10 * time.Second, 0.5: 32500 * time.Millisecond, 0.999999999: 55 * time.Second} {
 		testkit.Between(t, r, MinimumWait(r), want-time.Microsecond, want+time.Microsecond)
 	}
+	l := new(sbv5.HashList)
+	testkit.Must(t, proto.Unmarshal(Answer{}.tail(time.Minute), l))
+	testkit.Equal(t, "a wait without a fraction of a second", l.GetMinimumWaitDuration().AsDuration(), time.Minute)
 }
 
 // FuzzGet: no version makes Get panic, or gives a full update with anything but the list.
