@@ -8,7 +8,6 @@ import (
 	"net/http/httptrace"
 	"net/netip"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -124,8 +123,7 @@ func TestASearchWithoutANetworkTakesFromNoShare(t *testing.T) {
 func TestAServerWithoutANetworkSaysThatNothingProtects(t *testing.T) {
 	s := Settings{Endpoint: "http://away.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b"}
 	logged(t, func(t *testing.T, lines *testkit.Lines) {
-		google := listing(t, 30*time.Minute)
-		w := &wire{server: google}
+		w := &wire{server: listing(t, 30*time.Minute)}
 		w.cut.Store(true)
 		e := started(t, s, "key", Edge{Transport: w, FirstContact: atOnce})
 		defer e.stop()
@@ -241,8 +239,7 @@ func TestAKeyThatMovesIntoAFileIsTheSameKey(t *testing.T) {
 	for _, dialect := range protocol.Dialects() {
 		for name, db := range map[string]string{"a directory": t.TempDir(), "db off": ""} {
 			t.Run(dialect.Name+", "+name, func(t *testing.T) {
-				file := filepath.Join(t.TempDir(), "key")
-				testkit.Must(t, os.WriteFile(file, []byte("K"), 0o600))
+				file := testkit.Write(t, t.TempDir(), "key", "K")
 				synctest.Test(t, func(t *testing.T) {
 					google := listing(t, time.Hour)
 					threaten(google, 2)
@@ -280,8 +277,7 @@ func TestAKeyThatMovesIntoAFileIsTheSameKey(t *testing.T) {
 
 // A fetch that such a reload cuts off is no failure, after which no list would come for a quarter of an hour.
 func TestAKeyThatMovesDuringAFetchCausesNoBackoff(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "key")
-	testkit.Must(t, os.WriteFile(file, []byte("K"), 0o600))
+	file := testkit.Write(t, t.TempDir(), "key", "K")
 	synctest.Test(t, func(t *testing.T) {
 		s := Settings{Endpoint: "http://moved.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b", APIKey: "K"}
 		google := listing(t, time.Hour)

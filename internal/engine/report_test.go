@@ -467,8 +467,7 @@ func TestADirectoryWithoutLocksIsNotSaidToBeUnwritable(t *testing.T) {
 // "Make it writable" is no cure for a file that stands where the directory was.
 func TestAFileInThePlaceOfDbIsNamedWithWhatToDo(t *testing.T) {
 	lines := testkit.Capture(t)
-	file := filepath.Join(t.TempDir(), "lists")
-	testkit.Must(t, os.WriteFile(file, nil, 0o600))
+	file := testkit.Write(t, t.TempDir(), "lists", "")
 	for _, db := range []string{file, filepath.Join(file, "db")} {
 		_, err := updater.OpenStore(db, updater.Origin{})
 		testkit.WantError(t, err)
@@ -505,8 +504,7 @@ func TestTheStartSaysWhatTheBudgetAllows(t *testing.T) {
 			_, end := life(t, s, google, 0) // fetches the list
 			end()
 			if test.file != "" {
-				file := filepath.Join(s.DB, "budget-webrisk.json")
-				testkit.Must(t, os.WriteFile(file, []byte(test.file), 0o600))
+				file := testkit.Write(t, s.DB, "budget-webrisk.json", test.file)
 				testkit.Must(t, os.Chtimes(file, time.Now(), time.Now())) // the bubble's time
 			}
 			starts(t, lines, s, google, 0, test.want...)()
@@ -543,8 +541,7 @@ func TestLinesOfTheBudgetAndOfDamageSayWhatToDo(t *testing.T) {
 
 // A disk that fails may hang as well. Whoever searches and whoever asks for the state waits for the reporter's lock.
 func TestNobodyWaitsForTheDiskWithTheReporter(t *testing.T) {
-	testkit.Capture(t)
-	synctest.Test(t, func(t *testing.T) {
+	logged(t, func(t *testing.T, _ *testkit.Lines) {
 		r := reporting(t, Settings{DB: "/mnt/lists", Protocol: protocol.DialectV5.Name})
 		disk := make(chan struct{})
 		r.inTheWay = func(string) string { <-disk; return "" }

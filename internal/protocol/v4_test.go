@@ -127,8 +127,6 @@ func TestV4RejectsWhatCannotBe(t *testing.T) {
 		"no compression type":          set(&entrySet{RawHashes: raw(4, "05000000").RawHashes}),
 		"Rice coding that is missing":  set(&entrySet{CompressionType: sbv4.CompressionType_RICE}),
 		"raw prefixes cut":             set(raw(5, "0500000000 05")),
-		"data cut":                     set(riceSet(5, 2, 2, "f7")),
-		"a removal behind the end":     remove(rawIndices(1)),
 		"a removal of unknown type":    remove(&entrySet{CompressionType: 7}),
 		"Rice removals that are empty": remove(&entrySet{CompressionType: sbv4.CompressionType_RICE}),
 		"no state":                     func(m *listUpdate) { m.NewClientState = nil },
