@@ -72,7 +72,7 @@ func fetch(t testing.TB, c Client, wanted ...updater.Want) ([]*updater.Update, e
 	if err != nil {
 		return nil, err
 	}
-	testkit.Equal(t, "a list is missing, and a minimum wait of all", []any{slices.Contains(updates, nil), wait}, []any{false, time.Duration(0)})
+	testkit.Equal(t, "a list is missing, and a wait of all", []any{slices.Contains(updates, nil), wait}, []any{false, time.Duration(0)})
 	return updates, nil
 }
 
