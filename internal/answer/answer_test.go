@@ -368,8 +368,7 @@ func TestGooglesWordsAreWholeOrLeftOut(t *testing.T) {
 	testkit.Equal(t, "answers without and with the words", seen, map[bool]bool{true: true, false: true})
 }
 
-// draft-ietf-dnsop-structured-dns-error: "A server receiving an SDE option with a non-zero
-// OPTION-LENGTH MUST silently ignore the OPTION-DATA".
+// draft-ietf-dnsop-structured-dns-error: a server "MUST silently ignore the OPTION-DATA" of an SDE option.
 func TestAStructuredOptionWithDataIsReadAsAnEmptyOne(t *testing.T) {
 	for _, option := range []dns.EDNS0{
 		&dns.EDNS0_LOCAL{Code: 65010}, &dns.EDNS0_LOCAL{Code: 65010, Data: []byte{}}, &dns.EDNS0_LOCAL{Code: 65010, Data: []byte{0}},

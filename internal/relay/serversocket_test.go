@@ -438,8 +438,7 @@ func (w *world) listen(before func(*http.Request) error) {
 	w.cfg.Settings.Endpoint, w.cfg.Edge.Transport = server.URL, nil
 }
 
-// A relay starts without Redis, serves the lists of its folder, and asks for none. When Redis is
-// there, it has one leader again, until it is lost. The log has one line for each state.
+// A relay starts without Redis with the lists of its folder. When Redis is there, it has one leader. The log has a line for each state.
 func TestARelayWithListsStartsWithoutRedis(t *testing.T) {
 	testkit.Long(t)
 	lines := testkit.Capture(t)
