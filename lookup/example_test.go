@@ -9,6 +9,18 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
+func ExampleHost_Expressions() {
+	for _, expression := range lookup.FromQname("a.b.c.d.example.co.uk.").Expressions() {
+		fmt.Println(expression)
+	}
+	// Output:
+	// a.b.c.d.example.co.uk/
+	// example.co.uk/
+	// d.example.co.uk/
+	// c.d.example.co.uk/
+	// b.c.d.example.co.uk/
+}
+
 // badServer is a lookup.Searcher that knows one threat.
 type badServer string
 

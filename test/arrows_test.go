@@ -97,6 +97,9 @@ func TestImportsPointOneWay(t *testing.T) {
 		if room {
 			rooms++
 		}
+		if p.ImportPath == module {
+			testkit.Between(t, "files of the plugin, which is the DNS handler only", len(p.GoFiles), 1, 8)
+		}
 		if from < 0 {
 			t.Errorf("%s is in no layer: add it to one", p.ImportPath)
 			continue

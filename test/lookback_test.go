@@ -64,7 +64,7 @@ func TestANameThatIsListedLaterIsToldEverywhere(t *testing.T) {
 			testkit.Until(t, "look-back", func() bool { return c.metric("coredns_safebrowsing_listed_late_total") == 1 })
 			want := `1 device asked at \d\d:\d\d for a name that is listed as phishing since \d\d:\d\d`
 			if names {
-				want = regexp.QuoteMeta(w.host) + `|127\.0\.0\.1 asked for late.example.com at \d\d:\d\d, listed as phishing at \d\d:\d\d`
+				want = `(` + regexp.QuoteMeta(w.host) + `|127\.0\.0\.1) asked for late.example.com at \d\d:\d\d, listed as phishing at \d\d:\d\d`
 			}
 			sentence := regexp.MustCompile(want)
 			testkit.Until(t, "the door, which follows the metric", func() bool { return len(w.told().Late) > 0 })
