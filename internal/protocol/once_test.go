@@ -174,8 +174,12 @@ func TestASearchIsOneRequestOnTheWire(t *testing.T) {
 					testkit.Equal(t, "status", statusOf(ask(t.Context(), c)), 503)
 				}
 				testkit.Equal(t, "requests and connections of three", [2]int32{s.requests.Load(), s.connections.Load()}, [2]int32{3, 3})
-				wantNoAnswer(t, searchOnce(t.Context(), c))
-				testkit.Equal(t, "requests of two searches and two fetches", s.requests.Load(), 4)
+				asked, err := int32(4), searchOnce(t.Context(), c)
+				for ; statusOf(err) == 503 && asked < 10; asked++ { // net/http keeps no connection whose writer it has not heard for 50 ms
+					err = searchOnce(t.Context(), c)
+				}
+				wantNoAnswer(t, err)
+				testkit.Equal(t, "requests of all searches and fetches", s.requests.Load(), asked)
 			})
 		}
 	}
