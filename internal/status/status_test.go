@@ -135,6 +135,36 @@ func TestListsSayWhatCannotBeUsed(t *testing.T) {
 	testkit.WantParts(t, text, "  cannot be used: the server answered status 503\n", "  blocks nothing: it is empty\n")
 }
 
+func TestTheLongTextOfAReport(t *testing.T) {
+	r := healthy()
+	r.Today = Day{Checked: 4000, Blocked: 5, Threats: Threats{InTime: 3, Unconfirmed: 1, Second: 1}}
+	r.Names = []Blocked{{Name: "evil.example", List: "se-4b", Threat: "phishing", N: 1, Last: now.Add(-time.Minute)}}
+	r.Late = []Late{{Devices: 2, Asked: now.Add(-time.Hour), Listed: now, Threat: "phishing"}}
+	r.Services[0].Budget, r.Services[0].Left = 1000, 900
+	r.Blocks[0].Own[0].Updated = now.Add(-2 * time.Hour)
+	r.Notes, r.Notices = []string{"A note."}, []Words{{Text: "The notice."}}
+	testkit.Equal(t, "text", "\n"+printed(&r, (*Printer).Long), `
+Protected by Safe Browsing v5 and own lists
+  Lists    3 phishing, 0 malware (fetched 1h0m ago); 2 on your own lists
+  Today    5 of 4,000 names blocked, the last 1m ago; searches left today: at least 900 of 1000
+  Threats  3 confirmed in time; 1 passed because it could not be confirmed; 1 blocked on the second query
+  Late     2 devices asked at 11:00 for a name that is listed as phishing since 12:00
+  Blocked  evil.example (se-4b (phishing)), 1m ago
+           why: safebrowsing why evil.example
+           let it pass: safebrowsing allow -for 1h evil.example
+  Note     A note.
+
+Safe Browsing v5, mode local, https://sb.example, db /db
+  se-4b  phishing  3 entries  fetched 1h0m ago  next fetch in 20m
+  mw-4b  malware   0 entries  fetched 1h0m ago  next fetch is due
+  no list is fetched before 2026-11-22 12:20:00 UTC: minimum wait of the server
+
+own.txt blocks 2 entries, changed 2h0m ago, for the zones .
+
+The notice.
+`+NoGuarantee+"\n")
+}
+
 func TestAReportIsTheSameAfterJSON(t *testing.T) {
 	r := healthy()
 	r.Names, r.Hour, r.Since = []Blocked{{Name: "a.example", Last: now, First: now, N: 1}}, []Count{{"se-4b", 1}}, now
