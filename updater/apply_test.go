@@ -68,6 +68,13 @@ func (c change) update() *Update {
 
 var listNames = map[int]string{4: "se-4b", 8: "x-8b", 16: "x-16b", 32: "gc-32b"}
 
+func TestAnUpdateThatPanicsIsRejected(t *testing.T) {
+	u := fullOf("1", 1)
+	u.Additions[0].Reader = nil
+	_, _, err := applyCaught(List{Name: se}, u, 10)
+	testkit.WantError(t, err, "panic")
+}
+
 func TestApplyRejects(t *testing.T) {
 	const a, b, c, ab = "aaaa", "bbbb", "cccc", "aaaab"
 	three, ac, long := []byte{10, 20, 30}, []byte("ac"), strings.Repeat("b", 33)

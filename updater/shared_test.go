@@ -286,6 +286,17 @@ func TestAFollowerTakesOverListsAndClocks(t *testing.T) {
 		wait := time.Until(newScheduleOf(t, follower.cfg.Store).due([]string{se}))
 		testkit.Between(t, "the wait in the folder of the follower", wait, 59*time.Minute, time.Hour)
 	})
+	inBubble(t, "from who fetches next, if the store has lost them", func(t *testing.T) {
+		m := newMedium()
+		u, _ := sharing(t, m, func() (*Update, error) { return fullOf("1", 1, 2), nil })
+		must(t, u.acquire(t.Context()))
+		u.update(t.Context())
+		u.release()
+		clear(m.heads)
+		must(t, u.acquire(t.Context()))
+		defer u.release()
+		testkit.Equal(t, "entries of the list in the store, before a fetch", m.heads[se].Entries, 2)
+	})
 	// Between the reading of its clock and of the shared one a process may be stopped.
 	inBubble(t, "a wait, though the process was stopped", func(t *testing.T) {
 		m, until := newMedium(), time.Now().Add(time.Hour)

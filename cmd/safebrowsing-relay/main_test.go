@@ -83,15 +83,19 @@ func TestMisuseOfTheRelay(t *testing.T) {
 	w := newWorld(t)
 	none := filepath.Join(t.TempDir(), "none")
 	for args, want := range map[string]string{
-		"x":                             `no argument such as "x"`,
-		"-db " + none:                   "no API key: set -api-key-file or $" + config.KeyVariable,
-		"-corefile x":                   "a relay reads no Corefile",
-		"doctor x":                      `no argument such as "x"`,
-		"doctor":                        "doctor needs -redis or -admin",
-		"doctor -redis redis://a -db x": "not defined: -db",
-		"doctor -redis redis://127.0.0.1 -offline":                                                  "-offline",
-		"doctor -redis-ca ca.pem":                                                                   "-redis-ca is given without -redis",
-		"doctor -redis http://127.0.0.1":                                                            "must begin with redis://",
+		"x":                                        `no argument such as "x"`,
+		"-db " + none:                              "no API key: set -api-key-file or $" + config.KeyVariable,
+		"-corefile x":                              "a relay reads no Corefile",
+		"doctor x":                                 `no argument such as "x"`,
+		"doctor":                                   "doctor needs -redis or -admin",
+		"doctor -redis redis://a -db x":            "not defined: -db",
+		"doctor -redis redis://a -realtime":        "not defined: -realtime", // as all flags of the relay
+		"doctor -redis redis://a -rate 1":          "not defined: -rate",
+		"doctor -redis redis://a -connections 1":   "not defined: -connections",
+		"doctor -redis redis://a -lameduck 1s":     "not defined: -lameduck",
+		"doctor -redis redis://127.0.0.1 -offline": "-offline",
+		"doctor -redis-ca ca.pem":                  "-redis-ca is given without -redis",
+		"doctor -redis http://127.0.0.1":           "must begin with redis://",
 		"-db " + none + " -endpoint ENDPOINT -lists se-4c":                                          `safebrowsing-relay: lists: "se-4c" is not the name of a list: did you mean se-4b?`,
 		"-db " + none + " -endpoint ENDPOINT -protocol v6":                                          `"v6" is not a protocol`,
 		"-db " + none + " -endpoint ENDPOINT -protocol webrisk":                                     "each search costs money: add budget COUNT",

@@ -179,7 +179,7 @@ func TestTheFolderThatAReloadNamesHasTheListsAtOnce(t *testing.T) {
 				end()
 				e, end := acquire(t, ForTests{NewRegistry(Edge{Transport: google})}, s, time.Hour)
 				defer end()
-				testkit.Equal(t, "the list of before, after a restart", suspects(e), true)
+				testkit.Equal(t, "the list of before, and ready, after a restart", []bool{suspects(e), e.Ready()}, []bool{true, true})
 			})
 		})
 	}
