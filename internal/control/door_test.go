@@ -415,6 +415,24 @@ func TestWhatTakesNoNamesRefusesThem(t *testing.T) {
 	}
 }
 
+func TestEachFlagOfACommandLineIsHeeded(t *testing.T) {
+	folders := block.Beside("/db")
+	for line, want := range map[string]Command{
+		"status -json":                              {JSON: true},
+		"why a.example -confirm b.example":          {Names: []string{"a.example", "b.example"}, Confirm: true},
+		"allow -remove -for 1h a.example -until 2h": {Names: []string{"a.example"}, Remove: true, For: "1h", Until: "2h"},
+		"block a.example -remove":                   {Names: []string{"a.example"}, Remove: true},
+		"pause 10m -block example.org -keep":        {Names: []string{"10m"}, Zone: "example.org", Keep: true},
+		"resume -block example.org":                 {Zone: "example.org"},
+	} {
+		args := append(strings.Fields(line), "-db", "/db")
+		got, err := parse("x", args)
+		testkit.Must(t, err)
+		want.Word, want.Tool, want.Folders = args[0], "x", folders
+		testkit.Equal(t, line, *got, want)
+	}
+}
+
 // There may be credentials and no key, and the check of the package's unit before a reload finds them.
 func TestCredentialsOfAPackageAreFoundWithoutAKey(t *testing.T) {
 	for corefile, want := range map[string]string{packageFolder + "/Corefile": packageFolder, t.TempDir() + "/Corefile": ""} {
