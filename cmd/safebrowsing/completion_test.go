@@ -82,7 +82,7 @@ complete -C "safebrowsing why -corefile nam"
 			testkit.Must(t, os.Symlink(program, filepath.Join(home, "safebrowsing")))
 			write(t, filepath.Join(home, "names.txt"), "")
 			c := exec.CommandContext(t.Context(), tc.shell, append(strings.Fields(tc.flags), tc.script)...)
-			c.Dir, c.Env = home, []string{"PATH=" + home + ":" + os.Getenv("PATH"), "HOME=" + home, "TERM=dumb"}
+			c.Dir, c.Env = home, []string{"PATH=" + home + ":" + os.Getenv("PATH"), "HOME=" + home, "TERM=dumb", "GOCOVERDIR=" + t.TempDir()} // with -cover
 			out, err := c.CombinedOutput()
 			testkit.Must(t, err)
 			expect(t, tc.shell, strings.ReplaceAll(string(out), home, "HOME"), tc.want)
