@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
+
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/sharing"
@@ -212,6 +214,20 @@ func TestTheLogTellsEachStateOfRedisOnce(t *testing.T) {
 				t.Errorf("Expected %q, got %q", test.want, got)
 			}
 		})
+	}
+}
+
+func TestTheGaugeOfRedisFollowsItsState(t *testing.T) {
+	m := newRedisMetrics(new(redisLog))
+	defer m.log.close()
+	for _, tc := range []struct {
+		err  error
+		want float64
+	}{{nil, 1}, {errors.New("connection refused"), 0}, {nil, 1}} {
+		m.State(tc.err)
+		var sample dto.Metric
+		testkit.Must(t, m.up.Write(&sample))
+		testkit.Equal(t, fmt.Sprint("redis_up after ", tc.err), sample.GetGauge().GetValue(), tc.want)
 	}
 }
 
