@@ -92,7 +92,7 @@ const (
 )
 
 // measureMemory begins to measure. grown returns how much more memory the process had for a time, in MiB: 0 on systems
-// that do not tell it, and where the peak cannot begin again, that of all cells before.
+// that do not tell it, and where the peak cannot begin again, the peak of all cells before.
 func measureMemory(t *testing.T) (grown func() int) {
 	debug.FreeOSMemory()
 	_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) // begins the peak again, see proc(5)

@@ -83,7 +83,7 @@ func TestANameThatAPolicyZoneDropsGetsNoAnswer(t *testing.T) {
 	}
 	asked.Wait()
 	all := asksOf(t, host, patience)
-	for transport, exchange := range all { // the server goes on
+	for transport, exchange := range all { // the server still answers
 		m, err := exchange(new(dns.Msg).SetQuestion("www.drop.example.", dns.TypeA))
 		testkit.Must(t, err)
 		testkit.Equal(t, transport+": another name", m.Rcode, dns.RcodeSuccess)

@@ -206,7 +206,7 @@ func (w *world) askFrom(address, name string) *dns.Msg {
 	return answer
 }
 
-// wantSpent fails unless so many searches were made, and so many are left of the day's budget.
+// wantSpent fails unless this number of searches was made, and that number is left of the day's budget.
 func (w *world) wantSpent(when string, searches, left int) {
 	w.t.Helper()
 	got := [2]int{len(w.searches()), int(testkit.Metric(w.t, "budget_remaining", "endpoint", w.endpoint))}

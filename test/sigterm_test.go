@@ -22,7 +22,7 @@ var sigtermAll = flag.Bool("sigterm.all", false, "let TestSIGTERM try every mome
 var stops = []struct {
 	name    string
 	sample  bool
-	later   []int          // and so many milliseconds after the moment; the last is in the sample
+	later   []int          // milliseconds after the moment; the last is in the sample
 	prepare func(w *world) // before the start
 	moment  func(w *world, c *child)
 }{

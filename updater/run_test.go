@@ -292,7 +292,7 @@ func TestOnADiskThatCannotBeWrittenListsAreStillInForce(t *testing.T) {
 		failed := r.reported(updater.StoreFailed)
 		testkit.Between(t, "reports of trouble with the disk", len(failed), 5, 100)
 		named := slices.ContainsFunc(failed, func(e updater.Event) bool { return e.List == "se-4b" && e.Err != nil })
-		testkit.Equal(t, "one is of the list", named, true)
+		testkit.Equal(t, "one names the list", named, true)
 		must(t, errors.Join(os.Remove(dir), os.Mkdir(dir, 0o750)))
 		time.Sleep(time.Hour) // the answer changes nothing
 		saved, err := updater.Status(dir)

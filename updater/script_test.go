@@ -128,7 +128,7 @@ func TestNoListIsAskedForBeforeTheMinimumWaitForAll(t *testing.T) {
 		r.stop()
 	})
 	// Lists without a wait of their own take the common one, and no floor.
-	inBubble(t, "it is that of each list", func(t *testing.T) {
+	inBubble(t, "each list has it", func(t *testing.T) {
 		source := &scripted{answers: []func(string) *updater.Update{full("1", prefix(1)), unchanged("1")}, wait: 5 * time.Minute}
 		r := newRunOf(t, source, nil, "se-4b").started()
 		time.Sleep(time.Minute)

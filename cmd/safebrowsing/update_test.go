@@ -177,7 +177,7 @@ func TestUpdateByWebRiskAndOnByVersion5(t *testing.T) {
 	w.wantUpdateOn(t, "webrisk", "computeDiff", 3, "updated", 0) // the services do not know each other's versions
 }
 
-// wantUpdateOn wants an update by a protocol, in this number of requests, and one by version 5 that says so and has so many versions.
+// wantUpdateOn wants an update by a protocol, in this number of requests, and one by version 5 that says so and has this number of versions.
 func (w *world) wantUpdateOn(t *testing.T, protocol, method string, requests int, says string, versions int) {
 	t.Helper()
 	expect(t, "text", w.plain(w.update(t, "-protocol", protocol).want(0).quiet().out), allUpdated)

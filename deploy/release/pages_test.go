@@ -178,11 +178,11 @@ func TestPagesWithoutAReleaseOnlyWhereThereIsNone(t *testing.T) {
 		gh, want string
 		fails    bool
 	}{
-		{"echo v1.2.3", "v1.2.3\nit goes on\n", false},
+		{"echo v1.2.3", "v1.2.3\nit continues\n", false},
 		{"echo release not found >&2; return 1", "release not found\n", false},
 		{"echo HTTP 503 >&2; return 1", "HTTP 503\n", true},
 	} {
-		out, err := try(t.TempDir(), nil, "bash", "-e", "-c", "gh() { "+test.gh+"; }\n"+look+"\necho it goes on")
+		out, err := try(t.TempDir(), nil, "bash", "-e", "-c", "gh() { "+test.gh+"; }\n"+look+"\necho it continues")
 		equal(t, test.gh, out, test.want)
 		equal(t, test.gh, err != nil, test.fails)
 	}
