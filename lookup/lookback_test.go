@@ -56,7 +56,7 @@ func TestANameThatIsListedLaterIsFoundOnce(t *testing.T) {
 		if err != nil || len(late) != 2 || late[0].Client == late[1].Client {
 			t.Fatalf("%+v, %v", late, err)
 		}
-		got := []any{late[0].Pair, late[0].Hash, late[1].Threat, late[0].Asked.Minute()}
+		got := []any{late[0].Pair, late[0].Hash, late[1].Threat, late[0].Asked.UTC().Minute()}
 		testkit.Equal(t, "pair, hash, threat, minute", got, []any{first, HashExpression("evil.example/"), SocialEngineering, 4})
 		testkit.Equal(t, "searches, prefixes", []int{len(srv.searches()), len(slices.Concat(srv.searches()...))}, []int{1, 2})
 		c.list("evil.example/", "clean.example/", "b.c.d.deep.example/")
@@ -116,7 +116,7 @@ func TestWhoAskedForAHostIsKnownUntilItIsForgotten(t *testing.T) {
 		if len(all) != 2 || all[0].Client == all[1].Client || all[0].Pair != first {
 			t.Fatalf("Expected two clients, got %+v", all)
 		}
-		testkit.Equal(t, "minutes", []int{all[0].Asked.Minute(), all[1].Asked.Minute()}, []int{0, 10})
+		testkit.Equal(t, "minutes", []int{all[0].Asked.UTC().Minute(), all[1].Asked.UTC().Minute()}, []int{0, 10})
 		for _, name := range []string{"example.org.", "a.www.example.org.", "ww.example.org.", "d.deep.example.", "c.d.deep.example.", "b.c.d.deep.example.", "deep.example."} {
 			testkit.Equal(t, name, len(asked(name)), 0)
 		}
