@@ -66,7 +66,12 @@ func startRedis(t testing.TB, addr string, args []string) *Redis {
 	t.Helper()
 	s := &Redis{Addr: addr, t: t, program: redisServer(t), args: args}
 	s.Restart()
-	t.Cleanup(s.Kill)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(s.state())
+		}
+		s.Kill()
+	})
 	return s
 }
 
