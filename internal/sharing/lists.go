@@ -354,7 +354,7 @@ func (s *Store) renewParts(ctx context.Context) {
 	s.mu.Lock()
 	due := s.token != "" && time.Since(s.renewed) >= renewEvery
 	k := s.keys()
-	heads, kept := maps.Clone(s.mirror.heads), maps.Clone(s.kept)
+	heads := maps.Clone(s.mirror.heads)
 	if due {
 		s.renewed = time.Now()
 	}
@@ -363,17 +363,28 @@ func (s *Store) renewParts(ctx context.Context) {
 		return
 	}
 	for list, h := range heads {
-		limited, cancel := context.WithTimeout(ctx, s.cfg.timeout)
-		_, _ = s.keep(limited, []string{k.heads}, keepDocuments) // else lists that rest would look lost
-		all, err := s.keep(limited, h.head.keys(k.prefix), keepParts)
-		switch {
-		case err != nil || all:
-		case kept[list]:
-			s.forget(list)
-		default:
-			s.discard(limited, k.prefix, h.head)
-		}
-		cancel()
+		s.renew(ctx, k, list, h)
+	}
+}
+
+// renew keeps a head and its content from expiring, unless it has been replaced meanwhile.
+func (s *Store) renew(ctx context.Context, k keys, list string, h seenHead) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.timeout)
+	defer cancel()
+	_, _ = s.keep(ctx, []string{k.heads}, keepDocuments) // else lists that rest would look lost
+	all, err := s.keep(ctx, h.head.keys(k.prefix), keepParts)
+	s.mu.Lock()
+	now, ok := s.mirror.heads[list]
+	kept := s.kept[list]
+	s.mu.Unlock()
+	switch {
+	case ok && now.raw != h.raw:
+		s.expire(ctx, k.prefix, h.head, now.head) // flip's may have come before keep
+	case err != nil || all:
+	case kept:
+		s.forget(list)
+	default:
+		s.discard(ctx, k.prefix, h.head)
 	}
 }
 

@@ -466,8 +466,21 @@ func TestListsThatRestDoNotExpireAndOldContentsDo(t *testing.T) {
 	testkit.Until(t, "a longer life", func() bool { return life(server, key("heads:schedule.json")) > 1000*time.Second })
 	old := part()
 	testkit.Must(t, a.publish("2", "new"))
-	testkit.Between(t, "the old part lives for", life(server, old), 1, keepOld)
+	testkit.Until(t, "a short life of the old part", func() bool { l := life(server, old); return l > 0 && l <= keepOld })
 	testkit.Between(t, "the new part lives for", life(server, part()), keepParts-10*time.Minute, keepParts)
+}
+
+// A content that is replaced while it is being renewed still expires soon.
+func TestAContentThatIsReplacedWhileItIsRenewedExpires(t *testing.T) {
+	t.Parallel()
+	server, a := leader(t, nil)
+	testkit.Must(t, a.publish("1", "old"))
+	a.mu.Lock()
+	k, seen, old := a.keys(), a.mirror.heads["se-4b"], a.mirror.heads["se-4b"].head.File
+	a.mu.Unlock()
+	testkit.Must(t, a.publish("2", "new"))
+	a.renew(t.Context(), k, "se-4b", seen)
+	testkit.Between(t, "the old part lives for", life(server, old.key(k.prefix, 0)), 1, keepOld)
 }
 
 // life returns how long a key lives.
