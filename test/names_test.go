@@ -236,7 +236,7 @@ func TestAKeyIsOnNoPageInNoMetricAndInNoLog(t *testing.T) {
 	}
 }
 
-// A server that sends more than one answer on a kept connection has package net/http write the surplus into the log of
+// A server that sends more than one answer on a kept connection makes package net/http write the surplus into the log of
 // the process: the key, if it likes.
 func TestTheKeyIsNotInWhatAServerSendsUnasked(t *testing.T) {
 	lines := testkit.Capture(t)

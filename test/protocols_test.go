@@ -42,7 +42,7 @@ func moves() (all []move) {
 	return all
 }
 
-// begin has the first protocol's lists in force.
+// begin puts the first protocol's lists in force.
 func (m move) begin(t *testing.T) *world {
 	if m.otherKey && !m.restart && !m.memory {
 		testkit.Long(t)
@@ -112,7 +112,7 @@ func TestListsOfTheOtherProtocolTakeTheirPlace(t *testing.T) {
 	}
 }
 
-// firstContact has engines that start from now on wait that long.
+// firstContact makes engines that start from now on wait that long.
 func firstContact(t *testing.T, d time.Duration) {
 	before := engines.SetFirstContact(func() time.Duration { return d })
 	t.Cleanup(func() { engines.SetFirstContact(before) })

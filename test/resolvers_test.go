@@ -255,7 +255,7 @@ func TestSystemdResolvedInFront(t *testing.T) {
 }
 
 // resolvedInOwnNetwork returns the path of systemd-resolved, which .ci/tools unpacks into a folder of PATH, if this process has the
-// network and the configuration of the documents. Else it has run the calling test so, with flags, and returns "".
+// network and the configuration of the documents. Else it runs the calling test so, with flags, and returns "".
 func resolvedInOwnNetwork(t *testing.T, flags ...string) (program string) {
 	t.Helper()
 	program = "/lib/systemd/systemd-resolved"

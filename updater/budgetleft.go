@@ -145,8 +145,8 @@ func (l *Ledger) Shares(perDay, percent int, also func(now time.Time) (b lookup.
 	return shares
 }
 
-// TellOf has the file of the count tell what clients used of these Shares from now on, and errors of saving
-// that go to report, unless that is nil.
+// TellOf saves, with the count, what clients use of these Shares from now on. Errors in saving it go to
+// report, unless report is nil.
 func (l *Ledger) TellOf(shares *lookup.Shares, report func(Event)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -556,7 +556,7 @@ func (m *worldModel) crash(i int) {
 	m.start(i)
 }
 
-// breakMedium has something happen to the medium that is not to be relied on.
+// breakMedium does something to the medium that is not to be relied on.
 func (m *worldModel) breakMedium(w *modelWriter) {
 	broken := m.chance.IntN(2) == 0
 	if m.folders {

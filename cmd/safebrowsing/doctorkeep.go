@@ -83,7 +83,7 @@ func encryptedDiagnoses(all []config.Encrypted, asked []netip.Addr, now time.Tim
 			told = append(told, diagnosis{"encrypted", isWarning, text(fmt.Sprintf("%s: its certificate has expired, at %s", e.Key, say.Time(e.Certificate.NotAfter))), "renew it, then reload CoreDNS"})
 		case len(lacks) > 0:
 			told = append(told, diagnosis{"encrypted", isWarning, text(fmt.Sprintf("%s: its certificate for %s does not have %s, where clients ask: those that verify do not come over (RFC 9462)", e.Key, e.Name, joinAddresses(lacks))),
-				text("have the certificate name the address, too, or enter " + e.Name + " on the devices")})
+				text("use a certificate for the address, too, or enter " + e.Name + " on the devices")})
 		default:
 			told = append(told, diagnosis{"encrypted", isOK, text(fmt.Sprintf("%s: clients that look for encrypted DNS are led to %s", e.Key, e.Name)), ""})
 		}

@@ -195,7 +195,7 @@ func reasonOf(err error) string {
 	return parts[len(parts)-1]
 }
 
-// try has a Corefile with these lists read as CoreDNS would.
+// try reads a Corefile with these lists as CoreDNS would.
 func (m *imported) try(folder string, lists []importedList) error {
 	for _, f := range m.render(folder, lists) {
 		if err := os.WriteFile(f.Path, []byte(f.Text), 0o600); err != nil {

@@ -91,7 +91,7 @@ var importPeers = []importPeer{
 
 const zoneHead = "$TTL 300\n@ SOA localhost. root.localhost. 1 3600 900 2592000 300\n@ NS localhost.\n"
 
-// configureUnbound has a zone of exceptions before one of own names and the published list.
+// configureUnbound writes a zone of exceptions before one of own names and the published list.
 func configureUnbound(t *testing.T, p policy, dir, port, upstream string) (string, []string) {
 	exceptions := testkit.Write(t, dir, "exceptions.zone", zoneHead+lines("{} CNAME rpz-passthru.\n", p.allow, p.fine, p.allowTree)+lines("*.{} CNAME rpz-passthru.\n", p.allowTree))
 	own := testkit.Write(t, dir, "own.zone", zoneHead+lines("{} CNAME .\n", p.block, p.blockTree)+lines("*.{} CNAME .\n", p.blockTree))

@@ -68,7 +68,7 @@ func TestListingsTellWhatIsKnownHere(t *testing.T) {
 	testkit.Equal(t, "zones, prefixes of a search, what is left, protocol", got, []any{".", lookup.MaxPrefixes, -1, "v5"})
 }
 
-// wantConfirmed has the prefixes of hosts confirmed, in this many searches. The first ones are threats.
+// wantConfirmed confirms the prefixes of hosts, in this many searches. The first ones are threats.
 func wantConfirmed(t *testing.T, b *Block, searches int, threats []string, others ...string) {
 	t.Helper()
 	c, err := b.Confirm(t.Context(), Question{Prefixes: prefixesOf(append(threats, others...)...)})

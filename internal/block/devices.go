@@ -284,7 +284,7 @@ func (d *devices) report(named func(zones string) bool, now time.Time) status.De
 	return r
 }
 
-// sweepDevices has devices sweep, and logs.
+// sweepDevices sweeps devices, and logs.
 func (p *Process) sweepDevices() {
 	left, back := p.devices.sweep(zonesOf(p.all(), logsClients), time.Now())
 	for _, line := range left {

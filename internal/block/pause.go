@@ -240,7 +240,7 @@ func readPauses(folder string) *pauseFolder {
 	return f
 }
 
-// drop has the pauses that are there now not count, unless they are to be kept.
+// drop ignores the pauses that are there now, but those that are to be kept.
 func (f *pauseFolder) drop(now time.Time) {
 	stale := slices.DeleteFunc(slices.Clone(f.pauses), func(p Pause) bool { return p.Keep })
 	f.stale.Store(&stale)

@@ -215,7 +215,7 @@ func (p *Process) Confirm(ctx context.Context, q Question) (Confirmed, error) {
 		return Confirmed{}, err
 	}
 	if !p.confirming.TryLock() {
-		return Confirmed{}, errors.New("another program has prefixes confirmed: wait until it has ended")
+		return Confirmed{}, errors.New("another program confirms prefixes: wait until it has ended")
 	}
 	defer p.confirming.Unlock()
 	return b.Confirm(ctx, q)

@@ -112,7 +112,7 @@ func (w *clocked) start(change func(*URLConfig)) *URLList {
 	return l
 }
 
-// each has a list fetched at an interval.
+// each sets the interval at which a list is fetched.
 func each(refresh time.Duration) func(*URLConfig) { return func(c *URLConfig) { c.Refresh = refresh } }
 
 func withClock(t *testing.T, list string, test func(w *clocked)) {

@@ -12,7 +12,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// listComesBack has another machine, and one after a restart, find what was fetched once.
+// listComesBack checks that another machine, and one after a restart, find what was fetched once.
 func listComesBack(t *testing.T, m Medium) {
 	s := &source{wait: time.Hour, answer: 200}
 	a := Start(t, m.Process(1), s)
@@ -67,7 +67,7 @@ func missingList(t *testing.T, m Medium) {
 	}
 }
 
-// damagedList has a process on a new machine refuse a damaged list and say so. All get a right
+// damagedList checks that a process on a new machine refuses a damaged list and says so. All get a right
 // one again, without a request that comes too early.
 func damagedList(t *testing.T, m Medium) {
 	s := &source{wait: 3 * time.Second, answer: 200}
@@ -108,8 +108,8 @@ func takeOver(t *testing.T, m Medium) {
 	spaced(t, s, wait)
 }
 
-// oneFetches has one of three processes fetch each of three contents, and the next one find the
-// last of them.
+// oneFetches checks that one of three processes fetches each of three contents, and that the next
+// one finds the last of them.
 func oneFetches(t *testing.T, m Medium) {
 	s := &source{wait: time.Second, answer: 1}
 	all := []*Process{Start(t, m.Process(1), s), Start(t, m.Process(2), s), Start(t, m.Process(3), s)}

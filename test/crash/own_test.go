@@ -37,7 +37,7 @@ func ownText(version string) (text []byte) {
 	return text
 }
 
-// serveList has requests of this process for the list answered. asked is called for each.
+// serveList answers requests of this process for the list. asked is called for each.
 func serveList(asked func() error) (err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

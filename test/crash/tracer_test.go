@@ -41,7 +41,7 @@ type tracer struct {
 	output string       // file of what the program prints; set by run, before any call
 	pid    atomic.Int32 // of the program; 0: it does not run
 
-	// released has calls that hang go on, soon: at the next call of another thread.
+	// released lets calls that hang continue, soon: at the next call of another thread.
 	released atomic.Bool
 
 	points  int

@@ -114,7 +114,7 @@ func (s *scene) suffer(f fault) {
 	s.wantNoHurry(back)
 }
 
-// wantNoneSafe has all clients ask for four unknown threats, so that a search is failing for some and merged for others.
+// wantNoneSafe asks at all clients for four unknown threats, so that a search is failing for some and merged for others.
 func (s *scene) wantNoneSafe(timeout time.Duration) {
 	s.t.Helper()
 	threats := slices.DeleteFunc(slices.Clone(s.fresh), func(n name) bool { return n.kind != threatening })

@@ -324,7 +324,7 @@ func suspects(c client, host string) bool {
 
 func everywhere(int) bool { return true }
 
-// ask has the clients of regions ask for names that they know, or that others know, and for new ones, within a time. Those that are cut
+// ask asks at the clients of regions for names that they know, or that others know, and for new ones, within a time. Those that are cut
 // off may lack an answer about what they have not asked for before. The caller waits for the end.
 func (p *provider) ask(where func(region int) bool, known, fresh []name, within time.Duration, cut func(region int) bool) *sync.WaitGroup {
 	p.t.Helper()
@@ -400,7 +400,7 @@ func (t *tally) answered(took time.Duration) {
 	t.dns = append(t.dns, took)
 }
 
-// askOne has the client that is alone ask for names.
+// askOne asks at the client that is alone for names.
 func (p *provider) askOne(names ...[]name) {
 	p.t.Helper()
 	for _, name := range slices.Concat(names...) {
