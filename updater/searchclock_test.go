@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,7 +21,8 @@ type process struct {
 	schedule *Schedule
 	searcher lookup.Searcher
 	script   *script
-	events   []Event
+	mu       sync.Mutex
+	events   []Event // guarded by mu while searches run or are saved
 }
 
 // newProcess returns a process whose first contact is over. It does not hold the folder.
@@ -35,7 +37,11 @@ func newProcessOf(t *testing.T, schedule *Schedule, rules SearchRules, s *script
 	if rules.FirstContact == nil {
 		rules.FirstContact = func() time.Duration { return 0 }
 	}
-	p.searcher = Pace(s, schedule, rules, func(e Event) { p.events = append(p.events, e) })
+	p.searcher = Pace(s, schedule, rules, func(e Event) { // from the goroutine that saves, too
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.events = append(p.events, e)
+	})
 	return p
 }
 
