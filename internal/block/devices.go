@@ -284,7 +284,7 @@ func (d *devices) report(named func(zones string) bool, now time.Time) status.De
 	return r
 }
 
-// sweepDevices sweeps devices, and logs.
+// sweepDevices logs which devices have left and which are back.
 func (p *Process) sweepDevices() {
 	left, back := p.devices.sweep(zonesOf(p.all(), logsClients), time.Now())
 	for _, line := range left {

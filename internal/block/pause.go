@@ -240,7 +240,7 @@ func readPauses(folder string) *pauseFolder {
 	return f
 }
 
-// drop ignores the pauses that are there now, but those that are to be kept.
+// drop ignores from now on the pauses that are there, except those that are to be kept.
 func (f *pauseFolder) drop(now time.Time) {
 	stale := slices.DeleteFunc(slices.Clone(f.pauses), func(p Pause) bool { return p.Keep })
 	f.stale.Store(&stale)
