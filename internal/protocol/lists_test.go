@@ -18,7 +18,7 @@ func TestNearestListIsWhatWasMeant(t *testing.T) {
 		"mw-4b":   {"Mw-4b", "mv-4b", "MALWARE"},
 		"uws-4b":  {"uw-4b", "uwss-4b"},
 		"uwsa-4b": {"uswa-4b"},
-		// Nothing to say, se-ext-4b is of Web Risk, and mwb-4b of Google's own clients.
+		// Nothing to say: se-ext-4b belongs to Web Risk, and mwb-4b to Google's own clients.
 		"": {"se-4b", "pha-4b", "own-4b", "own-32b", "ads-4b", "company-phish-4b", "phishing-company-4b", "se-company-4b", "se-ext-4b", "mwb-4b", ""},
 	} {
 		for _, name := range names {
